@@ -1,0 +1,70 @@
+//! The one error of the crate: a kind, what it is about, and what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+///
+/// Its text names the path, key or library concerned and says what to do next. Match on [`kind`](Error::kind).
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    path: Option<PathBuf>,
+    #[source]
+    source: Option<io::Error>,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A configuration key, variable or builder call has a value that cannot be used.
+    Config,
+    /// The operating system refused a file operation; [`Error::path`] names the file.
+    Io,
+    /// A recording is going on already; stop it first.
+    AlreadyActive,
+    /// No recording is going on.
+    NotActive,
+    /// Something did not end within its time limit.
+    Timeout,
+    /// A text that should be JSON is not.
+    Json,
+    /// No writer is registered for the scheme of a URL.
+    UnknownScheme,
+    /// A shared library was not found.
+    LibraryNotFound,
+    /// This platform or build cannot do it.
+    Unsupported,
+    /// The calling process is a fork of the one that records.
+    Forked,
+}
+
+impl Error {
+    /// Makes an error of that kind; `message` is lower case, without a full stop, and says what to do next.
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into(), path: None, source: None }
+    }
+
+    /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
+    pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
+        Error {
+            kind: ErrorKind::Io,
+            message: format!("cannot {what} {}: {source}; {advice}", path.display()),
+            path: Some(path.to_owned()),
+            source: Some(source),
+        }
+    }
+
+    /// Returns what went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns the file concerned, if the error is about one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
