@@ -23,7 +23,7 @@ struct Row {
 }
 
 impl Row {
-    /// Adds a slice; they come in the order of their starts, so that one that starts before `until` lies inside another.
+    /// Adds a slice; they come in the order of their starts, so one that starts before `until` lies inside another.
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.slices += 1;
         self.busy += end.since(start.max(self.until));
