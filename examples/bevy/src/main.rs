@@ -4,8 +4,8 @@
 //! cd examples/bevy && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! bevy makes the span of a system once and enters it in every update, on whichever thread of the pool runs it; the span
-//! of a parallel query is entered by several threads at once.
+//! bevy makes the span of a system once and enters it in every update, on whichever thread of the pool runs it; the
+//! span of a parallel query is entered by several threads at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;

@@ -4,8 +4,8 @@
 //! cd examples/candle && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! candle-transformers has a span for each of a model's parts. It makes them in the constructors and enters them in every
-//! forward pass, so the layer has to be installed before the model is built.
+//! candle-transformers has a span for each of a model's parts. It makes them in the constructors and enters them in
+//! every forward pass, so the layer has to be installed before the model is built.
 
 use std::collections::BTreeMap;
 use std::error::Error;
