@@ -1,0 +1,73 @@
+//! A small training loop with real work on several threads: recorded, saved and described.
+//!
+//! ```sh
+//! cargo run --release --example quickstart [FILE.pt.trace.json.gz]
+//! ```
+//!
+//! An async part reads the data set, two loader threads make batches of it, and the main thread trains a classifier on
+//! them with the help of two more threads. Nearly all of what the trace shows comes from ordinary `tracing` spans; of
+//! tracing-kineto there are the layer, `annotate!` for the steps and `counter!` for the queue.
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
+mod dataset;
+mod loader;
+mod matrix;
+mod model;
+mod random;
+mod report;
+
+use std::error::Error;
+use std::process;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tracing_kineto::{KinetoLayer, annotate};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::matrix::Pool;
+use crate::model::Model;
+
+const STEPS: usize = 100;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).unwrap_or_else(default_path);
+    let (layer, guard) = KinetoLayer::builder().output(&path).metadata("model", "three spirals, two layers").build()?;
+    tracing_subscriber::registry().with(layer).init();
+
+    let (loss, accuracy) = train()?;
+
+    // Dropping the guard would save the file too; this way there is a trace to look into.
+    let trace = guard.finish()?;
+    trace.save(&path)?;
+    println!("Trained for {STEPS} steps: loss {loss:.3}, accuracy {:.1} %.\n", accuracy * 100.0);
+    report::describe(&trace);
+    report::how_to_open(&path);
+    Ok(())
+}
+
+/// A name that TensorBoard lists: `<worker>.<digits>.pt.trace.json[.gz]`.
+fn default_path() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let zipped = if cfg!(feature = "gzip") { ".gz" } else { "" };
+    format!("quickstart_{}.{now}.pt.trace.json{zipped}", process::id())
+}
+
+/// Trains the classifier; returns the last loss and the accuracy on points that it has not seen.
+fn train() -> Result<(f32, f32), Box<dyn Error>> {
+    let points = dataset::fetch()?;
+    let batches = loader::start(points, STEPS + 1)?;
+    let pool = Pool::new(2)?;
+    let mut model = Model::new();
+    let mut loss = f32::NAN;
+    for step in 0..STEPS {
+        let _step = annotate!("ProfilerStep#{}", step).entered();
+        let batch = batches.next()?;
+        loss = model.step(&pool, &batch, step);
+        if step == STEPS / 2 {
+            // Fails, and the slice says why; the training goes on.
+            drop(model.checkpoint("no-such-folder/model.bin"));
+        }
+    }
+    let unseen = batches.next()?;
+    Ok((loss, model.accuracy(&pool, &unseen)))
+}

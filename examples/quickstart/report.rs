@@ -1,0 +1,93 @@
+//! What a trace holds, in a few lines, and how to open its file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tracing_kineto::activity::{Body, Lane};
+use tracing_kineto::{Timestamp, Trace};
+
+/// Slices of one name, and the nanoseconds that they lasted.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    total: u64,
+    longest: u64,
+}
+
+/// What lies on one thread.
+#[derive(Default)]
+struct Row {
+    slices: u64,
+    busy: u64,
+    until: Timestamp,
+}
+
+impl Row {
+    /// Adds a slice; they come in the order of their starts, so one that starts before `until` lies inside another.
+    fn add(&mut self, start: Timestamp, end: Timestamp) {
+        self.slices += 1;
+        self.busy += end.since(start.max(self.until));
+        self.until = self.until.max(end);
+    }
+}
+
+/// Prints a line for each thread, for each of the spans that took longest, and for each kind of row.
+pub(crate) fn describe(trace: &Trace) {
+    let mut slices = Vec::new();
+    let mut spans = BTreeMap::<String, Sum>::new();
+    let mut kinds = BTreeMap::<&str, u64>::new();
+    trace.for_each(|activity| {
+        *kinds.entry(activity.kind.as_str()).or_default() += 1;
+        if let (Body::Slice { start, end }, Lane::Id(thread)) = (activity.body, activity.track.thread) {
+            slices.push((thread, start, end));
+            // ProfilerStep#0, ProfilerStep#1 and so on are one line.
+            let name = activity.name.split('#').next().unwrap_or_default();
+            let sum = spans.entry(name.to_owned()).or_default();
+            sum.count += 1;
+            sum.total += end.since(start);
+            sum.longest = sum.longest.max(end.since(start));
+        }
+    });
+    slices.sort_by_key(|&(thread, start, end)| (thread, start, std::cmp::Reverse(end)));
+    let mut rows = BTreeMap::<i64, Row>::new();
+    slices.iter().for_each(|&(thread, start, end)| rows.entry(thread).or_default().add(start, end));
+
+    println!("{:<20} {:>10} {:>10}", "thread", "slices", "busy ms");
+    for track in trace.tracks() {
+        let row = match track.track.thread {
+            Lane::Id(thread) => rows.get(&thread),
+            Lane::Name(_) => None,
+        };
+        if let Some(row) = row {
+            println!("{:<20} {:>10} {:>10.3}", track.name, row.slices, ms(row.busy));
+        }
+    }
+
+    println!("\n{:<20} {:>10} {:>10} {:>10} {:>10}", "span", "count", "total ms", "mean ms", "longest ms");
+    let mut spans: Vec<_> = spans.iter().collect();
+    spans.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total));
+    for (name, Sum { count, total, longest }) in spans.into_iter().take(12) {
+        let mean = ms(*total) / *count as f64;
+        println!("{name:<20} {count:>10} {:>10.3} {mean:>10.3} {:>10.3}", ms(*total), ms(*longest));
+    }
+
+    let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    println!("\nrows: {}", kinds.join(", "));
+    println!("losses: {:?}\n", trace.stats());
+}
+
+/// Prints where the file is and what reads it.
+pub(crate) fn how_to_open(path: &str) {
+    let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.display();
+    println!("The trace is in {path}. To open it:");
+    println!("  Perfetto     drag the file onto https://ui.perfetto.dev");
+    println!("  Chrome       load the file in chrome://tracing");
+    println!("  TensorBoard  pip install torch-tb-profiler && tensorboard --logdir {folder}");
+    println!("  HTA          pip install HolisticTraceAnalysis, then in Python:");
+    println!("               TraceAnalysis(trace_files={{0: '{path}'}}, trace_dir='{folder}').get_profiler_steps()");
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Has other people's tools read traces: HolisticTraceAnalysis, TensorBoard, Perfetto, chrome://tracing, and a JSON schema.
+#
+#   scripts/consumers.sh TRACE...
+#
+# The tools and the scripts that run them lie in the folder named by KINETO_CONSUMERS, by default ../shared/consumers beside
+# this repository: setup.sh, check_trace.py, validate_schema.py. Without such a folder the check is passed over, and says so.
+# The tools are installed once, into KINETO_CONSUMERS_VENV or else into the user's cache folder, and kept there.
+#
+# Every trace must be read by all four tools, none skipped and nothing unexpected found; no two slices of it may overlap; and it
+# must be valid by the schema.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+consumers=${KINETO_CONSUMERS:-"$root/../shared/consumers"}
+
+if [[ $# -eq 0 ]]; then
+  echo "usage: $0 TRACE..." >&2
+  exit 2
+fi
+if [[ ! -f $consumers/check_trace.py ]]; then
+  echo "PASSED OVER: no consumers in ${KINETO_CONSUMERS:-../shared/consumers} (set KINETO_CONSUMERS)"
+  exit 0
+fi
+
+# Installs the tools, unless this very setup.sh has been through.
+version=$(sha256sum "$consumers/setup.sh" | cut -c1-16)
+venv=${KINETO_CONSUMERS_VENV:-"${XDG_CACHE_HOME:-$HOME/.cache}/tracing-kineto/consumers-$version"}
+if [[ ! -e $venv/complete-$version ]]; then
+  echo "installing the consumers (about a minute)"
+  mkdir -p "$(dirname "$venv")"
+  bash "$consumers/setup.sh" "$venv" </dev/null
+  touch "$venv/complete-$version"
+fi
+
+# judge REPORT STATUS: prints two lines on the trace; fails, with the findings, unless all is well.
+judge() {
+  "$venv/bin/python" - "$1" "$2" <<'PYTHON'
+import json
+import sys
+
+path, code = sys.argv[1], int(sys.argv[2])
+report = json.load(open(path))
+wanted = {"hta", "tensorboard", "perfetto", "chrome"}
+result, figures = report.get("result", {}), report.get("expected", {})
+print("  " + ", ".join(f"{name} {status}" for name, status in result.items()))
+keys = ("events", "slices", "steps", "flows_paired", "overlapping_slices")
+print("  " + ", ".join(f"{figures.get(key)} {key}" for key in keys))
+faults = [f"{name}: {result.get(name, 'not run')}" for name in sorted(wanted) if result.get(name) != "PASS"]
+if figures.get("overlapping_slices") != 0:
+    faults.append(f"overlapping_slices: {figures.get('overlapping_slices')}")
+if code:
+    faults.append(f"check_trace.py ended with {code}")
+if faults:
+    print("  FAULT: " + "; ".join(faults))
+    print(json.dumps(report, indent=1))
+    sys.exit(1)
+PYTHON
+}
+
+reports=$root/target/consumers
+mkdir -p "$reports"
+failed=0
+for trace in "$@"; do
+  echo "$trace"
+  report=$reports/$(basename "$trace").report.json
+  code=0
+  "$venv/bin/python" "$consumers/check_trace.py" --strict "$trace" >"$report" </dev/null || code=$?
+  judge "$report" "$code" || failed=1
+  "$venv/bin/python" "$consumers/validate_schema.py" --ours "$trace" || failed=1
+done
+exit "$failed"

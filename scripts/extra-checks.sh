@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# The checks whose tools take long to install or whose runs take long: not part of the gate.
+#
+#   scripts/extra-checks.sh              all of them
+#   scripts/extra-checks.sh NAME...      some of them:
+#
+#     deny      licences, sources, duplicate and known-bad versions of the dependencies (cargo deny, deny.toml)
+#     semver    the public API against the last release (cargo semver-checks); BASELINE=<git revision> for another one
+#     miri      undefined behaviour in the modules with unsafe code (nightly, miri)
+#     loom      every interleaving of publication, hand-over and late ends (RUSTFLAGS="--cfg loom")
+#     address   memory errors and leaks (nightly, AddressSanitizer)
+#     thread    data races (nightly, ThreadSanitizer)
+#
+# Each ends as ok, FAILED, or "not run" with the reason; the exit status is 0 when none failed.
+set -euo pipefail
+
+self=$(realpath "${BASH_SOURCE[0]}")
+cd "$(dirname "$self")/.."
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+target=${CARGO_TARGET_DIR:-$PWD/target}
+host=$(rustc -vV | sed -n 's/^host: //p')
+readonly not_run=77
+summary=()
+failed=0
+
+# Ends the check at hand as "not run".
+pass_over() {
+  echo "not run: $*"
+  exit "$not_run"
+}
+
+# need_tool SUBCOMMAND CRATE: installs a cargo subcommand from its sources, which takes minutes.
+need_tool() {
+  cargo "$1" --version 2>/dev/null || cargo install --locked "$2" || pass_over "$2 could not be installed"
+}
+
+# need_nightly COMPONENT...
+need_nightly() {
+  rustc +nightly --version 2>/dev/null || rustup toolchain install nightly --profile minimal --no-self-update ||
+    pass_over 'there is no nightly toolchain here'
+  local component
+  for component in "$@"; do
+    rustup component add --toolchain nightly "$component" || pass_over "the nightly toolchain has no $component here"
+  done
+}
+
+# Runs a test command, and fails if it has no test to run.
+some_tests() {
+  local log=$target/extra-checks.log
+  mkdir -p "$target"
+  "$@" 2>&1 | tee "$log"
+  grep -Eq '^running [1-9]' "$log" || { echo 'no test ran'; return 1; }
+}
+
+deny() {
+  need_tool deny cargo-deny
+  cargo deny --locked check bans licenses sources
+  # The advisories come from a git repository, which is not to be reached from everywhere.
+  if cargo deny --locked fetch db; then
+    cargo deny --locked check advisories
+  else
+    echo 'not checked: the advisories could not be fetched'
+  fi
+}
+
+semver() {
+  local baseline=${BASELINE:-$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true)}
+  [[ -n $baseline ]] || pass_over 'nothing has been released yet; name a BASELINE'
+  need_tool semver-checks cargo-semver-checks
+  cargo semver-checks --all-features --baseline-rev "$baseline"
+}
+
+# The modules with unsafe code, and what hangs on them. Miri has no fork, no signals and a slow clock: tests that need these are
+# marked `#[cfg_attr(miri, ignore)]`.
+miri() {
+  need_nightly miri rust-src
+  local flags='-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-disable-isolation'
+  CARGO_TARGET_DIR=$target/miri MIRIFLAGS=$flags some_tests cargo +nightly miri test --lib -- buffer:: clock:: layer::
+  CARGO_TARGET_DIR=$target/miri MIRIFLAGS="$flags -Zmiri-tree-borrows -Zmiri-many-seeds=0..16" \
+    some_tests cargo +nightly miri test --lib -- buffer::
+}
+
+# In release mode: the number of interleavings is large, and the models are small.
+loom() {
+  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --lib -- loom
+}
+
+# sanitize NAME: all tests, the standard library instrumented with them.
+sanitize() {
+  need_nightly rust-src
+  CARGO_TARGET_DIR=$target/sanitizer-$1 RUSTFLAGS="-Zsanitizer=$1" \
+    some_tests cargo +nightly test --workspace --lib --tests -Zbuild-std --target "$host"
+}
+
+address() {
+  sanitize address
+}
+
+thread() {
+  sanitize thread
+}
+
+checks=("$@")
+[[ $# -gt 0 ]] || checks=(deny semver miri loom address thread)
+for check in "${checks[@]}"; do
+  case $check in
+  deny | semver | miri | loom | address | thread) ;;
+  *)
+    echo "no such check: $check" >&2
+    sed -n '3,14s/^# \{0,1\}//p' "$self" >&2
+    exit 2
+    ;;
+  esac
+done
+for check in "${checks[@]}"; do
+  start=$SECONDS
+  printf '\n==== %s\n' "$check"
+  set +e
+  (set -e; "$check") </dev/null
+  code=$?
+  set -e
+  case $code in
+  0) result=ok ;;
+  "$not_run") result='not run' ;;
+  *)
+    result="FAILED ($code)"
+    failed=1
+    ;;
+  esac
+  summary+=("$(printf '%-10s %5s s  %s' "$check" "$((SECONDS - start))" "$result")")
+done
+printf '\n==== summary\n'
+printf '%s\n' "${summary[@]}"
+exit "$failed"
