@@ -21,6 +21,13 @@ macro_rules! losses {
     };
 }
 
+impl Loss {
+    /// Returns whether something is missing, not merely marked.
+    pub const fn is_loss(self) -> bool {
+        !matches!(self, Loss::Clipped | Loss::Unfinished | Loss::Overlapping | Loss::FieldsCut)
+    }
+}
+
 losses! {
     /// Slices for which the buffers had no room.
     SlicesOverLimit = "slices_over_limit";
@@ -65,6 +72,11 @@ impl Losses {
             // Relaxed: a counter, read after the threads have been seen to stop or not at all exactly.
             counter.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// Returns all counts, in the order of [`Loss::ALL`].
+    pub(crate) fn counts(&self) -> [u64; Loss::ALL.len()] {
+        std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.load(Ordering::Relaxed)))
     }
 
     /// Returns all counts, in the order of [`Loss::ALL`], and starts again at 0.

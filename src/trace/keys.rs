@@ -1,6 +1,7 @@
 //! Under which keys the fields of a callsite are shown: their own names, or Kineto's where the catalogue knows them.
 
-use crate::activity::{ArgValue, ValueKind, lookup};
+use crate::activity::ArgValue;
+use crate::activity::catalogue::{Entry, Owner, lookup};
 use crate::callsite::{NAME_FIELD, Site};
 
 /// The keys of a callsite's fields.
@@ -13,43 +14,43 @@ pub(crate) struct Keys {
 
 #[derive(Debug, Clone, Copy)]
 struct Key {
-    text: &'static str,
-    kind: Option<ValueKind>,
+    field: &'static str,
+    known: Option<&'static Entry>,
 }
 
 impl Keys {
     pub(crate) fn of(site: &Site) -> Keys {
         let fields = site.metadata.fields();
-        let key = |name| match lookup(name) {
-            Some(entry) => Key { text: entry.key, kind: Some(entry.kind) },
-            None => Key { text: name, kind: None },
-        };
-        Keys { fields: fields.iter().map(|f| key(f.name())).collect(), name: fields.field(NAME_FIELD).map(|f| f.index()) }
+        // What the writer says itself, no field may say.
+        let known = |field| lookup(field).filter(|entry| entry.owner != Owner::Writer);
+        Keys {
+            fields: fields.iter().map(|f| Key { field: f.name(), known: known(f.name()) }).collect(),
+            name: fields.field(NAME_FIELD).map(|f| f.index()),
+        }
     }
 
-    /// Calls `each` with a field's key and its value in the type that the catalogue wants.
-    ///
-    /// A text where Kineto has a list or a number is taken for what it spells, if it does: `dims = ?shape` becomes
-    /// nested lists.
+    /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
     pub(crate) fn show(&self, field: usize, value: ArgValue<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(field) else { return };
         if self.name == Some(field) {
             return;
         }
-        let (Some(kind), ArgValue::Str(text)) = (key.kind, value) else { return each(key.text, value) };
-        match kind {
-            ValueKind::Int | ValueKind::Uint if text.parse::<i64>().is_ok() => {
-                each(key.text, ArgValue::I64(text.parse().unwrap_or_default()));
-            }
-            ValueKind::Ints | ValueKind::NestedInts | ValueKind::Strs | ValueKind::Dict => {
-                match serde_json::from_str::<serde_json::Value>(text) {
-                    Ok(list @ (serde_json::Value::Array(_) | serde_json::Value::Object(_))) => {
-                        each(key.text, ArgValue::Json(&list.to_string()));
-                    }
-                    _ => each(key.text, value),
-                }
-            }
-            _ => each(key.text, value),
+        match key.known.and_then(|entry| Some((entry.key, entry.typed(value)?))) {
+            Some((name, value)) => each(name, value),
+            None => each(own_name(key.field), value),
         }
+    }
+}
+
+/// A field may not take the place of what every slice says.
+fn own_name(field: &'static str) -> &'static str {
+    match field {
+        "External id" => "External id (field)",
+        "span id" => "span id (field)",
+        "parent id" => "parent id (field)",
+        "finished" => "finished (field)",
+        "clipped" => "clipped (field)",
+        "error" => "error",
+        other => other,
     }
 }

@@ -1,0 +1,290 @@
+//! Says how to record, and makes the layer and its guard.
+
+use crate::activity::{ActivityType, ActivityTypes};
+use crate::callsite::{Classifier, Rules, Sites};
+use crate::config::{AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
+use crate::diag::{self, LogSink, Severity, diag};
+use crate::error::Error;
+use crate::guard::KinetoGuard;
+use crate::layer::{KinetoLayer, home};
+use crate::os::{fork, signal};
+use crate::recorder::{Recorder, Settings};
+use crate::session::{self, Session};
+use crate::write::TraceSink;
+use crate::write::sink::Sinks;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing_core::{LevelFilter, Metadata};
+use tracing_subscriber::filter::Targets;
+
+/// Says how to record; made by [`KinetoLayer::builder`].
+///
+/// What is set here goes before the environment (`KINETO_…`), which goes before the configuration file
+/// (`KINETO_CONFIG`), which goes before the defaults. README's table lists every setting.
+#[must_use = "call `build` to get a layer"]
+#[derive(Default)]
+pub struct KinetoLayerBuilder {
+    overrides: Overrides,
+    metadata: Vec<(String, String)>,
+    metadata_json: Vec<(String, String)>,
+    classifier: Option<Arc<Classifier>>,
+    annotation_targets: Vec<String>,
+    sinks: Vec<(String, Arc<dyn TraceSink>)>,
+    log_sink: Option<LogSink>,
+    env: Option<Env>,
+}
+
+impl KinetoLayer {
+    /// Returns a builder with everything at its default.
+    pub fn builder() -> KinetoLayerBuilder {
+        KinetoLayerBuilder::default()
+    }
+
+    /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
+    ///
+    /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
+    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. When off, the layer is `None`, which changes nothing
+    /// for other layers, and the guard does nothing; no thread is started and no library looked for.
+    ///
+    /// # Errors
+    /// Those of [`KinetoLayerBuilder::build`].
+    pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
+        let env = Env::process();
+        let mut builder = KinetoLayer::builder();
+        match env.switch()? {
+            Switch::Off => return Ok((None, KinetoGuard::inert())),
+            Switch::Idle => builder = builder.record_from_start(false),
+            Switch::On => {}
+        }
+        builder.env = Some(env);
+        builder.build().map(|(layer, guard)| (Some(layer), guard))
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. The path is taken as it is.
+    ///
+    /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
+    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto.
+    pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.output = Some(Output::Exact(path.into()));
+        self
+    }
+
+    /// Writes nothing when the guard is dropped: traces are had from [`Profiler::stop`](crate::Profiler::stop).
+    pub fn no_output(mut self) -> Self {
+        self.overrides.output = Some(Output::Nowhere);
+        self
+    }
+
+    /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
+    pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
+        self.overrides.activities = Some(types.into());
+        self
+    }
+
+    /// Records the fields of spans as arguments. Default: true. Turn it off where traces are shared with others.
+    pub fn with_args(mut self, on: bool) -> Self {
+        self.overrides.with_args = Some(on);
+        self
+    }
+
+    /// Shows the target of each span. Default: true.
+    pub fn with_target(mut self, on: bool) -> Self {
+        self.overrides.with_target = Some(on);
+        self
+    }
+
+    /// Shows file and line of each span. Default: false.
+    pub fn with_location(mut self, on: bool) -> Self {
+        self.overrides.with_location = Some(on);
+        self
+    }
+
+    /// Leaves out the fields of these names.
+    pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.overrides.deny_fields = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Records events up to that level as instants (`cpu_instant_event`). Default: none, but ERROR events mark the slice
+    /// they happen in, and counters are always recorded.
+    pub fn events(mut self, level: impl Into<LevelFilter>) -> Self {
+        self.overrides.events = Some(level.into());
+        self
+    }
+
+    /// Says what becomes of spans that are entered more than once. Default: [`AsyncSpans::Auto`].
+    pub fn async_spans(mut self, how: AsyncSpans) -> Self {
+        self.overrides.async_spans = Some(how);
+        self
+    }
+
+    /// Decides what the spans of a callsite are; `None` leaves it to the other rules. Asked once for each callsite.
+    ///
+    /// Types that a host span cannot be ([`ActivityType::is_host`]) count as `None`.
+    pub fn classify(mut self, classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static) -> Self {
+        self.classifier = Some(Arc::new(classify));
+        self
+    }
+
+    /// Makes spans of targets with that prefix user annotations; may be called more than once.
+    pub fn annotate_target(mut self, prefix: impl Into<String>) -> Self {
+        self.annotation_targets.push(prefix.into());
+        self
+    }
+
+    /// Records only what that filter lets through; other layers do not notice.
+    pub fn filter(mut self, filter: Targets) -> Self {
+        self.overrides.filter = Some(filter);
+        self
+    }
+
+    /// The most bytes that records may take, those in traces included. Default: 512 MiB.
+    pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
+        self.overrides.buffer_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// The most bytes of one text value; longer ones are cut at a character. Default: 4096.
+    pub fn field_limit_bytes(mut self, bytes: usize) -> Self {
+        self.overrides.field_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Says what happens at the buffer limit. Default: [`Overflow::Stop`].
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overrides.overflow = Some(overflow);
+        self
+    }
+
+    /// The longest time that dropping the guard, or the end of the process, waits for the file. Default: 5 s.
+    pub fn flush_timeout(mut self, timeout: Duration) -> Self {
+        self.overrides.flush_timeout = Some(timeout);
+        self
+    }
+
+    /// Starts recording in `build`. Default: true; else [`Profiler::start`](crate::Profiler::start) does.
+    pub fn record_from_start(mut self, on: bool) -> Self {
+        self.overrides.record_from_start = Some(on);
+        self
+    }
+
+    /// Keeps the fields of spans that are made while nothing is recorded, at the cost of an allocation each.
+    /// Default: false; such spans appear without fields, and are counted.
+    pub fn fields_while_idle(mut self, on: bool) -> Self {
+        self.overrides.fields_while_idle = Some(on);
+        self
+    }
+
+    /// Writes the trace when SIGTERM comes, before it ends the process. Default: false.
+    pub fn flush_on_sigterm(mut self, on: bool) -> Self {
+        self.overrides.flush_on_sigterm = Some(on);
+        self
+    }
+
+    /// Compression of `.gz` files, 0 to 9. Default: 1.
+    pub fn gzip_level(mut self, level: u32) -> Self {
+        self.overrides.gzip_level = Some(level);
+        self
+    }
+
+    /// Adds a text to the trace's header.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Adds a JSON value to the trace's header; `build` fails if it is none.
+    pub fn metadata_json(mut self, key: impl Into<String>, json: impl Into<String>) -> Self {
+        self.metadata_json.push((key.into(), json.into()));
+        self
+    }
+
+    /// Says which process of how many this is. Default: from `RANK`/`WORLD_SIZE`, Slurm's or Open MPI's variables.
+    pub fn distributed(mut self, info: DistributedInfo) -> Self {
+        self.overrides.distributed = Some(info);
+        self
+    }
+
+    /// Reads that configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.config_file = Some(path.into());
+        self
+    }
+
+    /// Sends `save("scheme://…")` to a handler, as kineto's logger factories do.
+    pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
+        self.sinks.push((scheme.into(), Arc::new(sink)));
+        self
+    }
+
+    /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
+    pub fn log_level(mut self, level: Severity) -> Self {
+        self.overrides.log_level = Some(level);
+        self
+    }
+
+    /// Sends messages about the profiler itself there instead of to stderr.
+    pub fn log_sink(mut self, sink: LogSink) -> Self {
+        self.log_sink = Some(sink);
+        self
+    }
+
+    /// Makes the layer and its guard, and starts to record unless told otherwise.
+    ///
+    /// # Errors
+    /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
+    /// file that was named cannot be read, or the platform cannot do what was asked for.
+    pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+        if let Some(sink) = &self.log_sink {
+            diag::DOOR.set_sink(Some(sink.clone()));
+        }
+        let env = self.env.unwrap_or_else(Env::process);
+        let (config, warnings) = Config::resolve(&self.overrides, &env)?;
+        config.apply_log_settings();
+        for warning in &warnings {
+            diag!(Warning, "config", "{warning}");
+        }
+        let rules = Rules {
+            selected: config.activities(),
+            filter: config.filter().cloned(),
+            classifier: self.classifier,
+            annotation_targets: self.annotation_targets,
+            with_args: config.with_args(),
+            denied_fields: config.deny_fields().to_vec(),
+            events: config.events().into_level(),
+        };
+        let settings = Settings { field_bytes_max: config.field_limit_bytes(), fields_while_idle: config.fields_while_idle() };
+        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes(), Sites::new(rules), settings));
+        let mut sinks = Sinks::default();
+        for (scheme, sink) in self.sinks {
+            if sinks.register(&scheme, sink)? {
+                diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
+            }
+        }
+        fork::watch(home::forget_lane);
+        let record = config.record_from_start();
+        if config.flush_on_sigterm() {
+            signal::flush_on_sigterm(session::flush_all)?;
+        }
+        let session = Session::new(recorder.clone(), config, sinks)?;
+        session.with_metadata(|metadata| {
+            self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
+            self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
+        })??;
+        if record {
+            session.start()?;
+        }
+        session::register(&session);
+        Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
+    }
+}
+
+impl fmt::Debug for KinetoLayerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KinetoLayerBuilder").field("overrides", &self.overrides).finish_non_exhaustive()
+    }
+}

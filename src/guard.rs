@@ -1,0 +1,89 @@
+//! Writes the trace when the program is done.
+
+use crate::diag::diag;
+use crate::error::{Error, ErrorKind};
+use crate::profiler::Profiler;
+use crate::session::{Session, Status};
+use crate::trace::Trace;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Ends the recording and writes the trace when it is dropped; keep it until the program's end.
+///
+/// ```no_run
+/// # use tracing_subscriber::prelude::*;
+/// # fn main() -> Result<(), tracing_kineto::Error> {
+/// let (layer, _guard) = tracing_kineto::KinetoLayer::builder().output("app.pt.trace.json.gz").build()?;
+/// tracing_subscriber::registry().with(layer).init();
+/// // ... the program ...
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `let _ = …` would drop it at once. A guard that is never dropped (leaked, or skipped by `process::exit`) is made up
+/// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as
+/// the builder's `flush_timeout` says.
+#[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
+#[derive(Debug)]
+pub struct KinetoGuard {
+    session: Option<Arc<Session>>,
+    built: Instant,
+}
+
+impl KinetoGuard {
+    pub(crate) fn new(session: Arc<Session>) -> KinetoGuard {
+        KinetoGuard { session: Some(session), built: Instant::now() }
+    }
+
+    /// A guard of nothing.
+    pub(crate) fn inert() -> KinetoGuard {
+        KinetoGuard { session: None, built: Instant::now() }
+    }
+
+    /// Returns a handle to start, stop and describe recordings.
+    pub fn profiler(&self) -> Profiler {
+        Profiler::new(self.session.clone())
+    }
+
+    /// Writes what was recorded so far to the output, while the recording goes on.
+    ///
+    /// # Errors
+    /// Those of [`Profiler::flush`].
+    pub fn flush(&self) -> Result<(), Error> {
+        self.profiler().flush()
+    }
+
+    /// Ends the recording and returns the trace instead of writing it.
+    ///
+    /// # Errors
+    /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
+    pub fn finish(mut self) -> Result<Trace, Error> {
+        let session = self.session.take();
+        Profiler::new(session).stop()
+    }
+}
+
+impl Drop for KinetoGuard {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        if session.is_forked() || session.status() == Status::Idle {
+            return;
+        }
+        let lived = self.built.elapsed();
+        match session.stop().and_then(|trace| session.write_in_time(trace)) {
+            Ok(Some(why)) => diag!(Warning, "guard", "{}", early(lived, &format!("nothing was recorded: {why}"))),
+            Ok(None) if lived < Duration::from_secs(1) => diag!(Warning, "guard", "{}", early(lived, "the trace was written")),
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::NotActive => {}
+            Err(error) => diag!(Error, "guard", "the trace was not written: {error}"),
+        }
+    }
+}
+
+/// A guard that dies young was most likely dropped by mistake.
+fn early(lived: Duration, what: &str) -> String {
+    match lived < Duration::from_secs(1) {
+        true => format!("{what}; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end", lived.as_millis()),
+        false => what.to_owned(),
+    }
+}

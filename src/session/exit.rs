@@ -1,0 +1,81 @@
+//! Writes files in time, and when the process ends by a way that drops no guard.
+
+use super::{Session, Status};
+use crate::config::Config;
+use crate::diag::diag;
+use crate::error::{Error, ErrorKind};
+use crate::os::exit;
+use crate::trace::Trace;
+use std::sync::{Arc, Mutex, Weak, mpsc};
+
+/// The sessions of this process.
+static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+
+/// Has the session flushed when the process exits.
+pub(crate) fn register(session: &Arc<Session>) {
+    exit::at_exit(flush_all);
+    if let Ok(mut sessions) = SESSIONS.lock() {
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(session));
+    }
+}
+
+/// Writes what every recording of this process has so far to its output; recordings go on.
+///
+/// For panic hooks, signal tasks and places that end the process without dropping the guard; `process::exit` calls it by
+/// itself. Each file is waited for as long as its `flush_timeout` says. Does nothing in a forked child, and nothing for
+/// recordings that have no output.
+pub fn flush_all() {
+    // A thread that was stopped with the lock in hand must not hang the end of the process.
+    let Ok(sessions) = SESSIONS.try_lock() else { return };
+    let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
+    drop(sessions);
+    for session in live {
+        if session.is_forked() || session.status() == Status::Idle || session.output().is_none() {
+            continue;
+        }
+        if let Err(error) = session.look().and_then(|trace| session.write_in_time(trace)) {
+            diag!(Error, "flush", "the trace was not written: {error}");
+        }
+    }
+}
+
+impl Session {
+    /// Writes what was recorded so far to the output.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        if self.output().is_none() {
+            let advice = "there is no output to flush to; give the builder an `output`, or use `snapshot` and `save`";
+            return Err(Error::new(ErrorKind::Config, advice));
+        }
+        self.look()?.save(self.output().unwrap_or(&std::path::PathBuf::new()))
+    }
+
+    /// Writes a trace to the output, on a thread of its own, and waits as long as the flush time-out allows.
+    ///
+    /// Returns why the trace is empty, if it is.
+    pub(crate) fn write_in_time(&self, trace: Trace) -> Result<Option<&'static str>, Error> {
+        let Some(path) = self.output().cloned() else { return Ok(trace.why_empty()) };
+        let timeout = Config::flush_timeout(self.config());
+        let (done, outcome) = mpsc::channel();
+        let shown = path.display().to_string();
+        let write = move || {
+            let saved = trace.save(&path).map(|()| trace.why_empty());
+            if trace.stats().losses.iter().any(|(loss, _)| loss.is_loss()) {
+                diag!(Warning, "trace", "{}: {}", path.display(), trace.stats());
+            }
+            // Nobody waits any more after the time-out.
+            let _ = done.send(saved);
+        };
+        let thread = std::thread::Builder::new().name("kineto-write".into());
+        let spawned = thread.spawn(write).map_err(|e| {
+            Error::new(ErrorKind::Unsupported, format!("cannot start a thread to write {shown}: {e}; free some threads"))
+        });
+        spawned.and_then(|_| match outcome.recv_timeout(timeout) {
+            Ok(saved) => saved,
+            Err(_) => Err(Error::new(
+                ErrorKind::Timeout,
+                format!("{shown} was not written within {timeout:?}; raise flush_timeout, or record less"),
+            )),
+        })
+    }
+}
