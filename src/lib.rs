@@ -3,6 +3,11 @@
 pub mod activity;
 mod error;
 mod time;
+#[cfg_attr(not(test), expect(dead_code, reason = "the recording side calls it"))]
+mod trace;
+#[cfg_attr(not(test), expect(dead_code, reason = "the recording side calls it"))]
+mod write;
 
 pub use error::{Error, ErrorKind};
 pub use time::Timestamp;
+pub use write::TraceSink;

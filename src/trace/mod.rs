@@ -1,0 +1,3 @@
+//! The rows of a trace, as its walk hands them to writers.
+
+pub(crate) mod rows;
