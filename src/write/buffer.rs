@@ -1,0 +1,395 @@
+//! Text on its way to a writer: a buffer of fixed size that keeps the first error.
+
+use std::io::{self, Write};
+
+use serde_json::ser::{CompactFormatter, Formatter};
+
+use super::json::{self, NUMBER, SHORT};
+
+/// A buffer in front of `W`, to which JSON is appended without any checks for errors.
+///
+/// It never grows: everything goes into it in pieces of fixed size, and it is emptied when there is no room for the
+/// next one.
+#[derive(Debug)]
+pub(super) struct Buffer<W> {
+    out: W,
+    bytes: Box<[u8]>,
+    /// How many of `bytes` are filled.
+    at: usize,
+    error: Option<io::Error>,
+    failed: bool,
+}
+
+/// What the buffer holds, in bytes.
+const CAPACITY: usize = 1 << 20;
+
+/// The longest text that is copied into the buffer as it stands; a longer one is written from where it lies.
+const COPIED: usize = 1 << 15;
+
+impl<W: Write> Buffer<W> {
+    pub(super) fn new(out: W) -> Self {
+        Buffer { out, bytes: vec![0; CAPACITY].into(), at: 0, error: None, failed: false }
+    }
+
+    /// Appends a literal as it stands.
+    #[inline]
+    pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
+        *self.room() = *text;
+        self.at += N;
+    }
+
+    /// Appends a text of any length as it stands.
+    pub(super) fn verbatim(&mut self, text: &str) {
+        if text.len() > self.bytes.len() - self.at || text.len() > COPIED {
+            self.empty();
+        }
+        match self.bytes.get_mut(self.at..self.at + text.len()) {
+            Some(room) if text.len() <= COPIED => {
+                room.copy_from_slice(text.as_bytes());
+                self.at += text.len();
+            }
+            _ => self.write(|out| out.write_all(text.as_bytes())),
+        }
+    }
+
+    /// Appends blocks that were rendered before, of which `length` bytes count.
+    #[inline]
+    pub(super) fn blocks(&mut self, blocks: &[[u8; SHORT]], length: usize) {
+        let mut rest = length;
+        for block in blocks {
+            *self.room() = *block;
+            self.at += rest.min(SHORT);
+            rest = rest.saturating_sub(SHORT);
+        }
+    }
+
+    /// Returns what `render` appends, which is not longer than `longest`; if it was, nothing.
+    pub(super) fn capture(&mut self, longest: usize, render: impl FnOnce(&mut Self)) -> &[u8] {
+        // Everything is written in larger pieces than it takes.
+        if self.bytes.len() - self.at < longest + NUMBER {
+            self.empty();
+        }
+        let start = self.at;
+        render(self);
+        self.bytes.get(start..self.at).unwrap_or_default()
+    }
+
+    /// Appends `text` as a JSON string.
+    #[inline]
+    pub(super) fn string(&mut self, text: &str) {
+        self.raw(b"\"");
+        self.text(text.as_bytes());
+        self.raw(b"\"");
+    }
+
+    /// Appends the key of a member of an object.
+    #[inline]
+    pub(super) fn key(&mut self, key: &str) {
+        self.raw(b"\"");
+        self.text(key.as_bytes());
+        self.raw(b"\":");
+    }
+
+    /// Appends `value`.
+    #[inline]
+    pub(super) fn uint(&mut self, value: u64) {
+        let length = json::uint(self.room(), value);
+        self.at += length;
+    }
+
+    /// Appends `value`.
+    #[inline]
+    pub(super) fn int(&mut self, value: i64) {
+        if value < 0 {
+            self.raw(b"-");
+        }
+        self.uint(value.unsigned_abs());
+    }
+
+    /// Appends `value`, as a string if it is above 2^63-1.
+    #[inline]
+    pub(super) fn wide(&mut self, value: u64) {
+        if value <= json::MAX_INTEGER {
+            self.uint(value);
+        } else {
+            self.quoted(value);
+        }
+    }
+
+    /// Appends `value` as a string.
+    #[cold]
+    pub(super) fn quoted(&mut self, value: impl std::fmt::Display) {
+        self.string(&value.to_string());
+    }
+
+    /// Appends `ns` nanoseconds as microseconds with three decimals.
+    #[inline]
+    pub(super) fn micros(&mut self, ns: u64) {
+        let length = json::micros(self.room(), ns);
+        self.at += length;
+    }
+
+    /// Appends `value` in hexadecimal.
+    pub(super) fn hex(&mut self, value: u64) {
+        let length = json::hex(self.room(), value);
+        self.at += length;
+    }
+
+    /// Appends `value` in the fewest digits that read back as the same value, integral ones without ".0".
+    ///
+    /// What is not finite becomes "inf", "-inf" or "nan", quoted, as libkineto does in args.
+    pub(super) fn float(&mut self, value: f64) {
+        if value.is_finite() {
+            let room: &mut [u8; NUMBER] = self.room();
+            let mut rest = room.as_mut_slice();
+            // No double is longer than the room.
+            let _: io::Result<()> = CompactFormatter.write_f64(&mut rest, value);
+            let length = NUMBER - rest.len();
+            let integral = room.get(..length).is_some_and(|digits| digits.ends_with(b".0"));
+            self.at += if integral { length - 2 } else { length };
+        } else if value.is_nan() {
+            self.raw(b"\"nan\"");
+        } else if value > 0.0 {
+            self.raw(b"\"inf\"");
+        } else {
+            self.raw(b"\"-inf\"");
+        }
+    }
+
+    /// Ends a row: reports an error, if one came up since the last row.
+    #[inline]
+    pub(super) fn end_row(&mut self) -> io::Result<()> {
+        if self.failed { self.report() } else { Ok(()) }
+    }
+
+    /// Hands on everything, flushes the writer and gives it back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.empty();
+        self.write(W::flush);
+        self.end_row()?;
+        Ok(self.out)
+    }
+
+    /// Appends `text`, escaped.
+    #[inline]
+    fn text(&mut self, text: &[u8]) {
+        let mut short = text;
+        if text.len() > SHORT {
+            let (blocks, rest) = text.as_chunks::<SHORT>();
+            self.long_text(blocks);
+            short = rest;
+        }
+        if json::short_text(self.room(), short) {
+            self.at += short.len();
+        } else {
+            self.escaped(short);
+        }
+    }
+
+    fn long_text(&mut self, blocks: &[[u8; SHORT]]) {
+        for block in blocks {
+            if json::is_clean(block) {
+                self.raw(block);
+            } else {
+                self.escaped(block);
+            }
+        }
+    }
+
+    #[cold]
+    fn escaped(&mut self, text: &[u8]) {
+        for &byte in text {
+            let length = json::escaped(self.room(), byte);
+            self.at += length;
+        }
+    }
+
+    /// Returns the next `N` bytes of the buffer, which do not count before `at` is beyond them.
+    #[inline]
+    fn room<const N: usize>(&mut self) -> &mut [u8; N] {
+        if self.bytes.len().saturating_sub(self.at) < N {
+            self.empty();
+        }
+        let room = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
+        #[expect(clippy::expect_used, reason = "no piece is longer than the empty buffer")]
+        room.expect("there is room")
+    }
+
+    #[cold]
+    fn empty(&mut self) {
+        let filled = std::mem::take(&mut self.at);
+        if let (false, Some(bytes)) = (self.failed, self.bytes.get(..filled)) {
+            let written = self.out.write_all(bytes);
+            self.note(written);
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+        if !self.failed {
+            let written = write(&mut self.out);
+            self.note(written);
+        }
+    }
+
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.failed = true;
+            self.error = Some(error);
+        }
+    }
+
+    #[cold]
+    fn report(&mut self) -> io::Result<()> {
+        Err(self.error.take().unwrap_or_else(|| io::Error::other("an earlier write of this file failed")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes `room` bytes and keeps the size of each write.
+    struct Disk {
+        room: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room - self.taken.len());
+            if n == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn text(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> String {
+        let mut buffer = Buffer::new(Vec::new());
+        write(&mut buffer);
+        String::from_utf8(buffer.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn floats_by_hand() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (1.25, "1.25"),
+            (-1e15, "-1000000000000000"),
+            (100.0, "100"),
+            (f64::INFINITY, "\"inf\""),
+            (f64::NEG_INFINITY, "\"-inf\""),
+            (f64::NAN, "\"nan\""),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(text(|out| out.float(value)), expected);
+        }
+        for (value, exponent) in [(1e20, "20"), (5e-324, "-324"), (f64::MAX, "308")] {
+            let printed = text(|out| out.float(value));
+            assert!(printed.contains('e') && printed.ends_with(exponent) && printed.len() <= 25, "{printed}");
+        }
+    }
+
+    #[test]
+    fn integers_above_63_bits_are_strings() {
+        assert_eq!(text(|out| out.wide(json::MAX_INTEGER)), "9223372036854775807");
+        assert_eq!(text(|out| out.wide(json::MAX_INTEGER + 1)), "\"9223372036854775808\"");
+        assert_eq!(text(|out| out.int(i64::MIN)), i64::MIN.to_string());
+    }
+
+    #[test]
+    fn text_keeps_its_utf8() {
+        assert_eq!(text(|out| out.string("é\u{2028}\u{7f}🦀\u{1}")), "\"é\u{2028}\u{7f}🦀\\u0001\"");
+    }
+
+    #[test]
+    fn what_is_long_passes_without_growing_the_buffer() {
+        let mut buffer = Buffer::new(Vec::new());
+        let hostile = "\0".repeat(4 << 20);
+        let long = "\"é漢\"".repeat(1 << 20);
+        for _ in 0..3 {
+            buffer.string(&hostile);
+            buffer.raw(b",");
+            buffer.verbatim("[1]");
+            buffer.raw(b",");
+            buffer.string(&long);
+            buffer.raw(b",");
+            buffer.end_row().unwrap();
+        }
+        let text = String::from_utf8(buffer.finish().unwrap()).unwrap();
+        let list: Vec<serde_json::Value> = serde_json::from_str(&format!("[{}0]", text)).unwrap();
+        assert_eq!(list.len(), 10);
+        assert_eq!(list[6], hostile);
+        assert_eq!(list[8], long);
+    }
+
+    #[test]
+    fn the_order_is_kept_where_a_long_text_goes_past_the_buffer() {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.raw(b"a");
+        buffer.verbatim(&"b".repeat(COPIED + 1));
+        buffer.raw(b"c");
+        assert_eq!(buffer.finish().unwrap(), format!("a{}c", "b".repeat(COPIED + 1)).into_bytes());
+    }
+
+    #[test]
+    fn the_first_error_is_reported_and_nothing_is_written_after_it() {
+        let mut buffer = Buffer::new(Disk { room: CAPACITY + 10, taken: Vec::new() });
+        let row = [b'x'; 4096];
+        let mut rows = 0;
+        let error = loop {
+            buffer.raw(&row);
+            rows += 1;
+            if let Err(error) = buffer.end_row() {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(rows * row.len() > CAPACITY && rows * row.len() <= 3 * CAPACITY);
+        for _ in 0..1000 {
+            buffer.raw(&row);
+            assert_eq!(buffer.end_row().unwrap_err().kind(), io::ErrorKind::Other);
+        }
+        assert!(buffer.finish().is_err());
+    }
+
+    #[test]
+    fn an_error_at_the_end_is_reported() {
+        let mut buffer = Buffer::new(Disk { room: 10, taken: Vec::new() });
+        buffer.raw(&[b'x'; 11]);
+        assert!(buffer.end_row().is_ok());
+        assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+
+    proptest! {
+        #[test]
+        fn any_string_comes_back(value in any::<String>(), repeat in 1..20_usize) {
+            let value = value.repeat(repeat);
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+        }
+
+        #[test]
+        fn any_nasty_string_comes_back(value in "[a\"\\\\\\x00-\\x1f\\x7fé漢🦀]{0,100}") {
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+        }
+
+        #[test]
+        fn any_float_comes_back(bits in any::<u64>()) {
+            let value = f64::from_bits(bits);
+            prop_assume!(value.is_finite());
+            let printed = text(|out| out.float(value));
+            prop_assert_eq!(printed.parse::<f64>().unwrap().to_bits(), bits);
+            prop_assert!(serde_json::from_str::<serde_json::Number>(&printed).is_ok());
+            prop_assert!(!printed.ends_with(".0") && printed.len() <= 25, "{}", printed);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Writers of trace files: the only place, beside the reader, that knows a file format.
+//!
+//! A writer implements [`Rows`](crate::trace::rows::Rows) and streams: what it holds in memory does not grow with the
+//! trace.
+
+mod buffer;
+pub(crate) mod chrome;
+pub(crate) mod file;
+#[cfg(test)]
+mod golden;
+#[cfg(feature = "gzip")]
+mod gzip;
+mod json;
+pub(crate) mod sink;
+mod value;
+
+pub use sink::TraceSink;

@@ -1,0 +1,256 @@
+//! Where traces go: files, or handlers chosen by the scheme of a URL.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::file::{self, Format};
+use crate::error::{Error, ErrorKind};
+
+/// Opens a place for traces that are saved to URLs of one scheme.
+///
+/// As the factories that libkineto registers by protocol; a closure `Fn(&str) -> io::Result<Box<dyn Write + Send>>` is
+/// one too. What is written has the format of the URL's end: gzip for `.gz`, else JSON.
+///
+/// ```
+/// use std::io::{self, Write};
+/// use tracing_kineto::TraceSink;
+///
+/// fn takes(sink: impl TraceSink) {}
+/// takes(|url: &str| -> io::Result<Box<dyn Write + Send>> { Ok(Box::new(io::sink())) });
+/// ```
+pub trait TraceSink: Send + Sync {
+    /// Opens a writer for one trace; `url` is what the user gave, scheme included.
+    ///
+    /// The writer gets the trace in pieces of up to 1 MiB. After the last one it is flushed, and then dropped: a flush
+    /// means that the trace is whole, and may report a failure of what must happen then (an upload, a rename). A writer
+    /// that is dropped without a flush holds a part of a trace that could not be finished; it should throw that away.
+    ///
+    /// # Errors
+    ///
+    /// Whatever hinders it; the error reaches the caller of `save` with the URL in front.
+    fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>>;
+}
+
+impl<F> TraceSink for F
+where
+    F: Fn(&str) -> io::Result<Box<dyn Write + Send>> + Send + Sync,
+{
+    fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>> {
+        self(url)
+    }
+}
+
+/// The handlers by scheme; `file` is built in.
+#[derive(Clone, Default)]
+pub(crate) struct Sinks {
+    by_scheme: BTreeMap<String, Arc<dyn TraceSink>>,
+}
+
+const FILE: &str = "file";
+
+impl Sinks {
+    /// Registers a handler for a scheme, in any case, and says whether it replaced one; `file` may be replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for what is no scheme: letters, digits, `+`, `-`, `.`, a letter first, no `://`.
+    pub(crate) fn register(&mut self, scheme: &str, sink: Arc<dyn TraceSink>) -> Result<bool, Error> {
+        if !is_scheme(scheme) {
+            let message = format!(
+                "{scheme:?} is no URL scheme; give letters, digits, '+', '-' or '.', a letter first, without \"://\""
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let scheme = scheme.to_ascii_lowercase();
+        let built_in = scheme == FILE;
+        Ok(self.by_scheme.insert(scheme, sink).is_some() || built_in)
+    }
+
+    /// Writes to `target`: a path, or a URL whose scheme has a handler. `file://` is followed by a path as it is.
+    ///
+    /// `gzip_level` is 0 to 9.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::UnknownScheme`], which names the registered ones; else as [`file::save`].
+    pub(crate) fn save(
+        &self,
+        target: &Path,
+        gzip_level: u32,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let Some((url, scheme, rest)) = split(target) else { return file::save(target, gzip_level, write) };
+        let scheme = scheme.to_ascii_lowercase();
+        let Some(sink) = self.by_scheme.get(&scheme) else {
+            if scheme == FILE {
+                return file::save(Path::new(rest), gzip_level, write);
+            }
+            return Err(self.unknown(url, &scheme));
+        };
+        let format = Format::of(target)?;
+        let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
+        let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
+        format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
+    }
+
+    fn unknown(&self, url: &str, scheme: &str) -> Error {
+        let mut known: Vec<&str> = self.by_scheme.keys().map(String::as_str).collect();
+        if !known.contains(&FILE) {
+            known.insert(0, FILE);
+        }
+        let message = format!(
+            "no handler is registered for the scheme {scheme} of {url}; registered are {}; register one with \
+             KinetoLayer::builder().sink({scheme:?}, handler), or save to a file",
+            known.join(", ")
+        );
+        Error::new(ErrorKind::UnknownScheme, message)
+    }
+}
+
+impl fmt::Debug for Sinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_scheme.keys()).finish()
+    }
+}
+
+/// Takes `target` apart into itself, its scheme and what follows `://`, if it is a URL.
+fn split(target: &Path) -> Option<(&str, &str, &str)> {
+    let url = target.to_str()?;
+    let (scheme, rest) = url.split_once("://")?;
+    is_scheme(scheme).then_some((url, scheme, rest))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes what a handler is told.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<String>>>);
+
+    struct Noted(Notes);
+
+    impl Notes {
+        fn add(&self, note: impl Into<String>) {
+            self.0.lock().unwrap().push(note.into());
+        }
+
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+
+        fn sink(&self) -> Arc<dyn TraceSink> {
+            let notes = self.clone();
+            Arc::new(move |url: &str| -> io::Result<Box<dyn Write + Send>> {
+                notes.add(format!("open {url}"));
+                Ok(Box::new(Noted(notes.clone())))
+            })
+        }
+    }
+
+    impl Write for Noted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.add(String::from_utf8_lossy(bytes));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.add("flush");
+            Ok(())
+        }
+    }
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.add("drop");
+        }
+    }
+
+    #[test]
+    fn a_handler_is_found_in_any_case_and_told_of_success_by_a_flush() {
+        let (mut sinks, notes) = (Sinks::default(), Notes::default());
+        assert!(!sinks.register("Bucket", notes.sink()).unwrap());
+        sinks.save(Path::new("BUCKET://a/b.json"), 1, |out| out.write_all(b"{}")).unwrap();
+        assert_eq!(notes.take(), ["open BUCKET://a/b.json", "{}", "flush", "drop"]);
+        let error = sinks
+            .save(Path::new("bucket://c"), 1, |out| out.write_all(b"{").and(Err(io::ErrorKind::StorageFull.into())));
+        assert!(error.unwrap_err().to_string().contains("bucket://c"));
+        assert_eq!(notes.take(), ["open bucket://c", "{", "drop"]);
+    }
+
+    #[test]
+    fn paths_and_file_urls_go_to_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let sinks = Sinks::default();
+        for (number, prefix) in ["", "file://", "FILE://"].into_iter().enumerate() {
+            let path = folder.path().join(format!("{number} %20.json"));
+            let target = format!("{prefix}{}", path.display());
+            sinks.save(Path::new(&target), 1, |out| out.write_all(b"1")).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"1");
+        }
+        let odd = folder.path().join("1:");
+        std::fs::create_dir_all(&odd).unwrap();
+        sinks.save(&Path::new(&odd).join("/"), 1, |_| Ok(())).unwrap_err();
+        sinks.save(&folder.path().join("1:/").join("a.json"), 1, |out| out.write_all(b"2")).unwrap();
+    }
+
+    #[test]
+    fn registering_again_replaces_and_says_so() {
+        let (mut sinks, first, second) = (Sinks::default(), Notes::default(), Notes::default());
+        assert!(!sinks.register("s3", first.sink()).unwrap());
+        assert!(sinks.register("S3", second.sink()).unwrap());
+        assert!(sinks.register("file", second.sink()).unwrap());
+        sinks.save(Path::new("s3://x"), 1, |_| Ok(())).unwrap();
+        sinks.save(Path::new("file:///x"), 1, |_| Ok(())).unwrap();
+        assert!(first.take().is_empty());
+        assert_eq!(second.take().iter().filter(|note| note.starts_with("open")).count(), 2);
+    }
+
+    #[test]
+    fn an_unknown_scheme_lists_the_known_ones() {
+        let (mut sinks, notes) = (Sinks::default(), Notes::default());
+        sinks.register("s3", notes.sink()).unwrap();
+        let error = sinks.save(Path::new("gs://x"), 1, |_| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownScheme);
+        assert!(error.to_string().contains("registered are file, s3"), "{error}");
+        assert!(notes.take().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_scheme_is_refused() {
+        for bad in ["", "3s", "a b", "s3://", "é"] {
+            let error = Sinks::default().register(bad, Notes::default().sink()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_handler_refuses_reaches_the_caller() {
+        let mut sinks = Sinks::default();
+        let refuse = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::Error::other("no credentials")) };
+        sinks.register("s3", Arc::new(refuse)).unwrap();
+        let error = sinks.save(Path::new("s3://bucket/a.json"), 1, |_| Ok(())).unwrap_err();
+        assert!(error.to_string().starts_with("cannot open s3://bucket/a.json: no credentials; "), "{error}");
+    }
+
+    #[test]
+    #[cfg(feature = "gzip")]
+    fn a_url_that_ends_in_gz_is_compressed() {
+        let (mut sinks, notes) = (Sinks::default(), Notes::default());
+        sinks.register("s3", notes.sink()).unwrap();
+        sinks.save(Path::new("s3://a.json.gz"), 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
+        let told = notes.take();
+        assert!(told[1].starts_with('\u{1f}'), "{told:?}");
+        assert_eq!(told.iter().filter(|note| *note == "flush").count(), 1);
+    }
+}

@@ -1,0 +1,177 @@
+//! Argument values as JSON.
+
+use std::io::Write;
+
+use super::buffer::Buffer;
+use crate::activity::{ArgValue, Args};
+
+/// What a counter can show: readers draw numbers, drop strings, and JSON has no infinities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Int(i64),
+    /// Never infinite, never NaN.
+    Float(f64),
+}
+
+impl Number {
+    /// Takes `value` as a number, if it is one and finite: a truth value as 0 or 1, integers beyond 63 bits as floats.
+    #[expect(clippy::cast_precision_loss, reason = "readers hold the value of a counter as a double anyway")]
+    pub(super) fn of(value: ArgValue<'_>) -> Option<Number> {
+        Some(match value {
+            ArgValue::Bool(value) => Number::Int(i64::from(value)),
+            ArgValue::I64(value) => Number::Int(value),
+            ArgValue::U64(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::I128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::U128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::F64(value) if value.is_finite() => Number::Float(value),
+            _ => return None,
+        })
+    }
+}
+
+impl<W: Write> Buffer<W> {
+    /// Appends `value`.
+    pub(super) fn value(&mut self, value: ArgValue<'_>) {
+        match value {
+            ArgValue::Bool(true) => self.raw(b"true"),
+            ArgValue::Bool(false) => self.raw(b"false"),
+            ArgValue::I64(value) => self.int(value),
+            ArgValue::U64(value) => self.wide(value),
+            ArgValue::F64(value) => self.float(value),
+            ArgValue::I128(value) => match i64::try_from(value) {
+                Ok(value) => self.int(value),
+                Err(_) => self.quoted(value),
+            },
+            ArgValue::U128(value) => match i64::try_from(value) {
+                Ok(value) => self.int(value),
+                Err(_) => self.quoted(value),
+            },
+            ArgValue::Str(text) => self.string(text),
+            ArgValue::Ints(list) => self.list(list, |buffer, &value| buffer.int(value)),
+            ArgValue::Strs(list) => self.list(list, |buffer, text| buffer.string(text)),
+            ArgValue::Json(text) => self.verbatim(text),
+            ArgValue::Dict(args) => {
+                self.raw(b"{");
+                self.members(args);
+                self.raw(b"}");
+            }
+        }
+    }
+
+    /// Appends all of `args` as the first members of an object.
+    pub(super) fn members(&mut self, args: &dyn Args) {
+        let mut first = true;
+        args.visit(&mut |key, value| {
+            self.member(first, key, value);
+            first = false;
+        });
+    }
+
+    /// Appends a member, after a comma unless it is the first of its object.
+    #[inline]
+    pub(super) fn member(&mut self, first: bool, key: &str, value: ArgValue<'_>) {
+        if !first {
+            self.raw(b",");
+        }
+        self.key(key);
+        self.value(value);
+    }
+
+    /// Appends `number`.
+    pub(super) fn number(&mut self, number: Number) {
+        match number {
+            Number::Int(value) => self.int(value),
+            Number::Float(value) => self.float(value),
+        }
+    }
+
+    fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) {
+        self.raw(b"[");
+        let mut rest = list.iter();
+        if let Some(value) = rest.next() {
+            each(self, value);
+        }
+        for value in rest {
+            self.raw(b",");
+            each(self, value);
+        }
+        self.raw(b"]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::NO_ARGS;
+
+    fn text(value: ArgValue<'_>) -> String {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.value(value);
+        String::from_utf8(buffer.finish().unwrap()).unwrap()
+    }
+
+    fn number(value: ArgValue<'_>) -> Option<String> {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.number(Number::of(value)?);
+        Some(String::from_utf8(buffer.finish().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_value() {
+        let inner: [(&str, ArgValue<'_>); 2] = [("a\"b", ArgValue::I64(-1)), ("none", ArgValue::Dict(NO_ARGS))];
+        let dict: [(&str, ArgValue<'_>); 2] = [("x", ArgValue::Dict(&inner)), ("", ArgValue::Bool(true))];
+        let cases = [
+            (ArgValue::Bool(false), "false"),
+            (ArgValue::I64(i64::MIN), "-9223372036854775808"),
+            (ArgValue::U64(u64::MAX), "\"18446744073709551615\""),
+            (ArgValue::U64(7), "7"),
+            (ArgValue::F64(0.5), "0.5"),
+            (ArgValue::F64(f64::NAN), "\"nan\""),
+            (ArgValue::I128(-7), "-7"),
+            (ArgValue::I128(i128::MIN), "\"-170141183460469231731687303715884105728\""),
+            (ArgValue::U128(7), "7"),
+            (ArgValue::U128(1 << 63), "\"9223372036854775808\""),
+            (ArgValue::Str("a\n\"b\""), "\"a\\n\\\"b\\\"\""),
+            (ArgValue::Ints(&[]), "[]"),
+            (ArgValue::Ints(&[1, -2, 3]), "[1,-2,3]"),
+            (ArgValue::Strs(&["a", "\\"]), "[\"a\",\"\\\\\"]"),
+            (ArgValue::Json("[[1, 2], []]"), "[[1, 2], []]"),
+            (ArgValue::Dict(&dict), "{\"x\":{\"a\\\"b\":-1,\"none\":{}},\"\":true}"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(text(value), expected);
+        }
+    }
+
+    #[test]
+    fn counters_take_numbers_alone() {
+        let cases = [
+            (ArgValue::Bool(true), Some("1")),
+            (ArgValue::I64(-3), Some("-3")),
+            (ArgValue::U64(3), Some("3")),
+            (ArgValue::F64(2.0), Some("2")),
+            (ArgValue::I128(5), Some("5")),
+            (ArgValue::U128(5), Some("5")),
+            (ArgValue::F64(f64::NAN), None),
+            (ArgValue::F64(f64::INFINITY), None),
+            (ArgValue::Str("3"), None),
+            (ArgValue::Ints(&[3]), None),
+            (ArgValue::Json("3"), None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(number(value).as_deref(), expected);
+        }
+        for value in [ArgValue::U64(u64::MAX), ArgValue::I128(i128::MIN), ArgValue::U128(u128::MAX)] {
+            let printed = number(value).unwrap();
+            assert!(printed.parse::<f64>().unwrap().abs() > 1e18 && !printed.contains('"'), "{printed}");
+        }
+    }
+
+    #[test]
+    fn long_lists_pass_in_pieces() {
+        let ints: Vec<i64> = (0..500_000).map(|i| i * 1_000_003).collect();
+        let texts = vec!["\u{1}\u{1}\u{1}\u{1}"; 100_000];
+        assert_eq!(serde_json::from_str::<Vec<i64>>(&text(ArgValue::Ints(&ints))).unwrap(), ints);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text(ArgValue::Strs(&texts))).unwrap(), texts);
+    }
+}
