@@ -2,7 +2,7 @@
 
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::config::{AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
+use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::Error;
 use crate::guard::KinetoGuard;
@@ -34,6 +34,8 @@ pub struct KinetoLayerBuilder {
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     log_sink: Option<LogSink>,
     env: Option<Env>,
+    /// Only requests from outside start a recording.
+    waits: bool,
 }
 
 impl KinetoLayer {
@@ -55,7 +57,7 @@ impl KinetoLayer {
         let mut builder = KinetoLayer::builder();
         match env.switch()? {
             Switch::Off => return Ok((None, KinetoGuard::inert())),
-            Switch::Idle => builder = builder.record_from_start(false),
+            Switch::Idle => builder.waits = true,
             Switch::On => {}
         }
         builder.env = Some(env);
@@ -243,22 +245,23 @@ impl KinetoLayerBuilder {
             diag::DOOR.set_sink(Some(sink.clone()));
         }
         let env = self.env.unwrap_or_else(Env::process);
-        let (config, warnings) = Config::resolve(&self.overrides, &env)?;
-        config.apply_log_settings();
-        for warning in &warnings {
-            diag!(Warning, "config", "{warning}");
+        let (mut config, warnings) = Config::resolve(&self.overrides, &env)?;
+        if self.waits {
+            config.wait_for_requests();
         }
+        config.apply_log_level();
+        config::report(&warnings);
         let rules = Rules {
-            selected: config.activities(),
-            filter: config.filter().cloned(),
+            selected: config.activities,
+            filter: config.filter.clone(),
             classifier: self.classifier,
             annotation_targets: self.annotation_targets,
-            with_args: config.with_args(),
-            denied_fields: config.deny_fields().to_vec(),
-            events: config.events().into_level(),
+            with_args: config.with_args,
+            denied_fields: config.deny_fields.clone(),
+            events: config.events.into_level(),
         };
-        let settings = Settings { field_bytes_max: config.field_limit_bytes(), fields_while_idle: config.fields_while_idle() };
-        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes(), Sites::new(rules), settings));
+        let settings = Settings { field_bytes_max: config.field_limit_bytes, fields_while_idle: config.fields_while_idle };
+        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), settings));
         let mut sinks = Sinks::default();
         for (scheme, sink) in self.sinks {
             if sinks.register(&scheme, sink)? {
@@ -266,11 +269,11 @@ impl KinetoLayerBuilder {
             }
         }
         fork::watch(home::forget_lane);
-        let record = config.record_from_start();
-        if config.flush_on_sigterm() {
+        let record = config.record_from_start;
+        if config.flush_on_sigterm {
             signal::flush_on_sigterm(session::flush_all)?;
         }
-        let session = Session::new(recorder.clone(), config, sinks)?;
+        let session = Session::new(recorder.clone(), config, sinks);
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))

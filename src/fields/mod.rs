@@ -5,7 +5,7 @@
 mod decode;
 mod encode;
 
-pub(crate) use decode::{Value, values};
+pub(crate) use decode::values;
 pub(crate) use encode::Encoder;
 
 /// The types of encoded values.

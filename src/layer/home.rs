@@ -134,7 +134,10 @@ fn with_other<R>(home: &Home, epoch: u64, hook: impl FnOnce(&mut Lane) -> Result
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
     let frames = Arc::new(Frames::default());
-    let mut lane = Lane { epoch, recorder: Some(recorder.clone()), frames: Some(frames.clone()), ..Lane::NONE };
+    let mut lane = Lane::NONE;
+    lane.epoch = epoch;
+    lane.recorder = Some(recorder.clone());
+    lane.frames = Some(frames.clone());
     lane.caches = Some(Box::new(Caches { sites: [(0, None); SITES], spans: [Cached::NONE; crate::recorder::CLOSINGS] }));
     lane.row = recorder.lanes().enter(frames);
     lane.install(recorder.chunk_for_new_thread(epoch));

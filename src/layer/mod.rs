@@ -11,6 +11,7 @@ pub(crate) mod home;
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
+use crate::diag::diag;
 use crate::fields::Encoder;
 use crate::recorder::Recorder;
 use crate::time::Ticks;
@@ -152,7 +153,7 @@ fn decide(recorder: &Recorder, site: &Site, kind: Option<String>) {
         if !site.decide(&kind, &recorder.sites.rules) {
             recorder.losses.add(Loss::KindsRefused, 1);
             let name = site.metadata.name();
-            crate::diag::warn("kineto.kind", format_args!("span \"{name}\" cannot be of kind \"{kind}\", it is a cpu_op"));
+            diag!(Warning, "kineto.kind", "span \"{name}\" cannot be of kind \"{kind}\", so it is a cpu_op");
         }
     }
 }

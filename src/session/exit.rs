@@ -1,7 +1,6 @@
 //! Writes files in time, and when the process ends by a way that drops no guard.
 
 use super::{Session, Status};
-use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::exit;
@@ -55,7 +54,7 @@ impl Session {
     /// Returns why the trace is empty, if it is.
     pub(crate) fn write_in_time(&self, trace: Trace) -> Result<Option<&'static str>, Error> {
         let Some(path) = self.output().cloned() else { return Ok(trace.why_empty()) };
-        let timeout = Config::flush_timeout(self.config());
+        let timeout = self.config.flush_timeout;
         let (done, outcome) = mpsc::channel();
         let shown = path.display().to_string();
         let write = move || {

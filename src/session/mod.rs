@@ -3,7 +3,8 @@
 mod exit;
 mod pulse;
 
-pub(crate) use exit::{flush_all, register};
+pub use exit::flush_all;
+pub(crate) use exit::register;
 
 use crate::clock::{self, Anchor, Converter};
 use crate::config::Config;
@@ -38,7 +39,6 @@ struct State {
     metadata: Arc<Metadata>,
     /// The metadata belongs to a trace already; the next recording starts with a copy.
     given_away: bool,
-    traces: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,25 +64,18 @@ pub enum Status {
 const FORKED_LOCK: Duration = Duration::from_millis(200);
 
 impl Session {
-    pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, output: Option<PathBuf>) -> Result<Arc<Session>, Error> {
+    pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks) -> Arc<Session> {
         let metadata = Metadata::default();
-        for (key, json) in config.metadata() {
-            metadata.add_json(key, json)?;
-        }
         let state = State {
             phase: Phase::Idle,
             windows: Vec::new(),
             trace_id: String::new(),
             metadata: Arc::new(metadata),
             given_away: false,
-            traces: 0,
         };
         let pulse = Pulse::new(recorder.clone());
-        Ok(Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, output }))
-    }
-
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
+        let output = config.output.path(std::process::id());
+        Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, output })
     }
 
     pub(crate) fn output(&self) -> Option<&PathBuf> {
@@ -125,7 +118,7 @@ impl Session {
             state.given_away = false;
         }
         clock::source();
-        state.trace_id = self.config.trace_id().map_or_else(new_trace_id, str::to_owned);
+        state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
         drop(self.recorder.take());
         drop(self.recorder.losses.take());
         self.pulse.start()?;
@@ -159,7 +152,6 @@ impl Session {
         self.close(&mut state);
         state.phase = Phase::Idle;
         state.given_away = true;
-        state.traces += 1;
         let windows = std::mem::take(&mut state.windows);
         let recorded = Recorded::new(self.recorder.take(), windows, &self.recorder, true);
         let converter = Converter::new(&self.pulse.stop());
@@ -188,16 +180,16 @@ impl Session {
         let facts = Facts {
             process: i64::from(std::process::id()),
             process_name: process::name(),
-            host_name: process::host_name(),
+            host_name: config.host_name.clone().unwrap_or_else(process::host_name),
             trace_id: state.trace_id.clone(),
-            job: config.job().to_vec(),
-            distributed: config.distributed().cloned(),
-            effective: config.effective(),
+            job: config.job_metadata.clone(),
+            distributed: config.distributed.clone(),
+            effective: config.effective_json(),
             clock: clock::source(),
-            async_spans: config.async_spans(),
-            with_target: config.with_target(),
-            with_location: config.with_location(),
-            gzip_level: config.gzip_level(),
+            async_spans: config.async_spans,
+            with_target: config.with_target,
+            with_location: config.with_location,
+            gzip_level: config.gzip_level,
             sinks: self.sinks.clone(),
         };
         Trace::new(recorded, converter, state.metadata.clone(), facts, losses, self.recorder.has_disorder())
@@ -247,11 +239,6 @@ impl Session {
             Some(Phase::Paused) => Status::Paused,
             Some(Phase::Idle) | None => Status::Idle,
         }
-    }
-
-    /// Returns how many traces were handed out.
-    pub(crate) fn traces(&self) -> u64 {
-        self.lock().map_or(0, |state| state.traces)
     }
 
     pub(crate) fn is_forked(&self) -> bool {

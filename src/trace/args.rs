@@ -117,8 +117,12 @@ impl Args for SpanArgs<'_> {
         if self.parent != 0 {
             each("parent id", ArgValue::U64(self.parent));
         }
-        self.source.show_fields(self.span, self.site, each);
-        if self.slice != 0 && !self.source.index.errors.is_empty() {
+        let mut has_error = false;
+        self.source.show_fields(self.span, self.site, &mut |key, value| {
+            has_error |= key == "error";
+            each(key, value);
+        });
+        if self.slice != 0 && !has_error && !self.source.index.errors.is_empty() {
             self.source.show_error(self.slice, each);
         }
         self.source.show_callsite(self.site, each);

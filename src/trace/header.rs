@@ -20,8 +20,8 @@ pub(crate) struct Facts {
     /// `PT_PROFILER_JOB_NAME` and the like, as the environment has them.
     pub(crate) job: Vec<(String, String)>,
     pub(crate) distributed: Option<DistributedInfo>,
-    /// The settings in force.
-    pub(crate) effective: Value,
+    /// The settings in force, as a JSON object.
+    pub(crate) effective: String,
     pub(crate) clock: &'static str,
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
@@ -73,7 +73,7 @@ impl Trace {
                 "error_ns": stats.clock_error_ns,
                 "steps": self.inner.converter.steps(),
             },
-            "config": self.inner.facts.effective,
+            "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
         });
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
             about.insert("empty".to_owned(), why.into());

@@ -42,7 +42,7 @@ impl Keys {
     }
 }
 
-/// A field may not take the place of what every slice says.
+/// A field may not take the place of what a row says itself: a key comes once.
 fn own_name(field: &'static str) -> &'static str {
     match field {
         "External id" => "External id (field)",
@@ -50,7 +50,13 @@ fn own_name(field: &'static str) -> &'static str {
         "parent id" => "parent id (field)",
         "finished" => "finished (field)",
         "clipped" => "clipped (field)",
-        "error" => "error",
+        "target" => "target (field)",
+        "location" => "location (field)",
+        "level" => "level (field)",
+        "thread id" => "thread id (field)",
+        "polls" => "polls (field)",
+        "busy us" => "busy us (field)",
+        "wall us" => "wall us (field)",
         other => other,
     }
 }

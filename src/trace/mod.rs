@@ -90,7 +90,7 @@ impl Trace {
         let path = path.as_ref();
         let url = path.to_string_lossy();
         let name = url.strip_prefix("file://").unwrap_or(&url);
-        self.inner.facts.sinks.save(&url, self.inner.facts.gzip_level, |out| self.write(out, name))
+        self.inner.facts.sinks.save(path, self.inner.facts.gzip_level, |out| self.write(out, name))
     }
 
     /// Writes the trace as Kineto's JSON.
