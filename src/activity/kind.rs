@@ -1,18 +1,330 @@
 //! The 29 activity types of libkineto.
 
+use std::fmt;
+use std::str::FromStr;
+
+use super::{ActivityTypes, UnknownActivity};
+
 /// What kind of thing an activity is; the numbers are libkineto's and do not change.
+///
+/// The name ([`as_str`](ActivityType::as_str)) is both the `cat` of the row in the trace file and the word for the
+/// type in a configuration. The first 18 make up libkineto's default set, [`ActivityTypes::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ActivityType {
     /// A host operation.
     CpuOp = 0,
+    /// A range that the user named on the host.
+    UserAnnotation = 1,
+    /// The same range as seen on a device: from the first to the last thing launched inside it.
+    GpuUserAnnotation = 2,
+    /// A copy from, to or between devices.
+    GpuMemcpy = 3,
+    /// A fill of device memory.
+    GpuMemset = 4,
+    /// A kernel on a device; its name is `kernel`.
+    ConcurrentKernel = 5,
+    /// Never a row: selecting it lets devices learn which host activity launched what.
+    ExternalCorrelation = 6,
+    /// A call of the CUDA runtime; HIP's too, on ROCm.
+    CudaRuntime = 7,
+    /// A call of the CUDA driver.
+    CudaDriver = 8,
+    /// A point in time on the host.
+    CpuInstantEvent = 9,
+    /// A function of an interpreter.
+    PythonFunction = 10,
+    /// Time that the collector itself took.
+    Overhead = 11,
+    /// A call of the MTIA runtime.
+    MtiaRuntime = 12,
+    /// An MTIA command processor's work.
+    MtiaCcpEvents = 13,
+    /// MTIA's view into its workload, once `mtia_workloadd`.
+    MtiaInsight = 14,
+    /// A wait for a CUDA stream, event or context.
+    CudaSync = 15,
+    /// A CUDA event as it was recorded on the device.
+    CudaEvent = 16,
+    /// Values of MTIA's counters.
+    MtiaCounters = 17,
+    /// A call of the Glow runtime.
+    GlowRuntime = 18,
+    /// Reserved: libkineto wrote it for ranges of CUPTI's range profiler, which is gone.
+    CudaProfilerRange = 19,
+    /// An operation on a Habana device.
+    HpuOp = 20,
+    /// A call of the SYCL runtime.
+    XpuRuntime = 21,
+    /// A call of Level Zero.
+    XpuDriver = 22,
+    /// A collective operation, as its library reports it on the host.
+    CollectiveComm = 23,
+    /// A call of the runtime of a backend outside PyTorch's tree.
+    PrivateUse1Runtime = 24,
+    /// A call of the driver of a backend outside PyTorch's tree.
+    PrivateUse1Driver = 25,
+    /// Values of Intel's metrics, by kernel.
+    XpuScopeProfiler = 26,
+    /// A wait on the host for a fence, event, list or queue of Level Zero.
+    XpuSync = 27,
+    /// Values of a GPU's counters, sampled.
+    HardwareCounters = 28,
 }
 
-/// The kind of device on which an activity ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DeviceType {
-    /// The host.
-    Cpu,
+impl ActivityType {
+    /// Every type, by number.
+    pub const ALL: [ActivityType; 29] = [
+        ActivityType::CpuOp,
+        ActivityType::UserAnnotation,
+        ActivityType::GpuUserAnnotation,
+        ActivityType::GpuMemcpy,
+        ActivityType::GpuMemset,
+        ActivityType::ConcurrentKernel,
+        ActivityType::ExternalCorrelation,
+        ActivityType::CudaRuntime,
+        ActivityType::CudaDriver,
+        ActivityType::CpuInstantEvent,
+        ActivityType::PythonFunction,
+        ActivityType::Overhead,
+        ActivityType::MtiaRuntime,
+        ActivityType::MtiaCcpEvents,
+        ActivityType::MtiaInsight,
+        ActivityType::CudaSync,
+        ActivityType::CudaEvent,
+        ActivityType::MtiaCounters,
+        ActivityType::GlowRuntime,
+        ActivityType::CudaProfilerRange,
+        ActivityType::HpuOp,
+        ActivityType::XpuRuntime,
+        ActivityType::XpuDriver,
+        ActivityType::CollectiveComm,
+        ActivityType::PrivateUse1Runtime,
+        ActivityType::PrivateUse1Driver,
+        ActivityType::XpuScopeProfiler,
+        ActivityType::XpuSync,
+        ActivityType::HardwareCounters,
+    ];
+
+    /// Returns the type's name: the `cat` of its rows in the trace file, and its word in a configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ActivityType::CpuOp => "cpu_op",
+            ActivityType::UserAnnotation => "user_annotation",
+            ActivityType::GpuUserAnnotation => "gpu_user_annotation",
+            ActivityType::GpuMemcpy => "gpu_memcpy",
+            ActivityType::GpuMemset => "gpu_memset",
+            ActivityType::ConcurrentKernel => "kernel",
+            ActivityType::ExternalCorrelation => "external_correlation",
+            ActivityType::CudaRuntime => "cuda_runtime",
+            ActivityType::CudaDriver => "cuda_driver",
+            ActivityType::CpuInstantEvent => "cpu_instant_event",
+            ActivityType::PythonFunction => "python_function",
+            ActivityType::Overhead => "overhead",
+            ActivityType::MtiaRuntime => "mtia_runtime",
+            ActivityType::MtiaCcpEvents => "mtia_ccp_events",
+            ActivityType::MtiaInsight => "mtia_insight",
+            ActivityType::CudaSync => "cuda_sync",
+            ActivityType::CudaEvent => "cuda_event",
+            ActivityType::MtiaCounters => "mtia_counters",
+            ActivityType::GlowRuntime => "glow_runtime",
+            ActivityType::CudaProfilerRange => "cuda_profiler_range",
+            ActivityType::HpuOp => "hpu_op",
+            ActivityType::XpuRuntime => "xpu_runtime",
+            ActivityType::XpuDriver => "xpu_driver",
+            ActivityType::CollectiveComm => "collective_comm",
+            ActivityType::PrivateUse1Runtime => "privateuse1_runtime",
+            ActivityType::PrivateUse1Driver => "privateuse1_driver",
+            ActivityType::XpuScopeProfiler => "xpu_scope_profiler",
+            ActivityType::XpuSync => "xpu_sync",
+            ActivityType::HardwareCounters => "hardware_counters",
+        }
+    }
+
+    /// Returns libkineto's number for the type, 0 to 28.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the type with that number, or `None` above 28.
+    pub fn from_number(number: u8) -> Option<ActivityType> {
+        ActivityType::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Returns the type with exactly that name.
+    ///
+    /// Two names are accepted that are never written: `mtia_workloadd`, an old name of `mtia_insight`, and
+    /// `concurrent_kernel`, as PyTorch's activity filters call `kernel`.
+    pub fn from_name(name: &str) -> Option<ActivityType> {
+        match name {
+            "mtia_workloadd" => Some(ActivityType::MtiaInsight),
+            "concurrent_kernel" => Some(ActivityType::ConcurrentKernel),
+            _ => ActivityType::ALL.into_iter().find(|kind| kind.as_str() == name),
+        }
+    }
+
+    /// Returns whether rows of this type last from one time to another (ph "X").
+    ///
+    /// The others are points in time (`cpu_instant_event`), values read at one time (`mtia_counters`,
+    /// `xpu_scope_profiler`, `hardware_counters`) or never written (`external_correlation`).
+    pub const fn is_slice(self) -> bool {
+        !matches!(
+            self,
+            ActivityType::ExternalCorrelation
+                | ActivityType::CpuInstantEvent
+                | ActivityType::MtiaCounters
+                | ActivityType::XpuScopeProfiler
+                | ActivityType::HardwareCounters
+        )
+    }
+
+    /// Returns whether a span may say of itself, by `kineto.kind`, that it is of this type.
+    ///
+    /// True for the slices of the host: those whose [`device`](ActivityType::device) is the CPU whatever the
+    /// accelerator. These are `cpu_op`, `user_annotation`, `python_function`, `overhead`, `collective_comm`, `xpu_sync`
+    /// and the runtime and driver calls of every vendor. A span cannot be an instant or a counter, nor can it claim
+    /// device time.
+    pub const fn is_host(self) -> bool {
+        match self {
+            ActivityType::CpuOp
+            | ActivityType::UserAnnotation
+            | ActivityType::CudaRuntime
+            | ActivityType::CudaDriver
+            | ActivityType::PythonFunction
+            | ActivityType::Overhead
+            | ActivityType::MtiaRuntime
+            | ActivityType::GlowRuntime
+            | ActivityType::XpuRuntime
+            | ActivityType::XpuDriver
+            | ActivityType::CollectiveComm
+            | ActivityType::PrivateUse1Runtime
+            | ActivityType::PrivateUse1Driver
+            | ActivityType::XpuSync => true,
+            ActivityType::GpuUserAnnotation
+            | ActivityType::GpuMemcpy
+            | ActivityType::GpuMemset
+            | ActivityType::ConcurrentKernel
+            | ActivityType::ExternalCorrelation
+            | ActivityType::CpuInstantEvent
+            | ActivityType::MtiaCcpEvents
+            | ActivityType::MtiaInsight
+            | ActivityType::CudaSync
+            | ActivityType::CudaEvent
+            | ActivityType::MtiaCounters
+            | ActivityType::CudaProfilerRange
+            | ActivityType::HpuOp
+            | ActivityType::XpuScopeProfiler
+            | ActivityType::HardwareCounters => false,
+        }
+    }
+}
+
+/// The generic names, which are sets, and the vendors' names that they stand for.
+impl ActivityType {
+    /// Calls of every vendor's runtime: [`ActivityTypes::RUNTIME`].
+    pub const RUNTIME: ActivityTypes = ActivityTypes::RUNTIME;
+    /// Calls of every vendor's driver: [`ActivityTypes::DRIVER`].
+    pub const DRIVER: ActivityTypes = ActivityTypes::DRIVER;
+    /// Sampled counters of every vendor's devices: [`ActivityTypes::GPU_PM_COUNTER`].
+    pub const GPU_PM_COUNTER: ActivityTypes = ActivityTypes::GPU_PM_COUNTER;
+
+    /// `cuda_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const CUDA_RUNTIME: ActivityType = ActivityType::CudaRuntime;
+    /// `mtia_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const MTIA_RUNTIME: ActivityType = ActivityType::MtiaRuntime;
+    /// `glow_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const GLOW_RUNTIME: ActivityType = ActivityType::GlowRuntime;
+    /// `hpu_op` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const HPU_OP: ActivityType = ActivityType::HpuOp;
+    /// `xpu_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const XPU_RUNTIME: ActivityType = ActivityType::XpuRuntime;
+    /// `privateuse1_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    pub const PRIVATEUSE1_RUNTIME: ActivityType = ActivityType::PrivateUse1Runtime;
+    /// `cuda_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    pub const CUDA_DRIVER: ActivityType = ActivityType::CudaDriver;
+    /// `xpu_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    pub const XPU_DRIVER: ActivityType = ActivityType::XpuDriver;
+    /// `privateuse1_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    pub const PRIVATEUSE1_DRIVER: ActivityType = ActivityType::PrivateUse1Driver;
+    /// `mtia_ccp_events` alone; [`ActivityType::ConcurrentKernel`] is the type of other vendors' kernels.
+    pub const MTIA_CCP_EVENTS: ActivityType = ActivityType::MtiaCcpEvents;
+    /// `mtia_counters` alone; prefer [`ActivityType::GPU_PM_COUNTER`], which is not bound to a vendor.
+    pub const MTIA_COUNTERS: ActivityType = ActivityType::MtiaCounters;
+}
+
+impl fmt::Display for ActivityType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for ActivityType {
+    type Err = UnknownActivity;
+
+    /// Reads the name of one type, in any case; see [`from_name`](ActivityType::from_name).
+    ///
+    /// # Errors
+    ///
+    /// The name is not that of one type; `runtime`, `driver` and `gpu_pm_counter` are sets ([`ActivityTypes`]).
+    fn from_str(name: &str) -> Result<Self, UnknownActivity> {
+        ActivityType::from_name(&name.to_ascii_lowercase())
+            .ok_or_else(|| UnknownActivity::new("activity type", name, ActivityType::ALL.map(ActivityType::as_str)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Accelerator, DeviceType};
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_libkineto_and_go_both_ways() {
+        for (number, kind) in (0u8..).zip(ActivityType::ALL) {
+            assert_eq!(kind.number(), number, "{kind}");
+            assert_eq!(ActivityType::from_number(number), Some(kind));
+        }
+        assert_eq!(ActivityType::HardwareCounters.number(), 28);
+        assert_eq!(ActivityType::from_number(29), None);
+        assert_eq!(ActivityType::from_number(255), None);
+    }
+
+    #[test]
+    fn a_name_reads_back_in_any_case() {
+        for kind in ActivityType::ALL {
+            assert_eq!(kind.as_str().parse(), Ok(kind));
+            assert_eq!(kind.as_str().to_uppercase().parse(), Ok(kind));
+        }
+        assert_eq!("MTIA_WORKLOADD".parse(), Ok(ActivityType::MtiaInsight));
+        assert_eq!("CONCURRENT_KERNEL".parse(), Ok(ActivityType::ConcurrentKernel));
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        for name in ["", "cpu_op ", "kernels", "runtime"] {
+            let error = name.parse::<ActivityType>().unwrap_err();
+            assert_eq!(error.name(), name);
+            assert_eq!(error.known(), ActivityType::ALL.map(ActivityType::as_str));
+        }
+    }
+
+    #[test]
+    fn a_span_may_be_any_slice_of_the_host() {
+        for kind in ActivityType::ALL {
+            let on_host = [Accelerator::Cuda, Accelerator::Xpu, Accelerator::PrivateUse1]
+                .into_iter()
+                .all(|accelerator| kind.device(accelerator) == DeviceType::Cpu);
+            assert_eq!(kind.is_host(), on_host && kind.is_slice(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn points_and_counters_are_no_slices() {
+        let others: Vec<_> =
+            ActivityType::ALL.into_iter().filter(|kind| !kind.is_slice()).map(ActivityType::as_str).collect();
+        assert_eq!(
+            others,
+            ["external_correlation", "cpu_instant_event", "mtia_counters", "xpu_scope_profiler", "hardware_counters"]
+        );
+    }
 }

@@ -3,14 +3,22 @@
 //! An [`Activity`] is a view, made on demand from wherever its record lies; no activity is a heap object.
 
 mod args;
+pub mod catalogue;
+mod device;
+mod group;
 mod ids;
 mod kind;
 mod set;
+mod unknown;
+mod value_kind;
 
 pub use args::{ArgValue, Args, NO_ARGS};
+pub use device::{Accelerator, DeviceType};
+pub use group::ActivityGroup;
 pub use ids::{CorrelationId, SpanId};
-pub use kind::{ActivityType, DeviceType};
-pub use set::{ActivityGroup, ActivityTypes};
+pub use kind::ActivityType;
+pub use set::ActivityTypes;
+pub use unknown::UnknownActivity;
 
 use crate::time::Timestamp;
 

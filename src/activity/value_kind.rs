@@ -1,0 +1,130 @@
+//! The kinds of value that an argument of the catalogue may have.
+
+use serde_json::Value;
+
+use super::ArgValue;
+
+/// What the value of an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ValueKind {
+    /// A truth value.
+    Bool,
+    /// An integer.
+    Int,
+    /// An integer that is not negative.
+    Uint,
+    /// An integer that is not negative, or a text with its hexadecimal form, as Intel's collector writes it.
+    Handle,
+    /// A number.
+    Float,
+    /// A text.
+    Str,
+    /// A list of integers.
+    Ints,
+    /// A list with a list of integers for each input; for an input that is a list itself, a list of such lists.
+    NestedInts,
+    /// A list of texts.
+    Strs,
+    /// An object, whose own arguments are in the catalogue too.
+    Dict,
+}
+
+impl ValueKind {
+    /// Returns the kind's name, for documentation and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ValueKind::Bool => "true or false",
+            ValueKind::Int => "an integer",
+            ValueKind::Uint => "an integer that is not negative",
+            ValueKind::Handle => "an integer that is not negative, or a text",
+            ValueKind::Float => "a number",
+            ValueKind::Str => "a text",
+            ValueKind::Ints => "a list of integers",
+            ValueKind::NestedInts => "a list of lists of integers",
+            ValueKind::Strs => "a list of texts",
+            ValueKind::Dict => "an object",
+        }
+    }
+
+    /// Returns whether the value is of this kind as it stands.
+    pub fn accepts(self, value: ArgValue<'_>) -> bool {
+        match value {
+            ArgValue::Bool(_) => self == ValueKind::Bool,
+            ArgValue::I64(number) => self.accepts_integer(number < 0),
+            ArgValue::I128(number) => self.accepts_integer(number < 0),
+            ArgValue::U64(_) | ArgValue::U128(_) => self.accepts_integer(false),
+            ArgValue::F64(_) => self == ValueKind::Float,
+            ArgValue::Str(_) => matches!(self, ValueKind::Str | ValueKind::Handle),
+            ArgValue::Ints(_) => self == ValueKind::Ints,
+            ArgValue::Strs(_) => self == ValueKind::Strs,
+            ArgValue::Dict(_) => self == ValueKind::Dict,
+            ArgValue::Json(text) => self.accepts_json(text),
+        }
+    }
+
+    /// Returns whether the text is JSON with a value of this kind.
+    pub fn accepts_json(self, text: &str) -> bool {
+        serde_json::from_str::<Value>(text).is_ok_and(|value| self.accepts_value(&value))
+    }
+
+    fn accepts_integer(self, negative: bool) -> bool {
+        match self {
+            ValueKind::Int | ValueKind::Float => true,
+            ValueKind::Uint | ValueKind::Handle => !negative,
+            _ => false,
+        }
+    }
+
+    fn accepts_value(self, value: &Value) -> bool {
+        let all = |each: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(each));
+        match self {
+            ValueKind::Bool => value.is_boolean(),
+            ValueKind::Int => is_integer(value),
+            ValueKind::Uint => value.is_u64(),
+            ValueKind::Handle => value.is_u64() || value.is_string(),
+            // The writer's word for a float that JSON cannot hold.
+            ValueKind::Float => value.is_number() || matches!(value.as_str(), Some("inf" | "-inf" | "nan")),
+            ValueKind::Str => value.is_string(),
+            ValueKind::Ints => all(is_integer),
+            ValueKind::NestedInts => all(is_shape),
+            ValueKind::Strs => all(Value::is_string),
+            ValueKind::Dict => value.is_object(),
+        }
+    }
+}
+
+fn is_integer(value: &Value) -> bool {
+    value.is_i64() || value.is_u64()
+}
+
+/// Whether the value is the shape of an input: of a tensor, or of each tensor in a list.
+fn is_shape(value: &Value) -> bool {
+    let is_list_of = |each: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(each));
+    is_list_of(is_integer) || is_list_of(is_shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_judged_by_its_value() {
+        let examples = [
+            (ValueKind::Bool, "true", "1"),
+            (ValueKind::Int, "-1", "1.5"),
+            (ValueKind::Uint, "18446744073709551615", "-1"),
+            (ValueKind::Handle, "\"0x1f\"", "[1]"),
+            (ValueKind::Float, "\"nan\"", "\"12\""),
+            (ValueKind::Str, "\"a\"", "null"),
+            (ValueKind::Ints, "[1, -2]", "[[1]]"),
+            (ValueKind::NestedInts, "[[1], [[2], []]]", "[1]"),
+            (ValueKind::Strs, "[\"a\"]", "[\"a\", 1]"),
+            (ValueKind::Dict, "{\"a\": 1}", "[]"),
+        ];
+        for (kind, good, bad) in examples {
+            assert!(kind.accepts(ArgValue::Json(good)), "{} is {}", good, kind.as_str());
+            assert!(!kind.accepts(ArgValue::Json(bad)), "{} is not {}", bad, kind.as_str());
+        }
+    }
+}

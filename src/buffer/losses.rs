@@ -1,0 +1,94 @@
+//! Counts what did not make it into a trace, by cause.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! losses {
+    ($($(#[$doc:meta])* $name:ident = $key:literal;)*) => {
+        /// A cause for which something is not in the trace.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Loss { $($(#[$doc])* $name,)* }
+
+        impl Loss {
+            /// All causes.
+            pub const ALL: &[Loss] = &[$(Loss::$name,)*];
+
+            /// Returns the cause's key in the trace's header and in the statistics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Loss::$name => $key,)* }
+            }
+        }
+    };
+}
+
+losses! {
+    /// Slices for which the buffers had no room.
+    SlicesOverLimit = "slices_over_limit";
+    /// Sets of fields for which the buffers had no room; their slices are there.
+    FieldsOverLimit = "fields_over_limit";
+    /// Events (instants, counters, errors), links and closings for which the buffers had no room.
+    EventsOverLimit = "events_over_limit";
+    /// Ends of slices for which the buffers had no room: those slices look unfinished.
+    EndsOverLimit = "ends_over_limit";
+    /// Field values that were cut at the field limit.
+    FieldsCut = "fields_cut";
+    /// Spans made while nothing was recorded, so that their fields are not known.
+    FieldsNotSeen = "fields_not_seen";
+    /// Hooks that were called while the same thread was inside another hook, or whose thread was ending.
+    Reentered = "reentered_hooks";
+    /// Records written by threads after the session had taken what was there.
+    Late = "late_records";
+    /// Spans whose `kineto.kind` names something that a host span cannot be.
+    KindsRefused = "kinds_refused";
+    /// `follows_from` pairs of which one span has no slice, or the wrong one comes first.
+    FollowsUnlinked = "follows_unlinked";
+    /// Counter values that are no finite numbers.
+    CounterValues = "counter_values_skipped";
+    /// Slices that began before the recording did; they are there, marked "clipped".
+    Clipped = "clipped_slices";
+    /// Slices that had not ended when the recording did; they are there, marked "unfinished".
+    Unfinished = "unfinished_slices";
+    /// Slices that overlap another of their thread without nesting; they are there, on a second row.
+    Overlapping = "overlapping_slices";
+}
+
+/// The counters of all causes.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    counts: [AtomicU64; Loss::ALL.len()],
+}
+
+impl Losses {
+    /// Counts one more.
+    pub(crate) fn add(&self, loss: Loss, count: u64) {
+        if let Some(counter) = self.counts.get(loss as usize) {
+            // Relaxed: a counter, read after the threads have been seen to stop or not at all exactly.
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns all counts, in the order of [`Loss::ALL`], and starts again at 0.
+    pub(crate) fn take(&self) -> [u64; Loss::ALL.len()] {
+        std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.swap(0, Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_counter_and_a_key_of_its_own() {
+        let losses = Losses::default();
+        for (i, loss) in Loss::ALL.iter().enumerate() {
+            losses.add(*loss, i as u64 + 1);
+        }
+        let counts = losses.take();
+        assert!(counts.iter().enumerate().all(|(i, count)| *count == i as u64 + 1));
+        assert_eq!(losses.take(), [0; Loss::ALL.len()]);
+        let mut keys: Vec<_> = Loss::ALL.iter().map(|loss| loss.as_str()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), Loss::ALL.len());
+    }
+}

@@ -1,0 +1,110 @@
+//! Hands out empty chunks, keeps some ready, and keeps everything within the limit.
+
+use super::chunk::Chunk;
+use crossbeam_queue::ArrayQueue;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+
+/// Chunks that are kept ready: 1 MiB, a few milliseconds of the fastest span path.
+const READY: usize = 16;
+
+/// Empty chunks and the budget for full ones.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    ready: ArrayQueue<Chunk>,
+    bytes: AtomicU64,
+    bytes_max: u64,
+    /// The thread that makes chunks ahead of need.
+    helper: OnceLock<Thread>,
+}
+
+impl Pool {
+    /// A pool that lets at most `bytes_max` bytes exist at once, those in traces included.
+    pub(crate) fn new(bytes_max: u64) -> Pool {
+        Pool { ready: ArrayQueue::new(READY), bytes: AtomicU64::new(0), bytes_max, helper: OnceLock::new() }
+    }
+
+    /// Has `helper` unparked when chunks run low; the first caller wins.
+    pub(crate) fn help_from(&self, helper: Thread) {
+        let _ = self.helper.set(helper);
+    }
+
+    /// Returns an empty chunk: a ready one, else a new one; `None` at the limit.
+    pub(crate) fn take(&self) -> Option<Chunk> {
+        let ready = self.ready.pop();
+        if self.ready.len() < READY / 2 {
+            if let Some(helper) = self.helper.get() {
+                helper.unpark();
+            }
+        }
+        ready.or_else(|| self.reserve(Chunk::BYTES).then(Chunk::new))
+    }
+
+    /// Makes chunks until enough are ready or the limit is reached; called off the span path.
+    pub(crate) fn refill(&self) {
+        while !self.ready.is_full() && self.reserve(Chunk::BYTES) {
+            if self.ready.push(Chunk::new()).is_err() {
+                self.release(Chunk::BYTES);
+            }
+        }
+    }
+
+    /// Takes back chunks that were taken: those that nobody else holds are ready again, the others are let go.
+    pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
+        for mut chunk in chunks {
+            if !(chunk.is_unique() && self.ready.push(chunk).is_ok()) {
+                self.release(Chunk::BYTES);
+            }
+        }
+    }
+
+    /// Sets `bytes` of the budget aside; `false` if that many are not left.
+    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        // Relaxed: a counter; nothing is read on the strength of it.
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= self.bytes_max;
+        if !fits {
+            self.release(bytes);
+        }
+        fits
+    }
+
+    /// Returns `bytes` to the budget.
+    pub(crate) fn release(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes exist now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_chunks_exist_than_the_limit_allows() {
+        let pool = Pool::new(3 * Chunk::BYTES);
+        pool.refill();
+        assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((taken.len(), pool.reserve(1)), (3, false));
+        pool.give_back(taken);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_chunk_that_somebody_holds_is_not_handed_out_again() {
+        let pool = Pool::new(10 * Chunk::BYTES);
+        let chunk = pool.take().unwrap();
+        chunk.open(500, 1);
+        let held = chunk.clone();
+        pool.give_back([chunk]);
+        assert_eq!(pool.bytes(), 0);
+        pool.take().unwrap().open(900, 2);
+        assert_eq!(held.first_id(), 500);
+    }
+}

@@ -1,0 +1,239 @@
+//! What the slots of a chunk mean: one head slot for each record, then the rest of its payload.
+
+use super::chunk::{Chunk, SLOTS};
+
+/// The kinds of records.
+///
+/// Word 3 of the head slot holds the tag, flags, the payload's length and the callsite; the words before it hold what
+/// [`Tag::words`] says, and after that the payload begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Tag {
+    /// One enter..exit: start, end (0 while open), span id.
+    Slice = 1,
+    /// A span with fields, whose id is this record's: parent's span id; payload: fields.
+    Span = 2,
+    /// The parent of a span without fields that is not the span around its first slice: span id, parent's span id.
+    Parent = 3,
+    /// The end of a slice whose chunk is no longer at hand: the slice's id, end.
+    End = 4,
+    /// Values recorded after a span was made: span id; payload: fields.
+    Values = 5,
+    /// An event: time, span id of the span it was in; payload: fields.
+    Instant = 6,
+    /// A counter event: time; payload: fields.
+    Counter = 7,
+    /// An event of level ERROR: the id of the slice it was in; payload: fields.
+    Error = 8,
+    /// A span is gone: span id, time.
+    Close = 9,
+    /// A span follows from another: its span id, the other's.
+    Follows = 10,
+    /// From here on the chunk belongs to another thread: its lane.
+    Lane = 11,
+}
+
+/// Flags of a record.
+pub(crate) mod flag {
+    /// Slice: the first of its span.
+    pub(crate) const FIRST: u8 = 1;
+    /// Slice: the span's parent is the span of the slice around it.
+    pub(crate) const NESTED: u8 = 2;
+    /// Slice: it began before the recording did, and its start is the recording's.
+    pub(crate) const CLIPPED: u8 = 4;
+    /// Close: nothing happened on the thread between the span's last exit and this.
+    pub(crate) const AFTER_EXIT: u8 = 8;
+    /// Anything with fields: the payload is the id of a block that holds them.
+    pub(crate) const BLOCK: u8 = 16;
+}
+
+/// The longest payload of one record, in bytes; what a chunk of its own could hold and some room.
+pub(crate) const PAYLOAD_MAX: usize = 60 * 1024;
+
+/// Word 3 of a head slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) tag: Tag,
+    pub(crate) flags: u8,
+    /// Bytes of payload.
+    pub(crate) payload: u16,
+    /// Index of the callsite.
+    pub(crate) site: u32,
+}
+
+impl Head {
+    /// A head without payload.
+    #[inline(always)]
+    pub(crate) const fn new(tag: Tag, flags: u8, site: u32) -> Head {
+        Head { tag, flags, payload: 0, site }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        self.tag as u64 | (self.flags as u64) << 8 | (self.payload as u64) << 16 | (self.site as u64) << 32
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
+    fn of(word: u64) -> Option<Head> {
+        Some(Head { tag: Tag::of(word as u8)?, flags: (word >> 8) as u8, payload: (word >> 16) as u16, site: (word >> 32) as u32 })
+    }
+
+    /// Returns how many slots a record with this head takes.
+    #[inline(always)]
+    pub(crate) const fn slots(self) -> usize {
+        1 + (self.payload as usize).saturating_sub(self.tag.inline_bytes()).div_ceil(32)
+    }
+}
+
+impl Tag {
+    /// How many words of the head slot are the record's own.
+    #[inline(always)]
+    const fn words(self) -> usize {
+        match self {
+            Tag::Slice => 3,
+            Tag::Span | Tag::Values | Tag::Counter | Tag::Error | Tag::Lane => 1,
+            Tag::Parent | Tag::End | Tag::Instant | Tag::Close | Tag::Follows => 2,
+        }
+    }
+
+    /// How many bytes of payload fit into the head slot.
+    #[inline(always)]
+    const fn inline_bytes(self) -> usize {
+        (3 - self.words()) * 8
+    }
+
+    fn of(byte: u8) -> Option<Tag> {
+        const ALL: [Tag; 11] = [
+            Tag::Slice,
+            Tag::Span,
+            Tag::Parent,
+            Tag::End,
+            Tag::Values,
+            Tag::Instant,
+            Tag::Counter,
+            Tag::Error,
+            Tag::Close,
+            Tag::Follows,
+            Tag::Lane,
+        ];
+        ALL.get(usize::from(byte).checked_sub(1)?).copied()
+    }
+}
+
+/// A committed record, seen in its chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'c> {
+    pub(crate) chunk: &'c Chunk,
+    /// The record's head slot.
+    pub(crate) at: usize,
+    pub(crate) head: Head,
+    /// The record's own words; what is not its own is payload.
+    pub(crate) words: [u64; 3],
+}
+
+impl<'c> Record<'c> {
+    /// Reads the record at slot `at`; `None` behind the last, or where a chunk is damaged.
+    #[inline]
+    pub(crate) fn read(chunk: &'c Chunk, at: usize, committed: usize) -> Option<Record<'c>> {
+        if at >= committed {
+            return None;
+        }
+        let [a, b, c, word] = chunk.read(at);
+        let head = Head::of(word)?;
+        (at + head.slots() <= committed).then_some(Record { chunk, at, head, words: [a, b, c] })
+    }
+
+    /// Writes a record into `chunk` at slot `at`, without committing it; `words` beyond the tag's own are ignored.
+    #[inline(always)]
+    pub(crate) fn write(chunk: &Chunk, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
+        let [a, b, c] = words;
+        if payload.is_empty() {
+            return chunk.write(at, [a, b, c, head.word()]);
+        }
+        let mut words_of = payload.chunks(8).map(word_of);
+        let mut inline = [a, b, c];
+        for word in inline.iter_mut().skip(head.tag.words()) {
+            *word = words_of.next().unwrap_or(0);
+        }
+        let [a, b, c] = inline;
+        chunk.write(at, [a, b, c, head.word()]);
+        for slot in at + 1..at + head.slots() {
+            chunk.write(slot, std::array::from_fn(|_| words_of.next().unwrap_or(0)));
+        }
+    }
+
+    /// Returns the record's id.
+    pub(crate) fn id(&self) -> u64 {
+        self.chunk.first_id() + self.at as u64
+    }
+
+    /// Returns the slot behind the record.
+    #[inline]
+    pub(crate) fn next(&self) -> usize {
+        self.at + self.head.slots()
+    }
+
+    /// Copies the payload into `bytes`, which is cleared first.
+    pub(crate) fn payload(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        let length = usize::from(self.head.payload);
+        for word in self.words.iter().skip(self.head.tag.words()) {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        for slot in self.at + 1..self.next() {
+            for word in self.chunk.read(slot) {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes.truncate(length);
+    }
+}
+
+#[inline(always)]
+fn word_of(bytes: &[u8]) -> u64 {
+    match bytes.try_into() {
+        Ok(whole) => u64::from_le_bytes(whole),
+        Err(_) => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 32 + 2 < SLOTS, "the longest record fits into an empty chunk");
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written_whatever_its_payload() {
+        for tag in (1..=11).filter_map(Tag::of) {
+            for length in (0..200).chain([4096, PAYLOAD_MAX]) {
+                let chunk = Chunk::new();
+                chunk.open(1000, 1);
+                let payload: Vec<u8> = (0..length).map(|i| (i * 7 + 1) as u8).collect();
+                let head = Head { payload: length as u16, ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
+                Record::write(&chunk, 1, head, [11, 22, 33], &payload);
+                chunk.commit(1 + head.slots());
+                let record = Record::read(&chunk, 1, chunk.committed()).unwrap();
+                assert_eq!((record.head, record.id()), (head, 1001));
+                assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
+                let mut back = Vec::new();
+                record.payload(&mut back);
+                if tag != Tag::Slice {
+                    assert_eq!(back, payload, "{tag:?} with {length} bytes");
+                }
+                assert!(Record::read(&chunk, record.next(), chunk.committed()).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
+        let chunk = Chunk::new();
+        chunk.open(0, 1);
+        chunk.write(1, [0, 0, 0, 200]);
+        chunk.write(2, [0, 0, 0, Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word()]);
+        chunk.commit(3);
+        assert!(Record::read(&chunk, 1, 3).is_none());
+        assert!(Record::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
+    }
+}

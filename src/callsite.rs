@@ -1,0 +1,223 @@
+//! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
+
+use crate::activity::{ActivityType, ActivityTypes};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use tracing_core::{Level, Metadata};
+use tracing_subscriber::filter::Targets;
+
+/// The field that makes a span of that callsite a user annotation; [`annotate!`](crate::annotate) sets it.
+pub(crate) const ANNOTATION_FIELD: &str = "kineto.annotation";
+/// The field whose first value decides the class of its callsite.
+pub(crate) const KIND_FIELD: &str = "kineto.kind";
+/// The field whose value is shown in place of the span's name.
+pub(crate) const NAME_FIELD: &str = "kineto.name";
+/// The target of events that are counters; [`counter!`](crate::counter) sets it.
+pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
+
+/// Decides the class of a callsite's spans; `None` leaves the decision to the other rules.
+pub type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
+
+/// How callsites are judged; a plain value made from the configuration.
+#[derive(Clone, Default)]
+pub(crate) struct Rules {
+    pub(crate) selected: ActivityTypes,
+    pub(crate) filter: Option<Targets>,
+    pub(crate) classifier: Option<Arc<Classifier>>,
+    pub(crate) annotation_targets: Vec<String>,
+    pub(crate) with_args: bool,
+    pub(crate) denied_fields: Vec<String>,
+    /// Events up to this level are recorded as instants.
+    pub(crate) events: Option<Level>,
+}
+
+/// One callsite and what was decided about it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) index: u32,
+    pub(crate) metadata: &'static Metadata<'static>,
+    /// The fields to record, a bit each.
+    pub(crate) fields: u64,
+    /// The field that decides the class, while it is undecided.
+    pub(crate) kind_field: Option<usize>,
+    /// What becomes of an event of this callsite.
+    pub(crate) event: EventRole,
+    class: AtomicU8,
+}
+
+/// What an event is recorded as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventRole {
+    Nothing,
+    /// An instant; `error` if it also marks the slice around it.
+    Instant { error: bool },
+    /// Only the mark on the slice around it.
+    Error,
+    Counter,
+}
+
+/// Not recorded.
+const IGNORED: u8 = 255;
+/// Recorded; the first value of `kineto.kind` decides as what.
+const UNDECIDED: u8 = 254;
+
+impl Site {
+    /// Returns whether spans of this callsite are recorded.
+    #[inline(always)]
+    pub(crate) fn is_recorded(&self) -> bool {
+        // Relaxed: a thread that misses a decision just made records one span more or less.
+        self.class.load(Ordering::Relaxed) != IGNORED
+    }
+
+    /// Returns whether `kineto.kind` has yet to decide.
+    #[inline(always)]
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.class.load(Ordering::Relaxed) == UNDECIDED
+    }
+
+    /// Returns what the slices of this callsite are.
+    pub(crate) fn class(&self) -> ActivityType {
+        ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)
+    }
+
+    /// Decides the class by the first value of `kineto.kind`; returns false if spans cannot be that.
+    pub(crate) fn decide(&self, kind: &str, rules: &Rules) -> bool {
+        let named = kind.parse::<ActivityType>().ok().filter(|kind| kind.is_host());
+        self.store(named.unwrap_or(ActivityType::CpuOp), rules);
+        named.is_some()
+    }
+
+    fn store(&self, class: ActivityType, rules: &Rules) {
+        let recorded = rules.selected.contains(class) && rules.lets_through(self.metadata);
+        self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
+    }
+
+    /// Returns whether field `index` is recorded as an argument.
+    #[inline(always)]
+    pub(crate) fn has_field(&self, index: usize) -> bool {
+        self.fields >> index.min(63) & 1 != 0
+    }
+}
+
+impl Rules {
+    fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.would_enable(metadata.target(), metadata.level()))
+    }
+
+    /// Returns the class of a callsite's spans, `None` if the first value of `kineto.kind` decides.
+    fn class(&self, metadata: &Metadata<'_>) -> Option<ActivityType> {
+        let has = |name| metadata.fields().field(name).is_some();
+        if has(ANNOTATION_FIELD) {
+            return Some(ActivityType::UserAnnotation);
+        }
+        if has(KIND_FIELD) {
+            return None;
+        }
+        let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_host());
+        let by_target = || self.annotation_targets.iter().any(|prefix| metadata.target().starts_with(prefix.as_str()));
+        by_user
+            .or_else(|| by_target().then_some(ActivityType::UserAnnotation))
+            .or(Some(ActivityType::CpuOp))
+    }
+
+    fn event(&self, metadata: &Metadata<'_>) -> EventRole {
+        if !metadata.is_event() || !self.lets_through(metadata) {
+            return EventRole::Nothing;
+        }
+        if metadata.target() == COUNTER_TARGET {
+            return EventRole::Counter;
+        }
+        let error = *metadata.level() == Level::ERROR;
+        let wanted = self.events.is_some_and(|max| *metadata.level() <= max);
+        match wanted && self.selected.contains(ActivityType::CpuInstantEvent) {
+            true => EventRole::Instant { error },
+            false if error => EventRole::Error,
+            false => EventRole::Nothing,
+        }
+    }
+
+    fn fields(&self, metadata: &Metadata<'_>) -> u64 {
+        let denied = |name: &str| self.denied_fields.iter().any(|denied| denied == name);
+        let is_arg = |name: &str| match name {
+            KIND_FIELD | ANNOTATION_FIELD => false,
+            NAME_FIELD => true,
+            // The values of a counter are not arguments but what it counts.
+            _ => (self.with_args || metadata.target() == COUNTER_TARGET) && !denied(name),
+        };
+        metadata.fields().iter().filter(|field| is_arg(field.name())).fold(0, |mask, f| mask | 1 << f.index().min(63))
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("selected", &self.selected)
+            .field("filter", &self.filter)
+            .field("classifier", &self.classifier.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// All callsites that a layer has met.
+///
+/// A callsite is judged once and kept for ever, as `tracing` itself keeps its callsites: their number is bounded by the
+/// program's text.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    pub(crate) rules: Rules,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_address: HashMap<usize, &'static Site>,
+    in_order: Vec<&'static Site>,
+}
+
+impl Sites {
+    pub(crate) fn new(rules: Rules) -> Sites {
+        Sites { rules, known: RwLock::default() }
+    }
+
+    /// Returns the judgement on a callsite, and makes it if it is a new one.
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        let address = std::ptr::from_ref(metadata).addr();
+        if let Some(site) = self.known.read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
+            return site;
+        }
+        // User code (the classifier) runs before the lock is taken.
+        let judged = self.judge(metadata);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(site) = known.by_address.get(&address) {
+            return site;
+        }
+        let index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
+        let site: &'static Site = Box::leak(Box::new(Site { index, ..judged }));
+        known.in_order.push(site);
+        known.by_address.insert(address, site);
+        site
+    }
+
+    fn judge(&self, metadata: &'static Metadata<'static>) -> Site {
+        let class = self.rules.class(metadata);
+        let site = Site {
+            index: 0,
+            metadata,
+            fields: self.rules.fields(metadata),
+            kind_field: class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten(),
+            event: self.rules.event(metadata),
+            class: AtomicU8::new(UNDECIDED),
+        };
+        if let Some(class) = class {
+            site.store(class, &self.rules);
+        }
+        site
+    }
+
+    /// Returns the callsites met so far; a record's site is an index into it.
+    pub(crate) fn all(&self) -> Vec<&'static Site> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).in_order.clone()
+    }
+}

@@ -1,0 +1,168 @@
+//! Turns ticks into nanoseconds since the Unix epoch, by the anchors of a session.
+
+use super::Anchor;
+use crate::time::{Ticks, Timestamp};
+
+/// The one converter of a trace: piecewise linear between the anchors, straight on beyond the last.
+///
+/// A change of CLOCK_REALTIME against the monotonic clock by more than [`STEP_NS`] between two anchors (more than NTP's
+/// slewing can do) is a step: the piece before it keeps the monotonic clock's slope, and a new piece starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Converter {
+    pieces: Vec<Piece>,
+    error_ns: u64,
+    steps: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    from: u64,
+    unix_ns: u64,
+    /// Nanoseconds a tick, with 32 binary places.
+    ns_per_tick: u64,
+}
+
+/// NTP slews by 500 ppm at most, so half a millisecond between two anchors a second apart; this is twice as much.
+const STEP_NS: u64 = 1_000_000;
+
+impl Converter {
+    /// Makes the converter of a session's anchors, which come in order of time; an empty list gives time 0 for all.
+    pub(crate) fn new(anchors: &[Anchor]) -> Converter {
+        let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
+        let mut slope = overall_slope(anchors);
+        for (at, next) in anchors.iter().zip(anchors.iter().skip(1)) {
+            let ticks = next.ticks.0.saturating_sub(at.ticks.0);
+            let monotonic = next.monotonic_ns.saturating_sub(at.monotonic_ns);
+            let unix = next.unix.since(at.unix);
+            let stepped = unix.abs_diff(monotonic) > STEP_NS.max(monotonic / 1000) || next.unix < at.unix;
+            converter.steps += u32::from(stepped);
+            if let Some(of_piece) = ratio(if stepped { monotonic } else { unix }, ticks) {
+                slope = of_piece;
+            }
+            converter.push(at, slope);
+        }
+        if let Some(last) = anchors.last() {
+            converter.push(last, slope);
+        }
+        converter
+    }
+
+    fn push(&mut self, at: &Anchor, ns_per_tick: u64) {
+        self.error_ns = self.error_ns.max(scale(at.error_ticks, ns_per_tick) + 1);
+        self.pieces.push(Piece { from: at.ticks.0, unix_ns: at.unix.as_nanos(), ns_per_tick });
+    }
+
+    /// Returns when that tick was; ticks in order give times in order, save across a step of the clock.
+    pub(crate) fn timestamp(&self, ticks: Ticks) -> Timestamp {
+        let after = self.pieces.partition_point(|piece| piece.from <= ticks.0);
+        let Some(piece) = self.pieces.get(after.saturating_sub(1)) else { return Timestamp::default() };
+        let ns = if ticks.0 >= piece.from {
+            piece.unix_ns.saturating_add(scale(ticks.0 - piece.from, piece.ns_per_tick))
+        } else {
+            piece.unix_ns.saturating_sub(scale(piece.from - ticks.0, piece.ns_per_tick))
+        };
+        Timestamp::from_nanos(ns)
+    }
+
+    /// Returns how far from CLOCK_REALTIME a time may lie, in nanoseconds: half the widest bracket.
+    pub(crate) fn error_ns(&self) -> u64 {
+        self.error_ns
+    }
+
+    /// Returns how often CLOCK_REALTIME was stepped during the session.
+    pub(crate) fn steps(&self) -> u32 {
+        self.steps
+    }
+}
+
+/// The slope from the first anchor to the last by the monotonic clock; 1 ns a tick where there is no such thing.
+fn overall_slope(anchors: &[Anchor]) -> u64 {
+    let ends = anchors.first().zip(anchors.last());
+    ends.and_then(|(first, last)| {
+        ratio(last.monotonic_ns.saturating_sub(first.monotonic_ns), last.ticks.0.saturating_sub(first.ticks.0))
+    })
+    .unwrap_or(1 << 32)
+}
+
+/// `ns / ticks` with 32 binary places; `None` where the bracket is too short to tell, or absurd.
+fn ratio(ns: u64, ticks: u64) -> Option<u64> {
+    let slope = (u128::from(ns) << 32).checked_div(u128::from(ticks))?;
+    u64::try_from(slope).ok().filter(|slope| *slope != 0)
+}
+
+fn scale(ticks: u64, ns_per_tick: u64) -> u64 {
+    u64::try_from((u128::from(ticks) * u128::from(ns_per_tick)) >> 32).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(ticks: u64, monotonic_ns: u64, unix_ns: u64) -> Anchor {
+        Anchor { ticks: Ticks(ticks), monotonic_ns, unix: Timestamp::from_nanos(unix_ns), error_ticks: 30 }
+    }
+    fn at(converter: &Converter, ticks: u64) -> u64 {
+        converter.timestamp(Ticks(ticks)).as_nanos()
+    }
+
+    #[test]
+    fn between_two_anchors_it_is_linear_and_meets_both() {
+        let c = Converter::new(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
+        assert_eq!((at(&c, 1000), at(&c, 2500), at(&c, 4000), at(&c, 7000)), (5_000_000, 5_000_500, 5_001_000, 5_002_000));
+        assert_eq!(c.steps(), 0);
+    }
+
+    #[test]
+    fn before_the_first_anchor_it_goes_straight_on() {
+        let c = Converter::new(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
+        assert_eq!(at(&c, 700), 4_999_900);
+    }
+
+    #[test]
+    fn a_slow_drift_is_followed_and_a_step_starts_a_new_piece() {
+        let second = 1_000_000_000;
+        let c = Converter::new(&[
+            anchor(0, 0, 10 * second),
+            anchor(second, second, 11 * second + 400_000),
+            anchor(2 * second, 2 * second, 72 * second),
+            anchor(3 * second, 3 * second, 73 * second),
+        ]);
+        assert_eq!(c.steps(), 1);
+        assert_eq!(at(&c, second / 2), 10 * second + 500_200_000, "the drift is spread over the piece");
+        let before = at(&c, 2 * second - 10);
+        assert!((12 * second..13 * second).contains(&before), "until the step the old time goes on: {before}");
+        assert_eq!(at(&c, 2 * second), 72 * second);
+    }
+
+    #[test]
+    fn a_step_back_is_a_step_too() {
+        let second = 1_000_000_000;
+        let c = Converter::new(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
+        assert_eq!((c.steps(), at(&c, second / 2), at(&c, second)), (1, 10 * second + second / 2, 5 * second));
+    }
+
+    #[test]
+    fn ticks_in_order_give_times_in_order() {
+        let anchors: Vec<_> = (0..50u64).map(|i| anchor(i * 2_600_000, i * 1_000_000, i * 1_000_000 + i % 7)).collect();
+        let c = Converter::new(&anchors);
+        let times: Vec<_> = (0..130_000_000u64).step_by(1009).map(|t| at(&c, t)).collect();
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn degenerate_sessions_do_not_divide_by_zero() {
+        assert_eq!(at(&Converter::new(&[]), 5), 0);
+        assert_eq!(at(&Converter::new(&[anchor(7, 7, 100)]), 9), 102);
+        assert_eq!(at(&Converter::new(&[anchor(7, 7, 100), anchor(7, 7, 100)]), 9), 102);
+    }
+
+    #[test]
+    fn a_real_bracket_lands_within_its_error_of_the_wall_clock() {
+        crate::clock::source();
+        let first = Anchor::take();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let c = Converter::new(&[first, Anchor::take()]);
+        assert!(c.timestamp(first.ticks).as_nanos().abs_diff(first.unix.as_nanos()) <= 1);
+        assert!(c.error_ns() > 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads the tick counter: TSC, cntvct, or the monotonic clock where neither can be trusted.
+#![allow(unsafe_code, reason = "the counter is read by an instruction that has no safe form")]
+
+use crate::time::Ticks;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; found out once.
+static INVARIANT: AtomicBool = AtomicBool::new(false);
+
+/// Reads the counter now.
+#[inline(always)]
+pub(crate) fn now() -> Ticks {
+    // Relaxed: the flag is set before the first session starts, and a thread that missed it reads a valid clock too
+    // (it cannot: sessions are published to threads after `source` ran).
+    if INVARIANT.load(Ordering::Relaxed) { counter() } else { monotonic() }
+}
+
+/// Returns the name of what [`now`] reads, after finding out what can be trusted; called before any reading counts.
+pub(crate) fn source() -> &'static str {
+    static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
+        let invariant = is_invariant();
+        INVARIANT.store(invariant, Ordering::Relaxed);
+        match (invariant, cfg!(target_arch = "x86_64")) {
+            (true, true) => "tsc",
+            (true, false) => "cntvct",
+            (false, _) => "monotonic",
+        }
+    });
+    *SOURCE
+}
+
+/// Nanoseconds since the first reading, plus one: 0 stands for "no time" in the records.
+#[cold]
+fn monotonic() -> Ticks {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let elapsed = ORIGIN.elapsed();
+    Ticks(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()) + 1)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn counter() -> Ticks {
+    // SAFETY: rdtsc has no precondition; where the OS forbids it (PR_SET_TSC), programs that use it are not started.
+    Ticks(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn is_invariant() -> bool {
+    const ADVANCED_POWER_MANAGEMENT: u32 = 0x8000_0007;
+    const INVARIANT_TSC: u32 = 1 << 8;
+    #[allow(unused_unsafe, reason = "cpuid is a safe function from Rust 1.94 on")]
+    // SAFETY: every x86_64 processor has cpuid.
+    let highest = unsafe { core::arch::x86_64::__cpuid(0x8000_0000) }.eax;
+    #[allow(unused_unsafe, reason = "as above")]
+    // SAFETY: every x86_64 processor has cpuid, and the leaf exists.
+    let leaf = || unsafe { core::arch::x86_64::__cpuid(ADVANCED_POWER_MANAGEMENT) };
+    highest >= ADVANCED_POWER_MANAGEMENT && leaf().edx & INVARIANT_TSC != 0
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline(always)]
+fn counter() -> Ticks {
+    let ticks: u64;
+    // SAFETY: the virtual counter is readable from user space on every OS that std supports there.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    Ticks(ticks)
+}
+
+/// The generic timer's counter runs at a constant rate by architecture.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+fn is_invariant() -> bool {
+    true
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn counter() -> Ticks {
+    monotonic()
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn is_invariant() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_never_goes_back_and_is_never_zero() {
+        source();
+        let mut last = now();
+        assert_ne!(last, Ticks(0));
+        for _ in 0..1000 {
+            let next = now();
+            assert!(next >= last);
+            last = next;
+        }
+    }
+
+    #[test]
+    fn the_counter_advances_over_a_sleep() {
+        source();
+        let before = now();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(now() > before);
+    }
+}

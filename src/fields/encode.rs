@@ -1,0 +1,130 @@
+//! Copies field values, typed, into a flat buffer.
+//!
+//! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
+
+use super::code;
+use crate::callsite::Site;
+use std::fmt::{self, Write};
+use tracing_core::field::{Field, Visit};
+
+/// Encodes the fields that a site records.
+pub(crate) struct Encoder<'a> {
+    site: &'a Site,
+    bytes: &'a mut Vec<u8>,
+    text_bytes_max: usize,
+    /// How many values were cut.
+    pub(crate) cut: u64,
+    /// The value of `kineto.kind`, where it is waited for.
+    pub(crate) kind: Option<String>,
+}
+
+impl<'a> Encoder<'a> {
+    pub(crate) fn new(site: &'a Site, bytes: &'a mut Vec<u8>, text_bytes_max: usize) -> Self {
+        Encoder { site, bytes, text_bytes_max, cut: 0, kind: None }
+    }
+
+    #[inline(always)]
+    fn plain<const N: usize>(&mut self, field: &Field, code: u8, value: [u8; N]) {
+        if self.site.has_field(field.index()) {
+            self.bytes.extend_from_slice(&[index(field), code]);
+            self.bytes.extend_from_slice(&value);
+        }
+    }
+
+    fn wants_kind(&self, field: &Field) -> bool {
+        self.site.kind_field == Some(field.index()) && self.site.is_undecided()
+    }
+}
+
+fn index(field: &Field) -> u8 {
+    u8::try_from(field.index()).unwrap_or(u8::MAX)
+}
+
+impl Visit for Encoder<'_> {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.plain(field, code::I64, value.to_le_bytes());
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.plain(field, code::U64, value.to_le_bytes());
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.plain(field, code::F64, value.to_bits().to_le_bytes());
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.plain(field, code::BOOL, [u8::from(value)]);
+    }
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.plain(field, code::I128, value.to_le_bytes());
+    }
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.plain(field, code::U128, value.to_le_bytes());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if self.wants_kind(field) {
+            self.kind = Some(value.to_owned());
+        }
+        if !self.site.has_field(field.index()) {
+            return;
+        }
+        let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
+        let cut = if kept.len() < value.len() { code::CUT } else { 0 };
+        self.cut += u64::from(cut != 0);
+        self.bytes.extend_from_slice(&[index(field), code::STR | cut]);
+        put_length(self.bytes, kept.len());
+        self.bytes.extend_from_slice(kept.as_bytes());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let wants_kind = self.wants_kind(field);
+        if !wants_kind && !self.site.has_field(field.index()) {
+            return;
+        }
+        let mut text = Bounded { text: String::new(), bytes_max: self.text_bytes_max, cut: false };
+        // An error is either ours, at the limit, or the value's own: what was written until then is kept.
+        let _ = write!(text, "{value:?}");
+        if wants_kind {
+            self.kind = Some(text.text.trim_matches('"').to_owned());
+        }
+        if self.site.has_field(field.index()) {
+            self.cut += u64::from(text.cut);
+            self.bytes.extend_from_slice(&[index(field), code::DEBUG | if text.cut { code::CUT } else { 0 }]);
+            put_length(self.bytes, text.text.len());
+            self.bytes.extend_from_slice(text.text.as_bytes());
+        }
+    }
+}
+
+/// A text that stops growing at a limit, so that a value of gigabytes costs no more than one of kilobytes.
+struct Bounded {
+    text: String,
+    bytes_max: usize,
+    cut: bool,
+}
+
+impl Write for Bounded {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        let room = self.bytes_max - self.text.len();
+        if more.len() <= room {
+            self.text.push_str(more);
+            return Ok(());
+        }
+        self.text.push_str(more.get(..boundary(more, room)).unwrap_or_default());
+        self.cut = true;
+        Err(fmt::Error)
+    }
+}
+
+/// The last character boundary of `text` that is not beyond `max`.
+fn boundary(text: &str, max: usize) -> usize {
+    if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
+}
+
+/// Seven bits a byte, the low ones first; the eighth says that more follow.
+fn put_length(bytes: &mut Vec<u8>, mut length: usize) {
+    while length >= 0x80 {
+        bytes.push(u8::try_from(length & 0x7F).unwrap_or(0) | 0x80);
+        length >>= 7;
+    }
+    bytes.push(u8::try_from(length).unwrap_or(0));
+}

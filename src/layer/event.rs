@@ -1,0 +1,56 @@
+//! Events: instants, counters, and errors that mark the slice around them.
+
+use super::{Hook, home};
+use crate::buffer::{Head, Loss, Tag};
+use crate::callsite::EventRole;
+use crate::clock;
+use crate::fields::Encoder;
+use tracing_core::{Event, Subscriber};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Records an event as what its callsite says.
+#[inline]
+pub(super) fn record<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let at = clock::now();
+    let site = hook.site(event.metadata());
+    if site.event == EventRole::Nothing {
+        return;
+    }
+    let mut payload = home::take_scratch();
+    let mut encoder = Encoder::new(site, &mut payload, hook.recorder.settings.field_bytes_max);
+    event.record(&mut encoder);
+    let cut = encoder.cut;
+    hook.recorder.losses.add(Loss::FieldsCut, cut);
+    let (slice, span) = around(event, ctx, &hook);
+    match site.event {
+        EventRole::Counter => {
+            hook.put_fields(Head::new(Tag::Counter, 0, site.index), [at.0, 0, 0], &payload);
+        }
+        EventRole::Instant { .. } => {
+            hook.put_fields(Head::new(Tag::Instant, 0, site.index), [at.0, span, 0], &payload);
+        }
+        EventRole::Error | EventRole::Nothing => {}
+    }
+    if matches!(site.event, EventRole::Error | EventRole::Instant { error: true }) && slice != 0 {
+        hook.put_fields(Head::new(Tag::Error, 0, site.index), [slice, 0, 0], &payload);
+    }
+    home::put_scratch(payload);
+}
+
+/// The slice and the span that the event happened in: its explicit parent's, else the thread's innermost.
+fn around<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: &Hook<'_>) -> (u64, u64)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    if event.is_contextual() {
+        return hook.with(|lane| Ok(lane.innermost())).unwrap_or_default();
+    }
+    let Some(parent) = event.parent() else { return (0, 0) };
+    let key = parent.into_u64();
+    let inside = hook.with(|lane| Ok(lane.inside(key))).flatten();
+    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).map_or(0, |state| state.span)))
+}

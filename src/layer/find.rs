@@ -1,0 +1,274 @@
+//! Finds spans that a thread does not know: stored in their extensions, known to another thread, or to nobody.
+
+use super::home::{self, Need, Parent};
+use super::Hook;
+use crate::buffer::{Head, Loss, Tag};
+use crate::fields::Encoder;
+use crate::recorder::{Recorder, SpanState, state};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_core::Subscriber;
+use tracing_core::span::{Attributes, Id};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
+
+/// What the span's extensions hold: its state for each layer and epoch that met it the slow way.
+#[derive(Default)]
+struct Stored(Vec<Entry>);
+
+struct Entry {
+    epoch: u64,
+    state: SpanState,
+    entered: AtomicBool,
+    /// Threads may have it in their caches, and have to hear that it closes.
+    cached: AtomicBool,
+}
+
+/// The fields of a span made while nothing was recorded, for each layer that keeps them.
+struct IdleFields(Vec<(usize, Box<[u8]>)>);
+
+/// How often to look through the threads for a span that its owner keeps moving.
+const LOOKS: usize = 4;
+
+impl Stored {
+    fn get(&self, epoch: u64) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.epoch == epoch)
+    }
+}
+
+/// Stores the state of a span where every thread finds it; one that is there already stays.
+pub(super) fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState) -> SpanState
+where
+    S: for<'a> LookupSpan<'a>,
+{
+    let mut extensions = span.extensions_mut();
+    if extensions.get_mut::<Stored>().is_none() {
+        extensions.insert(Stored::default());
+    }
+    let Some(stored) = extensions.get_mut::<Stored>() else { return state };
+    if let Some(entry) = stored.get(hook.epoch) {
+        return entry.state;
+    }
+    // Epochs of this layer are over when a new one is met; those of other layers may not be, but are few.
+    const LAYERS_MAX: usize = 8;
+    if stored.0.len() >= LAYERS_MAX {
+        stored.0.remove(0);
+    }
+    let entered = AtomicBool::new(state.meta & state::ENTERED != 0);
+    let kept = SpanState { meta: state.meta | state::STORED | state::DEFINED, ..state };
+    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, cached: AtomicBool::new(false) });
+    kept
+}
+
+/// Stores a state that only the calling thread has, its parent recorded first.
+pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    if state.meta & (state::DEFINED | state::IGNORED) == 0 && state.parent != 0 {
+        hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
+    }
+    if let Some(span) = ctx.span(&Id::from_u64(key)) {
+        store(&span, hook, state);
+    }
+    let _ = home::with(hook.epoch, |lane| {
+        lane.mark_stored(key);
+        Ok(())
+    });
+}
+
+/// Finds the span that the calling thread is about to enter, and hands it to its lane.
+pub(super) fn find<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let Some(span) = ctx.span(&Id::from_u64(key)) else {
+        // Hidden from this layer by a filter that changed its mind between two hooks.
+        return hand(hook, key, SpanState { span: 0, meta: state::IGNORED, parent: 0 });
+    };
+    let closings = hook.recorder.closings(key).load(Ordering::Acquire);
+    if let Some((found, first)) = stored(&span, hook) {
+        if first {
+            return hand(hook, key, found);
+        }
+        let _ = home::with(hook.epoch, |lane| {
+            lane.cache_span(key, found, closings);
+            Ok(())
+        });
+        return;
+    }
+    let found = state_of(ctx, hook, &span);
+    let stored = store(&span, hook, found);
+    let first = mark_entered(&span, hook);
+    hand(hook, key, SpanState { meta: stored.meta | if first { 0 } else { state::ENTERED }, ..stored });
+}
+
+fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
+    let _ = home::with(hook.epoch, |lane| {
+        lane.hand(key, found);
+        Ok(())
+    });
+}
+
+/// Reads the stored state for an enter; also whether it is the span's first one. If not, it may be cached.
+fn stored<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<(SpanState, bool)> {
+    let extensions = span.extensions();
+    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
+    let first = !entry.entered.swap(true, Ordering::Relaxed);
+    if !first {
+        // Relaxed: the one who closes the span does so after this thread has let go of it.
+        entry.cached.store(true, Ordering::Relaxed);
+    }
+    Some((SpanState { meta: entry.state.meta | if first { 0 } else { state::ENTERED }, ..entry.state }, first))
+}
+
+fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> bool {
+    let extensions = span.extensions();
+    let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
+    entry.is_some_and(|entry| !entry.entered.swap(true, Ordering::Relaxed))
+}
+
+/// What any thread knows of a span; else what can be known of it now.
+fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let key = span.id().into_u64();
+    for _ in 0..LOOKS {
+        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+            if state.meta & (state::DEFINED | state::IGNORED) == 0 && state.parent != 0 {
+                hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
+            }
+            return state;
+        }
+        // Its owner may have stored it while we looked.
+        if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
+            return entry.state;
+        }
+    }
+    made_while_idle(ctx, hook, span)
+}
+
+/// A span made while nothing was recorded: its callsite is known, its fields only if they were kept.
+fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let site = hook.site(span.metadata());
+    if !site.is_recorded() {
+        return SpanState { span: 0, meta: state::new(site.index, 0, state::IGNORED), parent: 0 };
+    }
+    let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).map_or(0, |p| p.span);
+    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
+    if kept.is_none() && site.fields != 0 {
+        hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
+    }
+    let define = |payload: &[u8]| hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], payload);
+    let defined = kept.map_or(0, |payload| define(&payload));
+    if defined == 0 && parent != 0 {
+        let span = crate::recorder::ids(1);
+        hook.put(Head::new(Tag::Parent, 0, 0), [span, parent, 0], &[]);
+        return SpanState { span, meta: state::new(site.index, 0, state::DEFINED), parent };
+    }
+    let span = if defined == 0 { crate::recorder::ids(1) } else { defined };
+    SpanState { span, meta: state::new(site.index, 0, state::DEFINED), parent }
+}
+
+/// Returns what anyone knows of a span that is not being entered: a parent, or one that is followed.
+pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<SpanState>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let own = home::with(hook.epoch, |lane| {
+        Ok(lane.known(key, hook.recorder).or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: 0, parent: 0 })))
+    });
+    if let Ok(Some(state)) = own {
+        return Some(state);
+    }
+    let span = ctx.span(&Id::from_u64(key))?;
+    for _ in 0..LOOKS {
+        if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
+            return Some(entry.state);
+        }
+        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+            return Some(state);
+        }
+    }
+    None
+}
+
+/// The parent that the attributes of a new span name.
+pub(super) fn parent<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    match attrs.parent() {
+        Some(id) => Parent::Span(lookup(ctx, hook, id.into_u64()).map_or(0, |parent| parent.span)),
+        None if attrs.is_root() => Parent::Span(0),
+        None => Parent::Current,
+    }
+}
+
+/// A span closes that others may know: has their caches forget it, and returns its id if it was entered.
+pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+    let extensions = span.extensions();
+    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
+    if entry.cached.load(Ordering::Relaxed) {
+        // Release: before the registry hands out the key again.
+        hook.recorder.closings(span.id().into_u64()).fetch_add(1, Ordering::Release);
+    }
+    let recorded = entry.state.meta & state::IGNORED == 0;
+    (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
+}
+
+impl IdleFields {
+    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u8]> {
+        let owner = Arc::as_ptr(recorder).addr();
+        self.0.iter().find(|(of, _)| *of == owner).map(|(_, payload)| &**payload)
+    }
+}
+
+/// Keeps the fields of a span made while nothing is recorded.
+pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, id: &Id)
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let site = recorder.sites.site(attrs.metadata());
+    let mut payload = Vec::new();
+    let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
+    attrs.record(&mut encoder);
+    let (kind, cut) = (encoder.kind.take(), encoder.cut);
+    super::decide(recorder, site, kind);
+    recorder.losses.add(Loss::FieldsCut, cut);
+    let Some(span) = ctx.span(id).filter(|_| !payload.is_empty()) else { return };
+    let mut extensions = span.extensions_mut();
+    if extensions.get_mut::<IdleFields>().is_none() {
+        extensions.insert(IdleFields(Vec::new()));
+    }
+    if let Some(kept) = extensions.get_mut::<IdleFields>() {
+        kept.0.push((Arc::as_ptr(recorder).addr(), payload.into()));
+    }
+}
+
+/// Does what a hook needs before it is tried again; `false` gives it up.
+pub(super) fn settle<S>(need: Need, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    match need {
+        Need::Lane => return hook.enroll(),
+        Need::Chunk => hook.next_chunk(),
+        Need::Find => find(ctx, hook, key),
+        Need::Evict(key, state) => evict(ctx, hook, key, state),
+        Need::Store(state) => {
+            evict(ctx, hook, key, state);
+            hand(hook, key, SpanState { meta: state.meta | state::STORED | state::DEFINED, ..state });
+        }
+        Need::ExitElsewhere | Need::CloseElsewhere => return false,
+        Need::Nothing => {
+            hook.recorder.losses.add(Loss::Reentered, 1);
+            return false;
+        }
+    }
+    true
+}

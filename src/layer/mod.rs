@@ -1,0 +1,384 @@
+//! The `tracing` layer: turns spans and events into records on the thread where they happen.
+//!
+//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done in
+//! [`home`] under the thread's own borrow; what is missing there is found or fetched by [`find`] outside it, and the
+//! hook tried again.
+
+mod event;
+mod find;
+pub(crate) mod home;
+
+use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
+use crate::callsite::Site;
+use crate::clock;
+use crate::fields::Encoder;
+use crate::recorder::Recorder;
+use crate::time::Ticks;
+use home::{Need, Parent};
+use std::fmt;
+use std::sync::Arc;
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Records the spans and events of a program for a Kineto trace.
+///
+/// Made by [`KinetoLayer::builder`] or [`KinetoLayer::from_env`], each with the [`KinetoGuard`](crate::KinetoGuard)
+/// that writes the trace. Put it on a registry: `registry().with(layer)`. It never disturbs other layers: it asks for
+/// every callsite (filter it with `with_filter`, or for itself alone with the builder's `filter`), never panics, and
+/// emits nothing through `tracing` itself.
+///
+/// Each enter..exit of a span is a slice on the thread where it happens. While nothing is recorded, a hook costs one
+/// atomic load.
+pub struct KinetoLayer {
+    recorder: Arc<Recorder>,
+}
+
+impl KinetoLayer {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> KinetoLayer {
+        KinetoLayer { recorder }
+    }
+
+    #[inline(always)]
+    fn hook(&self, epoch: u64) -> Hook<'_> {
+        Hook { recorder: &self.recorder, epoch }
+    }
+}
+
+impl fmt::Debug for KinetoLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KinetoLayer").field("recording", &(self.recorder.epoch() != 0)).finish_non_exhaustive()
+    }
+}
+
+/// One call of a hook: what is recorded, and in which epoch.
+#[derive(Clone, Copy)]
+pub(crate) struct Hook<'l> {
+    recorder: &'l Arc<Recorder>,
+    epoch: u64,
+}
+
+/// More often than any hook needs something; a bound all the same.
+const TRIES: usize = 16;
+
+impl Hook<'_> {
+    /// Gives the thread a lane; in a forked child nothing is recorded until a new recording starts there.
+    #[cold]
+    fn enroll(&self) -> bool {
+        if self.recorder.is_forked() {
+            self.recorder.close();
+            return false;
+        }
+        home::enroll(self.recorder, self.epoch)
+    }
+
+    #[cold]
+    fn next_chunk(&self) {
+        let chunk = self.recorder.open_chunk(self.epoch);
+        let _ = home::with(self.epoch, |lane| {
+            lane.install(chunk);
+            Ok(())
+        });
+    }
+
+    /// Does something with the thread's lane that needs no span.
+    fn with<R>(&self, mut hook: impl FnMut(&mut home::Lane) -> Result<R, Need>) -> Option<R> {
+        for _ in 0..TRIES {
+            match home::with(self.epoch, &mut hook) {
+                Ok(done) => return Some(done),
+                Err(Need::Lane) if self.enroll() => {}
+                Err(Need::Chunk) => self.next_chunk(),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Returns the judgement on a callsite.
+    #[inline(always)]
+    fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        match home::with(self.epoch, |lane| Ok(lane.site(metadata))) {
+            Ok(Some(site)) => site,
+            _ => self.new_site(metadata),
+        }
+    }
+
+    #[cold]
+    fn new_site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        let site = self.recorder.sites.site(metadata);
+        self.with(|lane| {
+            lane.cache_site(site);
+            Ok(())
+        });
+        site
+    }
+
+    /// Records something small; returns its id, 0 if it is lost.
+    fn put(&self, head: Head, words: [u64; 3], payload: &[u8]) -> u64 {
+        let id = self.with(|lane| lane.put(head, words, payload)).unwrap_or(0);
+        if id == 0 {
+            self.recorder.losses.add(Loss::EventsOverLimit, 1);
+        }
+        id
+    }
+
+    /// Records something with fields; a payload that no chunk holds goes to a block.
+    fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u8]) -> u64 {
+        if payload.len() <= PAYLOAD_MAX {
+            return self.put(head, words, payload);
+        }
+        match self.block(payload) {
+            Some(block) => self.put(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
+            None => self.put(head, words, &[]),
+        }
+    }
+
+    /// Keeps a payload that no chunk holds; returns what stands in its place.
+    #[cold]
+    fn block(&self, payload: &[u8]) -> Option<[u8; 8]> {
+        let block = self.recorder.keep_block(payload);
+        if block.is_none() {
+            self.recorder.losses.add(Loss::FieldsOverLimit, 1);
+        }
+        block.map(u64::to_le_bytes)
+    }
+}
+
+/// Lets the first value of `kineto.kind` decide the class of its callsite.
+fn decide(recorder: &Recorder, site: &Site, kind: Option<String>) {
+    if let Some(kind) = kind {
+        if !site.decide(&kind, &recorder.sites.rules) {
+            recorder.losses.add(Loss::KindsRefused, 1);
+            let name = site.metadata.name();
+            crate::diag::warn("kineto.kind", format_args!("span \"{name}\" cannot be of kind \"{kind}\", it is a cpu_op"));
+        }
+    }
+}
+
+impl<S> Layer<S> for KinetoLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    #[inline]
+    fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch == 0 {
+            if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
+                find::keep_fields(&ctx, &self.recorder, attrs, id);
+            }
+            return;
+        }
+        let hook = self.hook(epoch);
+        let key = id.into_u64();
+        if attrs.fields().is_empty() && attrs.is_contextual() {
+            let metadata = attrs.metadata();
+            let made = home::with(epoch, |lane| match lane.site(metadata) {
+                Some(site) => lane.new_span(key, site, Parent::Current, None),
+                None => Err(Need::Find),
+            });
+            if made.is_ok() {
+                return;
+            }
+        }
+        self.new_span(attrs, key, &ctx, hook);
+    }
+
+    #[inline]
+    fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            let key = id.into_u64();
+            if let Err(need) = home::with(epoch, |lane| lane.enter(key, &self.recorder)) {
+                self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.enter(key, &self.recorder));
+            }
+        }
+    }
+
+    #[inline]
+    fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            // The clock is read first, so that what the hook costs lies outside the slice.
+            let end = clock::now();
+            let key = id.into_u64();
+            if let Err(need) = home::with(epoch, |lane| lane.exit(key, end, &self.recorder)) {
+                let exit = |lane: &mut home::Lane| lane.exit(key, end, &self.recorder);
+                if let Some(Need::ExitElsewhere) = self.retry(need, key, &ctx, self.hook(epoch), exit) {
+                    self.exit_elsewhere(key, end, &ctx, self.hook(epoch));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn on_close(&self, id: Id, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            let key = id.into_u64();
+            if let Err(need) = home::with(epoch, |lane| lane.close(key)) {
+                if let Some(Need::CloseElsewhere) = self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.close(key)) {
+                    self.close_elsewhere(&id, &ctx, self.hook(epoch));
+                }
+            }
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            self.record(id, values, &ctx, self.hook(epoch));
+        }
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            let hook = self.hook(epoch);
+            let ids = [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64()).map(|state| state.span));
+            match ids {
+                [Some(span), Some(followed)] if span != 0 && followed != 0 => {
+                    hook.put(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
+                }
+                _ => self.recorder.losses.add(Loss::FollowsUnlinked, 1),
+            }
+        }
+    }
+
+    #[inline]
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        let epoch = self.recorder.epoch();
+        if epoch != 0 {
+            event::record(event, &ctx, self.hook(epoch));
+        }
+    }
+}
+
+impl KinetoLayer {
+    /// Makes a span that has fields, a parent of its own, or something to wait for.
+    fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let site = hook.site(attrs.metadata());
+        let mut payload = home::take_scratch();
+        let mut flags = 0;
+        if (site.fields != 0 || site.kind_field.is_some()) && site.is_recorded() {
+            let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
+            attrs.record(&mut encoder);
+            let (kind, cut) = (encoder.kind.take(), encoder.cut);
+            decide(&self.recorder, site, kind);
+            if cut != 0 {
+                self.recorder.losses.add(Loss::FieldsCut, cut);
+            }
+        }
+        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(ctx, &hook, attrs) };
+        if payload.len() > PAYLOAD_MAX {
+            let block = hook.block(&payload);
+            payload.clear();
+            payload.extend_from_slice(block.as_ref().map_or(&[], |block| block.as_slice()));
+            flags = if block.is_some() { flag::BLOCK } else { 0 };
+        }
+        let fields = (!payload.is_empty()).then_some((payload.as_slice(), flags));
+        let make = |lane: &mut home::Lane| lane.new_span(key, site, parent, fields);
+        if let Err(need) = home::with(hook.epoch, make) {
+            self.retry(need, key, ctx, hook, make);
+        }
+        home::put_scratch(payload);
+    }
+
+    /// Does what a hook needs and tries it again, until it is done or returns what only its caller can do.
+    #[cold]
+    #[inline(never)]
+    fn retry<S>(
+        &self,
+        mut need: Need,
+        key: u64,
+        ctx: &Context<'_, S>,
+        hook: Hook<'_>,
+        mut again: impl FnMut(&mut home::Lane) -> Result<(), Need>,
+    ) -> Option<Need>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        for _ in 0..TRIES {
+            if matches!(need, Need::ExitElsewhere | Need::CloseElsewhere) {
+                return Some(need);
+            }
+            if !find::settle(need, ctx, &hook, key) {
+                return None;
+            }
+            match home::with(hook.epoch, &mut again) {
+                Ok(()) => return None,
+                Err(next) => need = next,
+            }
+        }
+        self.recorder.losses.add(Loss::Reentered, 1);
+        None
+    }
+
+    /// A span exits here that this thread has not seen enter: another one has, or it was before the recording.
+    #[cold]
+    fn exit_elsewhere<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if let Some(slice) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+            if slice != 0 {
+                hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
+            }
+            return;
+        }
+        find::find(ctx, &hook, key);
+        let Some(state) = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten() else { return };
+        if state.meta & crate::recorder::state::IGNORED == 0 {
+            let site = crate::recorder::state::site(state.meta);
+            hook.put(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
+        }
+    }
+
+    #[cold]
+    fn close_elsewhere<S>(&self, id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook)) else { return };
+        let key = id.into_u64();
+        hook.with(|lane| {
+            let after_exit = lane.has_just_exited(key);
+            lane.close_record(span, after_exit)
+        });
+    }
+
+    /// Records values that come after the span was made.
+    fn record<S>(&self, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let Some(span) = ctx.span(id) else { return };
+        let site = hook.site(span.metadata());
+        drop(span);
+        if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+            return;
+        }
+        let mut payload = home::take_scratch();
+        let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
+        values.record(&mut encoder);
+        let (kind, cut) = (encoder.kind.take(), encoder.cut);
+        decide(&self.recorder, site, kind);
+        self.recorder.losses.add(Loss::FieldsCut, cut);
+        if !payload.is_empty() {
+            let key = id.into_u64();
+            let known = find::lookup(ctx, &hook, key).filter(|state| state.span != 0).or_else(|| {
+                // Made while nothing was recorded, and not entered since.
+                find::find(ctx, &hook, key);
+                find::lookup(ctx, &hook, key)
+            });
+            if let Some(state) = known.filter(|state| state.span != 0) {
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, 0, 0], &payload);
+            }
+        }
+        home::put_scratch(payload);
+    }
+}

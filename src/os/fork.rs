@@ -1,0 +1,36 @@
+//! Tells a forked child from its parent, without anything on the span path.
+#![allow(unsafe_code, reason = "pthread_atfork has no safe form")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many forks lie between this process and the one that first recorded.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a number that is another one in every forked child.
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Has `in_child` called in every forked child, on the thread that forked; once for the process.
+///
+/// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
+#[cfg(unix)]
+pub(crate) fn watch(in_child: fn()) {
+    static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+    extern "C" fn child() {
+        GENERATION.fetch_add(1, Ordering::Relaxed);
+        if let Some(in_child) = IN_CHILD.get() {
+            in_child();
+        }
+    }
+    IN_CHILD.get_or_init(|| {
+        // SAFETY: the handler is a plain function that lives for ever, touches only atomics and the forking thread's
+        // own memory, and does not unwind.
+        unsafe { libc::pthread_atfork(None, None, Some(child)) };
+        in_child
+    });
+}
+
+/// There is no fork on this platform.
+#[cfg(not(unix))]
+pub(crate) fn watch(_in_child: fn()) {}

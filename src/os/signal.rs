@@ -1,0 +1,76 @@
+//! Flushes before SIGTERM ends the process, where the user has asked for it.
+#![allow(unsafe_code, reason = "signal handlers have no safe form")]
+
+use crate::error::{Error, ErrorKind};
+
+/// Has `flush` called on a thread of its own when SIGTERM comes, then lets the signal do what it did before.
+///
+/// A handler that the program had installed itself is called after the flush; with none, the process ends by SIGTERM as
+/// it would have. Installed once for the process.
+///
+/// # Errors
+/// If the platform has no SIGTERM, or refuses the handler, the pipe or the thread.
+#[cfg(unix)]
+pub(crate) fn flush_on_sigterm(flush: fn()) -> Result<(), Error> {
+    use std::sync::OnceLock;
+    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
+    let installed = INSTALLED.get_or_init(|| unix::install(flush).map_err(|e| e.to_string()));
+    installed.clone().map_err(|e| Error::new(ErrorKind::Unsupported, format!("cannot watch for SIGTERM: {e}")))
+}
+
+/// There is no SIGTERM on this platform.
+#[cfg(not(unix))]
+pub(crate) fn flush_on_sigterm(_flush: fn()) -> Result<(), Error> {
+    Err(Error::new(ErrorKind::Unsupported, "flush_on_sigterm needs a Unix; call flush_all() from your own handler"))
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{self, Read};
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    /// The write end of the pipe; the handler may do no more than write to it.
+    static BELL: AtomicI32 = AtomicI32::new(-1);
+
+    extern "C" fn ring(_signal: libc::c_int) {
+        let byte = 1u8;
+        // SAFETY: write(2) is async-signal-safe, and the byte outlives the call.
+        unsafe { libc::write(BELL.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+    }
+
+    pub(super) fn install(flush: fn()) -> io::Result<()> {
+        let (bell, mut door) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        BELL.store(bell.as_raw_fd(), Ordering::Relaxed);
+        // Open for as long as the process lives: the handler may run at any time.
+        let _ = bell.into_raw_fd();
+        let before = replace(&ours())?;
+        std::thread::Builder::new().name("kineto-sigterm".into()).spawn(move || {
+            while door.read_exact(&mut [0]).is_ok() {
+                flush();
+                let _ = replace(&before);
+                // SAFETY: sends the signal to this process again; its handler is the one of before.
+                unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+            }
+        })?;
+        Ok(())
+    }
+
+    fn ours() -> libc::sigaction {
+        // SAFETY: an all-zero sigaction is a valid one: default handler, empty mask, no flags.
+        let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
+        ours.sa_sigaction = ring as *const () as libc::sighandler_t;
+        ours.sa_flags = libc::SA_RESTART;
+        ours
+    }
+
+    /// Installs `action` for SIGTERM and returns the one of before.
+    fn replace(action: &libc::sigaction) -> io::Result<libc::sigaction> {
+        let mut before = ours();
+        // SAFETY: both structs are valid; the handler does only what a handler may, or was installed before.
+        let failed = unsafe { libc::sigaction(libc::SIGTERM, action, &raw mut before) } != 0;
+        if failed { Err(io::Error::last_os_error()) } else { Ok(before) }
+    }
+}

@@ -1,0 +1,60 @@
+//! Ids and names of threads.
+#![allow(unsafe_code, reason = "the kernel's thread id has no safe form")]
+
+/// Returns the calling thread's id as the kernel counts it (`gettid` on Linux), the number that other tools show.
+#[cfg(target_os = "linux")]
+pub(crate) fn id() -> i64 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    i64::from(unsafe { libc::gettid() })
+}
+
+/// Returns the calling thread's id as the kernel counts it.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub(crate) fn id() -> i64 {
+    let mut id = 0u64;
+    // SAFETY: thread 0 means the calling one, and `id` is a valid place for the result.
+    unsafe { libc::pthread_threadid_np(0, &raw mut id) };
+    i64::try_from(id).unwrap_or(0)
+}
+
+/// Returns a number of the calling thread that is unique in the process.
+#[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "ios")))]
+pub(crate) fn id() -> i64 {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    thread_local! { static ID: i64 = NEXT.fetch_add(1, Ordering::Relaxed); }
+    ID.try_with(|id| *id).unwrap_or(0)
+}
+
+/// Returns the name that Rust gave the calling thread; empty if it has none.
+pub(crate) fn name() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+/// Returns the name that the kernel has for a live thread of this process, which may be set late; at most 15 bytes.
+pub(crate) fn kernel_name(id: i64) -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
+    Some(name.trim_end_matches('\n').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn threads_have_ids_and_names_of_their_own() {
+        let here = super::id();
+        let there = std::thread::Builder::new().name("worker \"ä\"".into()).spawn(|| (super::id(), super::name())).unwrap();
+        let (id, name) = there.join().unwrap();
+        assert_ne!(here, id);
+        assert_eq!(name, "worker \"ä\"");
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn the_kernel_knows_the_name_too() {
+        let thread = std::thread::Builder::new().name("named".into());
+        assert_eq!(thread.spawn(|| super::kernel_name(super::id())).unwrap().join().unwrap().as_deref(), Some("named"));
+    }
+}

@@ -1,0 +1,76 @@
+//! The rows of the recording threads, and their frames while they live.
+
+use super::Frames;
+use crate::os::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All threads that have recorded in this session.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: Mutex<Vec<Lane>>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    row: LaneRow,
+    live: Option<Arc<Frames>>,
+}
+
+/// A thread as the trace shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaneRow {
+    /// The kernel's id of the thread.
+    pub(crate) thread: i64,
+    /// Its name; empty if it has none.
+    pub(crate) name: String,
+}
+
+impl Lanes {
+    fn lock(&self) -> MutexGuard<'_, Vec<Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the calling thread; returns the number of its lane.
+    pub(crate) fn enter(&self, frames: Arc<Frames>) -> u64 {
+        let row = LaneRow { thread: thread::id(), name: thread::name() };
+        let mut lanes = self.lock();
+        lanes.push(Lane { row, live: Some(frames) });
+        lanes.len() as u64 - 1
+    }
+
+    /// The thread of that lane ends; its row stays.
+    pub(crate) fn leave(&self, frames: &Arc<Frames>) {
+        let mut lanes = self.lock();
+        let lane = lanes.iter_mut().rev().find(|lane| lane.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, frames)));
+        let gone = lane.and_then(|lane| lane.live.take());
+        drop(lanes);
+        drop(gone);
+    }
+
+    /// Calls `look` with the frames of each live thread until it returns something.
+    pub(crate) fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.lock().iter().filter_map(|lane| lane.live.as_deref()).find_map(look)
+    }
+
+    /// Takes all rows, for the end of a session.
+    pub(crate) fn take(&self) -> Vec<LaneRow> {
+        let lanes = std::mem::take(&mut *self.lock());
+        lanes.iter().map(Lane::named).collect()
+    }
+
+    /// Returns all rows.
+    pub(crate) fn rows(&self) -> Vec<LaneRow> {
+        self.lock().iter().map(Lane::named).collect()
+    }
+}
+
+impl Lane {
+    /// The row; a live thread whose name Rust does not know is asked for what the kernel has.
+    fn named(&self) -> LaneRow {
+        let mut row = self.row.clone();
+        if row.name.is_empty() && self.live.is_some() {
+            row.name = thread::kernel_name(row.thread).unwrap_or_default();
+        }
+        row
+    }
+}

@@ -1,0 +1,238 @@
+//! What the layer's threads and the session share: which epoch is recorded, chunks, rows, callsites, losses.
+//!
+//! Threads come here only when they start, need a chunk or meet a span that another thread knows; the one thing read
+//! on every hook is [`Recorder::epoch`].
+
+mod frames;
+mod lanes;
+
+pub(crate) use frames::{DEPTH, Frame, Frames, Pending, SpanState, state};
+pub(crate) use lanes::{LaneRow, Lanes};
+
+use crate::buffer::{Chunk, Losses, Pool, SLOTS};
+use crate::callsite::Sites;
+use crate::os::fork;
+use crossbeam_queue::{ArrayQueue, SegQueue};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Process-wide: ids of records and spans, and epochs. 0 is none.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// Chunks of ended threads that are kept for new ones.
+const PARTLY_FILLED: usize = 64;
+
+/// The shared part of one layer.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// The epoch being recorded, 0 while nothing is; unique in the process, so that it also tells recorders apart.
+    epoch: AtomicU64,
+    /// The process in which this recorder records.
+    fork: AtomicU64,
+    /// The process in which it was made.
+    born: u64,
+    shelf: Shelf,
+    bytes_max: u64,
+    pub(crate) losses: Losses,
+    pub(crate) sites: Sites,
+    /// Slices may overlap: a span was exited out of order or by another thread.
+    disorder: AtomicBool,
+    /// Bumped when a span closes that threads may have cached; see `layer::home`.
+    closings: [AtomicU32; CLOSINGS],
+    pub(crate) settings: Settings,
+}
+
+/// What threads share. A forked child has a shelf of its own: in its parent's, another thread may have been half way
+/// through when it was copied.
+#[derive(Debug)]
+struct Shelf {
+    pool: Pool,
+    /// Every chunk that was opened since the session began.
+    in_service: SegQueue<Chunk>,
+    partly_filled: ArrayQueue<Chunk>,
+    lanes: Lanes,
+    /// Payloads too large for a chunk, by the id that stands in their place.
+    blocks: SegQueue<(u64, Arc<[u8]>)>,
+    child: OnceLock<Box<Shelf>>,
+}
+
+/// What the span path has to know of the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The longest field value, in bytes.
+    pub(crate) field_bytes_max: usize,
+    /// Whether the fields of spans made while nothing is recorded are kept.
+    pub(crate) fields_while_idle: bool,
+}
+
+/// Buckets of span keys; also the size of a thread's cache of spans.
+pub(crate) const CLOSINGS: usize = 64;
+
+/// What a session gets when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Each chunk with the length that was committed when it was taken, in the order in which they were opened.
+    pub(crate) chunks: Vec<(Chunk, usize)>,
+    pub(crate) lanes: Vec<LaneRow>,
+    pub(crate) blocks: Vec<(u64, Arc<[u8]>)>,
+}
+
+impl Shelf {
+    fn new(bytes_max: u64) -> Shelf {
+        Shelf {
+            pool: Pool::new(bytes_max),
+            in_service: SegQueue::new(),
+            partly_filled: ArrayQueue::new(PARTLY_FILLED),
+            lanes: Lanes::default(),
+            blocks: SegQueue::new(),
+            child: OnceLock::new(),
+        }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(bytes_max: u64, sites: Sites, settings: Settings) -> Recorder {
+        Recorder {
+            epoch: AtomicU64::new(0),
+            fork: AtomicU64::new(fork::generation()),
+            born: fork::generation(),
+            shelf: Shelf::new(bytes_max),
+            bytes_max,
+            losses: Losses::default(),
+            sites,
+            disorder: AtomicBool::new(false),
+            closings: std::array::from_fn(|_| AtomicU32::new(0)),
+            settings,
+        }
+    }
+
+    /// Returns the shelf of this process.
+    fn shelf(&self) -> &Shelf {
+        (self.born..fork::generation()).fold(&self.shelf, |shelf, _| {
+            shelf.child.get_or_init(|| Box::new(Shelf::new(self.bytes_max)))
+        })
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.shelf().pool
+    }
+
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.shelf().lanes
+    }
+
+    /// Returns the epoch being recorded, 0 if none is.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u64 {
+        // Relaxed: a thread that reads the old value records into, or misses, the last nanoseconds of a session; what
+        // a new epoch needs is published by the locks that a thread takes when it first meets it.
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Starts an epoch and returns it.
+    pub(crate) fn open(&self) -> u64 {
+        let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
+        self.fork.store(fork::generation(), Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Release);
+        epoch
+    }
+
+    /// Ends the epoch: threads that have not noticed yet write into chunks of that epoch for a moment longer.
+    pub(crate) fn close(&self) {
+        self.epoch.store(0, Ordering::Release);
+    }
+
+    /// Returns whether this process is a fork of the one that opened the epoch.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.load(Ordering::Relaxed) != fork::generation()
+    }
+
+    /// Notes that slices may overlap from now on.
+    pub(crate) fn note_disorder(&self) {
+        self.disorder.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether slices may overlap.
+    pub(crate) fn has_disorder(&self) -> bool {
+        self.disorder.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything that was recorded since the last time, without waiting for any thread.
+    pub(crate) fn take(&self) -> Taken {
+        let shelf = self.shelf();
+        while shelf.partly_filled.pop().is_some() {}
+        let chunks = std::iter::from_fn(|| shelf.in_service.pop()).collect();
+        Taken {
+            chunks: Recorder::committed(chunks),
+            lanes: shelf.lanes.take(),
+            blocks: std::iter::from_fn(|| shelf.blocks.pop()).collect(),
+        }
+    }
+
+    /// Looks at everything that was recorded so far, and leaves it.
+    pub(crate) fn look(&self) -> Taken {
+        let shelf = self.shelf();
+        let chunks: Vec<_> = std::iter::from_fn(|| shelf.in_service.pop()).collect();
+        chunks.iter().for_each(|chunk| shelf.in_service.push(chunk.clone()));
+        let blocks: Vec<_> = std::iter::from_fn(|| shelf.blocks.pop()).collect();
+        blocks.iter().for_each(|block| shelf.blocks.push(block.clone()));
+        Taken { chunks: Recorder::committed(chunks), lanes: shelf.lanes.rows(), blocks }
+    }
+
+    fn committed(mut chunks: Vec<Chunk>) -> Vec<(Chunk, usize)> {
+        chunks.sort_unstable_by_key(Chunk::first_id);
+        chunks.into_iter().map(|chunk| (chunk.committed(), chunk)).map(|(length, chunk)| (chunk, length)).collect()
+    }
+
+    /// Returns a chunk for `epoch`; `None` at the limit.
+    pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
+        let shelf = self.shelf();
+        let chunk = shelf.pool.take()?;
+        chunk.open(ids(SLOTS as u64), epoch);
+        shelf.in_service.push(chunk.clone());
+        Some(chunk)
+    }
+
+    /// Returns a chunk that an ended thread has left with room in it, or a new one.
+    pub(crate) fn chunk_for_new_thread(&self, epoch: u64) -> Option<Chunk> {
+        let left = std::iter::from_fn(|| self.shelf().partly_filled.pop()).find(|chunk| chunk.epoch() == epoch);
+        left.or_else(|| self.open_chunk(epoch))
+    }
+
+    /// Takes the chunk of an ending thread, so that the next thread goes on in it.
+    pub(crate) fn leave_chunk(&self, chunk: Chunk) {
+        const WORTH_IT: usize = SLOTS - SLOTS / 8;
+        if chunk.epoch() == self.epoch() && chunk.committed() < WORTH_IT {
+            let _ = self.shelf().partly_filled.push(chunk);
+        }
+    }
+
+    /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
+    pub(crate) fn keep_block(&self, payload: &[u8]) -> Option<u64> {
+        self.pool().reserve(payload.len() as u64).then(|| {
+            let id = ids(1);
+            self.shelf().blocks.push((id, payload.into()));
+            id
+        })
+    }
+
+    /// Returns the counter to compare for spans of that key: it changes when one of them closes.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    pub(crate) fn closings(&self, key: u64) -> &AtomicU32 {
+        &self.closings[bucket(key)]
+    }
+}
+
+/// Sets `count` ids aside and returns the first.
+pub(crate) fn ids(count: u64) -> u64 {
+    NEXT_ID.fetch_add(count, Ordering::Relaxed)
+}
+
+/// Returns which of the [`CLOSINGS`] buckets a span key falls into.
+#[inline(always)]
+pub(crate) const fn bucket(key: u64) -> usize {
+    // Registry keys differ in their low bits (slots of a page) and in high ones (threads, generations).
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+}

@@ -1,0 +1,283 @@
+//! The recording's life: idle, recording, paused, recording … and each stop hands out a trace.
+
+mod exit;
+mod pulse;
+
+pub(crate) use exit::{flush_all, register};
+
+use crate::clock::{self, Anchor, Converter};
+use crate::config::Config;
+use crate::error::{Error, ErrorKind};
+use crate::os::{fork, process};
+use crate::recorder::Recorder;
+use crate::trace::{Facts, Metadata, Recorded, Trace, Window};
+use crate::write::sink::Sinks;
+use pulse::Pulse;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One layer's recordings, shared by its guard and profilers.
+#[derive(Debug)]
+pub(crate) struct Session {
+    recorder: Arc<Recorder>,
+    config: Config,
+    sinks: Arc<Sinks>,
+    state: Mutex<State>,
+    pulse: Pulse,
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// What was recorded before the last pause.
+    windows: Vec<Window>,
+    /// The name of the trace being recorded.
+    trace_id: String,
+    metadata: Arc<Metadata>,
+    /// The metadata belongs to a trace already; the next recording starts with a copy.
+    given_away: bool,
+    traces: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Idle,
+    Recording { epoch: u64, start: Anchor },
+    Paused,
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Nothing is recorded.
+    Idle,
+    /// Spans are recorded.
+    Recording,
+    /// A recording goes on, but spans are not recorded for now.
+    Paused,
+}
+
+/// How long to wait for another thread that holds the state at the time of a fork.
+const FORKED_LOCK: Duration = Duration::from_millis(200);
+
+impl Session {
+    pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, output: Option<PathBuf>) -> Result<Arc<Session>, Error> {
+        let metadata = Metadata::default();
+        for (key, json) in config.metadata() {
+            metadata.add_json(key, json)?;
+        }
+        let state = State {
+            phase: Phase::Idle,
+            windows: Vec::new(),
+            trace_id: String::new(),
+            metadata: Arc::new(metadata),
+            given_away: false,
+            traces: 0,
+        };
+        let pulse = Pulse::new(recorder.clone());
+        Ok(Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, output }))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn output(&self) -> Option<&PathBuf> {
+        self.output.as_ref()
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+        if !self.recorder.is_forked() {
+            return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // In a forked child, the thread that held the lock may not exist.
+        let deadline = Instant::now() + FORKED_LOCK;
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(std::sync::TryLockError::Poisoned(state)) => return Ok(state.into_inner()),
+                Err(std::sync::TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::yield_now(),
+                Err(std::sync::TryLockError::WouldBlock) => {
+                    let why = "the process was forked while its parent was starting or stopping a recording";
+                    return Err(Error::new(ErrorKind::Forked, why));
+                }
+            }
+        }
+    }
+
+    /// Starts a recording.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        if self.recorder.is_forked() {
+            // The parent's recording is the parent's.
+            state.phase = Phase::Idle;
+            state.windows.clear();
+            self.pulse.forget();
+        }
+        if !matches!(state.phase, Phase::Idle) {
+            return Err(Error::new(ErrorKind::AlreadyActive, "a recording is going on already; stop it first"));
+        }
+        if state.given_away {
+            state.metadata = Arc::new(state.metadata.copy());
+            state.given_away = false;
+        }
+        clock::source();
+        state.trace_id = self.config.trace_id().map_or_else(new_trace_id, str::to_owned);
+        drop(self.recorder.take());
+        drop(self.recorder.losses.take());
+        self.pulse.start()?;
+        self.open(&mut state);
+        Ok(())
+    }
+
+    fn open(&self, state: &mut State) {
+        let start = Anchor::take();
+        self.pulse.add(start);
+        state.phase = Phase::Recording { epoch: self.recorder.open(), start };
+    }
+
+    /// Ends the window that is open, if one is.
+    fn close(&self, state: &mut State) {
+        if let Phase::Recording { epoch, start } = state.phase {
+            self.recorder.close();
+            let end = Anchor::take();
+            self.pulse.add(end);
+            state.windows.push(Window { epoch, start, end });
+        }
+    }
+
+    /// Ends the recording and hands out what is committed, without waiting for any thread.
+    pub(crate) fn stop(&self) -> Result<Trace, Error> {
+        let mut state = self.lock()?;
+        self.check_process()?;
+        if matches!(state.phase, Phase::Idle) {
+            return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"));
+        }
+        self.close(&mut state);
+        state.phase = Phase::Idle;
+        state.given_away = true;
+        state.traces += 1;
+        let windows = std::mem::take(&mut state.windows);
+        let recorded = Recorded::new(self.recorder.take(), windows, &self.recorder, true);
+        let converter = Converter::new(&self.pulse.stop());
+        Ok(self.trace(&state, recorded, converter, self.recorder.losses.take()))
+    }
+
+    /// Looks at what was recorded so far, while the recording goes on.
+    pub(crate) fn look(&self) -> Result<Trace, Error> {
+        let state = self.lock()?;
+        self.check_process()?;
+        let end = Anchor::take();
+        let mut windows = state.windows.clone();
+        match state.phase {
+            Phase::Idle => return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first")),
+            Phase::Recording { epoch, start } => windows.push(Window { epoch, start, end }),
+            Phase::Paused => {}
+        }
+        let recorded = Recorded::new(self.recorder.look(), windows, &self.recorder, false);
+        let mut anchors = self.pulse.anchors();
+        anchors.push(end);
+        Ok(self.trace(&state, recorded, Converter::new(&anchors), self.recorder.losses.counts()))
+    }
+
+    fn trace(&self, state: &State, recorded: Recorded, converter: Converter, losses: [u64; crate::buffer::Loss::ALL.len()]) -> Trace {
+        let config = &self.config;
+        let facts = Facts {
+            process: i64::from(std::process::id()),
+            process_name: process::name(),
+            host_name: process::host_name(),
+            trace_id: state.trace_id.clone(),
+            job: config.job().to_vec(),
+            distributed: config.distributed().cloned(),
+            effective: config.effective(),
+            clock: clock::source(),
+            async_spans: config.async_spans(),
+            with_target: config.with_target(),
+            with_location: config.with_location(),
+            gzip_level: config.gzip_level(),
+            sinks: self.sinks.clone(),
+        };
+        Trace::new(recorded, converter, state.metadata.clone(), facts, losses, self.recorder.has_disorder())
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        if self.recorder.is_forked() {
+            let why = "the recording belongs to the parent process; start one of this process's own";
+            return Err(Error::new(ErrorKind::Forked, why));
+        }
+        Ok(())
+    }
+
+    /// Stops recording spans for now.
+    pub(crate) fn pause(&self) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        self.check_process()?;
+        match state.phase {
+            Phase::Recording { .. } => {
+                self.close(&mut state);
+                state.phase = Phase::Paused;
+                Ok(())
+            }
+            Phase::Paused => Ok(()),
+            Phase::Idle => Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause")),
+        }
+    }
+
+    /// Goes on recording spans after a pause.
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        self.check_process()?;
+        match state.phase {
+            Phase::Paused => {
+                self.open(&mut state);
+                Ok(())
+            }
+            Phase::Recording { .. } => Ok(()),
+            Phase::Idle => Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume")),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let phase = self.lock().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
+        match phase {
+            Some(Phase::Recording { .. }) => Status::Recording,
+            Some(Phase::Paused) => Status::Paused,
+            Some(Phase::Idle) | None => Status::Idle,
+        }
+    }
+
+    /// Returns how many traces were handed out.
+    pub(crate) fn traces(&self) -> u64 {
+        self.lock().map_or(0, |state| state.traces)
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.recorder.is_forked()
+    }
+
+    /// Calls `change` with the metadata of the recording that goes on, or of the next one.
+    pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&Metadata) -> R) -> Result<R, Error> {
+        let metadata = self.lock()?.metadata.clone();
+        Ok(change(&metadata))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.recorder.is_forked() {
+            // Its thread is the parent's.
+            self.pulse.forget();
+        }
+        self.recorder.close();
+    }
+}
+
+/// 32 upper-case hexadecimal digits, as torch makes them: no two processes and no two recordings share one.
+fn new_trace_id() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || RandomState::new().hash_one((std::process::id(), fork::generation(), std::time::SystemTime::now()));
+    format!("{:016X}{:016X}", half(), half())
+}

@@ -1,0 +1,152 @@
+//! The arguments of host rows, read out of the records when they are asked for.
+
+use super::index::Index;
+use super::keys::Keys;
+use super::recorded::Recorded;
+use crate::activity::{ArgValue, Args};
+use crate::buffer::Record;
+use crate::callsite::COUNTER_TARGET;
+use crate::fields::values;
+use std::cell::RefCell;
+
+/// What all rows of a trace read their arguments from.
+pub(crate) struct Source<'t> {
+    pub(crate) recorded: &'t Recorded,
+    pub(crate) index: &'t Index,
+    pub(crate) keys: &'t [Keys],
+    pub(crate) with_target: bool,
+    pub(crate) with_location: bool,
+    /// Payloads are put together here; two, since a value may have to be compared with later ones.
+    pub(crate) bytes: RefCell<Vec<u8>>,
+    pub(crate) later: RefCell<Vec<u8>>,
+}
+
+/// The arguments of a slice or of an async track: its span's, and what is its own.
+pub(crate) struct SpanArgs<'t> {
+    pub(crate) source: &'t Source<'t>,
+    pub(crate) site: u32,
+    pub(crate) span: u64,
+    pub(crate) parent: u64,
+    /// The slice, 0 for a track.
+    pub(crate) slice: u64,
+    pub(crate) own: &'t [(&'t str, ArgValue<'t>)],
+}
+
+/// The arguments of an event: its fields.
+pub(crate) struct EventArgs<'t> {
+    pub(crate) source: &'t Source<'t>,
+    pub(crate) record: Record<'t>,
+    pub(crate) span: u64,
+    /// Only what a counter can show.
+    pub(crate) numbers_only: bool,
+}
+
+impl<'t> Source<'t> {
+    fn keys(&self, site: u32) -> Option<&'t Keys> {
+        self.keys.get(site as usize)
+    }
+
+    /// Returns the name that a record's fields give it, if they do.
+    pub(crate) fn name<'b>(&self, record: &Record<'_>, bytes: &'b mut Vec<u8>, field: Option<usize>) -> Option<&'b str> {
+        let field = field.or_else(|| self.keys(record.head.site)?.name)?;
+        self.recorded.payload(record, bytes);
+        values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
+            ArgValue::Str(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
+    fn show_fields(&self, span: u64, site: u32, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(keys) = self.keys(site) else { return };
+        let later: Vec<u64> = self.index.values.of(span).collect();
+        let mut shown = 0u64;
+        // The last value of a field is the one that counts; the order is that of the latest record first.
+        for id in later.iter().rev().copied().chain([span]) {
+            let Some(record) = self.recorded.record(id).filter(|record| record.head.site == site) else { continue };
+            let mut bytes = self.bytes.take();
+            self.recorded.payload(&record, &mut bytes);
+            let mut here = 0u64;
+            let count = values(&bytes).count();
+            for (i, value) in values(&bytes).enumerate() {
+                let bit = 1u64 << value.field.min(63);
+                let again = i + 1 < count && values(&bytes).skip(i + 1).any(|later| later.field == value.field);
+                if shown & bit == 0 && !again {
+                    keys.show(value.field, value.value, each);
+                }
+                here |= bit;
+            }
+            shown |= here;
+            self.bytes.replace(bytes);
+        }
+    }
+
+    fn show_callsite(&self, site: u32, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(metadata) = self.recorded.sites.get(site as usize).map(|site| site.metadata) else { return };
+        if self.with_target && metadata.target() != COUNTER_TARGET {
+            each("target", ArgValue::Str(metadata.target()));
+        }
+        if self.with_location {
+            if let (Some(file), Some(line)) = (metadata.file(), metadata.line()) {
+                each("location", ArgValue::Str(&format!("{file}:{line}")));
+            }
+        }
+    }
+
+    /// The text of the error events that happened in a slice, the first one.
+    fn show_error(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(record) = self.index.errors.of(slice).next().and_then(|id| self.recorded.record(id)) else { return };
+        let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else { return };
+        let mut bytes = self.later.take();
+        self.recorded.payload(&record, &mut bytes);
+        let field = |name| metadata.fields().field(name).map(|field| field.index());
+        // `#[instrument(err)]` puts the error into the field `error`; messages are what people write by hand.
+        let wanted = [field("error"), field("message")];
+        let text = wanted.iter().flatten().find_map(|wanted| values(&bytes).find(|value| value.field == *wanted));
+        match text.or_else(|| values(&bytes).next()) {
+            Some(value) => each("error", value.value),
+            None => each("error", ArgValue::Str(metadata.name())),
+        }
+        self.later.replace(bytes);
+    }
+}
+
+impl Args for SpanArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("span id", ArgValue::U64(self.span));
+        if self.parent != 0 {
+            each("parent id", ArgValue::U64(self.parent));
+        }
+        self.source.show_fields(self.span, self.site, each);
+        if self.slice != 0 && !self.source.index.errors.is_empty() {
+            self.source.show_error(self.slice, each);
+        }
+        self.source.show_callsite(self.site, each);
+        self.own.visit(each);
+    }
+}
+
+impl Args for EventArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(keys) = self.source.keys(self.record.head.site) else { return };
+        let mut bytes = self.source.bytes.take();
+        self.source.recorded.payload(&self.record, &mut bytes);
+        for value in values(&bytes) {
+            match value.value {
+                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, ArgValue::I64(on.into()), each),
+                ArgValue::Str(_) if self.numbers_only => {}
+                other => keys.show(value.field, other, each),
+            }
+        }
+        self.source.bytes.replace(bytes);
+        if !self.numbers_only {
+            if self.span != 0 {
+                each("span id", ArgValue::U64(self.span));
+            }
+            if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
+                each("level", ArgValue::Str(site.metadata.level().as_str()));
+            }
+            self.source.show_callsite(self.record.head.site, each);
+        }
+    }
+}

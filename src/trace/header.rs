@@ -1,0 +1,83 @@
+//! What the header of a trace file says.
+
+use super::Trace;
+use crate::buffer::Loss;
+use crate::config::{AsyncSpans, DistributedInfo};
+use crate::time::Timestamp;
+use crate::write::chrome::base_time;
+use crate::write::sink::Sinks;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What a trace knows beside its records.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) process: i64,
+    pub(crate) process_name: String,
+    pub(crate) host_name: String,
+    /// 32 hexadecimal digits, or what the requester called it.
+    pub(crate) trace_id: String,
+    /// `PT_PROFILER_JOB_NAME` and the like, as the environment has them.
+    pub(crate) job: Vec<(String, String)>,
+    pub(crate) distributed: Option<DistributedInfo>,
+    /// The settings in force.
+    pub(crate) effective: Value,
+    pub(crate) clock: &'static str,
+    pub(crate) async_spans: AsyncSpans,
+    pub(crate) with_target: bool,
+    pub(crate) with_location: bool,
+    pub(crate) gzip_level: u32,
+    pub(crate) sinks: Arc<Sinks>,
+}
+
+impl Facts {
+    /// `distributedInfo` as HTA wants it: its regular expression asks for `"rank": 3`, with the space.
+    pub(crate) fn distributed_json(&self) -> Option<String> {
+        self.distributed.as_ref().map(DistributedInfo::to_json)
+    }
+}
+
+impl Trace {
+    /// The header's entries, and the base that times are written against.
+    pub(super) fn header(&self) -> (Vec<(String, String)>, Timestamp) {
+        let inner = &*self.inner;
+        let facts = &inner.facts;
+        let text = |text: &str| Value::from(text).to_string();
+        let mut entries = vec![("trace_id".to_owned(), text(&facts.trace_id))];
+        if !facts.host_name.is_empty() {
+            entries.push(("host_name".to_owned(), text(&facts.host_name)));
+        }
+        entries.extend(facts.job.iter().map(|(key, value)| (key.clone(), text(value))));
+        entries.push(("tracing_kineto".to_owned(), self.about().to_string()));
+        // What the user says wins, as in libkineto.
+        for (key, value) in inner.metadata.entries() {
+            match entries.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => *known = value,
+                None => entries.push((key, value)),
+            }
+        }
+        (entries, base_time(self.window().0))
+    }
+
+    /// What this crate has to say: losses, settings, clock.
+    fn about(&self) -> Value {
+        let stats = self.stats();
+        let losses: Map<_, _> = stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into())).collect();
+        let mut about = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "slices": stats.slices,
+            "events": stats.events,
+            "losses": losses,
+            "clock": {
+                "source": self.inner.facts.clock,
+                "error_ns": stats.clock_error_ns,
+                "steps": self.inner.converter.steps(),
+            },
+            "config": self.inner.facts.effective,
+        });
+        if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
+            about.insert("empty".to_owned(), why.into());
+        }
+        about
+    }
+}

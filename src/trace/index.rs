@@ -1,0 +1,231 @@
+//! One pass over all records that finds what belongs together but lies apart.
+//!
+//! Its size depends on what is rare (late ends, late values, errors, spans entered more than once), not on the number
+//! of slices: those are read where they lie.
+
+use super::recorded::Recorded;
+use crate::buffer::{Record, Tag, flag};
+use crate::time::Ticks;
+use std::collections::{HashMap, HashSet};
+
+/// Where to find what the rows of a trace are made of.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Stretches of chunks that one thread wrote, in the order in which they were written.
+    pub(crate) runs: Vec<Run>,
+    /// Ends of slices whose own record does not hold it, by slice.
+    pub(crate) ends: HashMap<u64, Ticks>,
+    /// Parents of spans that have no record of their own, by span.
+    pub(crate) parents: HashMap<u64, u64>,
+    /// Records of late values, by span and in order of time.
+    pub(crate) values: Pairs,
+    /// Error events, by slice and in order of time.
+    pub(crate) errors: Pairs,
+    /// Spans entered more than once.
+    pub(crate) tracks: HashMap<u64, Track>,
+    /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
+    pub(crate) arrows: Vec<(u64, u64, bool)>,
+    /// `follows_from` pairs that no arrow can show.
+    pub(crate) unlinked: u64,
+    pub(crate) slices: u64,
+    /// Slices that began before the recording, and slices that did not end in it.
+    pub(crate) clipped: u64,
+    pub(crate) unfinished: u64,
+    pub(crate) events: u64,
+}
+
+/// A stretch of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Which thread's row, an index into the lanes.
+    pub(crate) lane: usize,
+    /// Index of the chunk.
+    pub(crate) chunk: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// A span that was entered more than once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Track {
+    pub(crate) site: u32,
+    pub(crate) first: Ticks,
+    pub(crate) first_lane: usize,
+    pub(crate) last: Ticks,
+    pub(crate) last_lane: usize,
+    pub(crate) busy_ticks: u64,
+    pub(crate) polls: u64,
+    pub(crate) on_several_threads: bool,
+    pub(crate) closed: Option<Ticks>,
+    pub(crate) closed_after_exit: bool,
+}
+
+/// A sorted list of pairs: few, so smaller than a map.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs(Vec<(u64, u64)>);
+
+impl Pairs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the second halves of the pairs with that first half, in order.
+    pub(crate) fn of(&self, first: u64) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        let from = self.0.partition_point(|pair| pair.0 < first);
+        let to = self.0.partition_point(|pair| pair.0 <= first);
+        self.0.get(from..to).unwrap_or_default().iter().map(|pair| pair.1)
+    }
+}
+
+impl Index {
+    /// Reads all records of a session.
+    pub(crate) fn new(recorded: &Recorded) -> Index {
+        let mut index = Index::default();
+        let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
+        for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
+            let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
+            let mut at = 1;
+            while let Some(record) = Record::read(records, at, *committed) {
+                let [a, b, _] = record.words;
+                match record.head.tag {
+                    Tag::Slice => {
+                        index.slices += 1;
+                        index.clipped += u64::from(record.head.flags & flag::CLIPPED != 0);
+                        open.extend((b == 0).then(|| record.id()));
+                        if record.head.flags & flag::FIRST == 0 {
+                            again.insert(record.words[2]);
+                        }
+                    }
+                    Tag::Lane => {
+                        index.runs.extend((run.to > run.from).then_some(run));
+                        run = Run { lane: usize::try_from(a).unwrap_or(usize::MAX), chunk, from: record.next(), to: record.next() };
+                    }
+                    Tag::End => drop(index.ends.insert(a, Ticks(b))),
+                    Tag::Parent => drop(index.parents.insert(a, b)),
+                    Tag::Values => index.values.0.push((a, record.id())),
+                    Tag::Error => index.errors.0.push((a, record.id())),
+                    Tag::Close => closes.push((a, Ticks(b), record.head.flags & flag::AFTER_EXIT != 0)),
+                    Tag::Follows => follows.push((a, b)),
+                    Tag::Instant | Tag::Counter => index.events += 1,
+                    Tag::Span => {}
+                }
+                at = record.next();
+                run.to = at;
+            }
+            index.runs.extend((run.to > run.from).then_some(run));
+        }
+        index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
+        index.values.0.sort_unstable();
+        index.errors.0.sort_unstable();
+        index.find_tracks(recorded, &again, &closes);
+        index.find_arrows(recorded, &follows);
+        index
+    }
+
+    /// Calls `each` with every slice: its record, its lane, its start and its end.
+    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, usize, Ticks, Ticks)) {
+        for run in &self.runs {
+            for record in recorded.records(*run).filter(|record| record.head.tag == Tag::Slice) {
+                let (start, end, _) = self.times(recorded, &record);
+                each(&record, run.lane, start, end);
+            }
+        }
+    }
+
+    /// Returns a slice's start and end, and whether it did end.
+    pub(crate) fn times(&self, recorded: &Recorded, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
+        let [start, end, _] = slice.words;
+        let window = recorded.window(slice.chunk.epoch());
+        let start = if slice.head.flags & flag::CLIPPED != 0 { window.start.ticks } else { Ticks(start) };
+        let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
+        // An end that a thread stored after the session took the record is none: the trace does not change.
+        match end.filter(|end| *end <= window.end.ticks) {
+            Some(end) => (start, end.max(start), true),
+            None => (start, window.end.ticks.max(start), false),
+        }
+    }
+
+    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[(u64, Ticks, bool)]) {
+        if again.is_empty() {
+            return;
+        }
+        let mut tracks: HashMap<u64, Track> = HashMap::with_capacity(again.len());
+        self.for_each_slice(recorded, |record, lane, start, end| {
+            let span = record.words[2];
+            if again.contains(&span) {
+                tracks.entry(span).or_default().poll(record.head.site, lane, start, end);
+            }
+        });
+        for (span, at, after_exit) in closes {
+            if let Some(track) = tracks.get_mut(span) {
+                track.closed = Some(*at);
+                track.closed_after_exit = *after_exit;
+            }
+        }
+        self.tracks = tracks;
+    }
+
+    /// For each pair, an arrow from the followed span's latest slice that had begun to the first slice that follows.
+    fn find_arrows(&mut self, recorded: &Recorded, follows: &[(u64, u64)]) {
+        if follows.is_empty() {
+            return;
+        }
+        let mut firsts: HashMap<u64, Option<(Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
+        self.for_each_slice(recorded, |record, _, start, _| {
+            if let Some(first) = firsts.get_mut(&record.words[2]) {
+                let this = (start, record.id());
+                *first = Some(first.map_or(this, |first| first.min(this)));
+            }
+        });
+        let mut sources: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (pair, (_, followed)) in follows.iter().enumerate() {
+            sources.entry(*followed).or_default().push(pair);
+        }
+        let mut latest: Vec<Option<(Ticks, u64)>> = vec![None; follows.len()];
+        self.for_each_slice(recorded, |record, _, start, _| {
+            for pair in sources.get(&record.words[2]).into_iter().flatten() {
+                let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
+                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair)) {
+                    if start <= to {
+                        *latest = (*latest).max(Some((start, record.id())));
+                    }
+                }
+            }
+        });
+        let mut number = 0;
+        for ((span, _), latest) in follows.iter().zip(&latest) {
+            match (latest, firsts.get(span).copied().flatten()) {
+                (Some((_, from)), Some((_, to))) => {
+                    number += 1;
+                    self.arrows.extend([(*from, number, true), (to, number, false)]);
+                }
+                _ => self.unlinked += 1,
+            }
+        }
+        self.arrows.sort_unstable();
+    }
+
+    /// Returns the arrows that start or end at a slice.
+    pub(crate) fn arrows_at(&self, slice: u64) -> &[(u64, u64, bool)] {
+        let from = self.arrows.partition_point(|arrow| arrow.0 < slice);
+        let to = self.arrows.partition_point(|arrow| arrow.0 <= slice);
+        self.arrows.get(from..to).unwrap_or_default()
+    }
+}
+
+impl Track {
+    fn poll(&mut self, site: u32, lane: usize, start: Ticks, end: Ticks) {
+        if self.polls == 0 {
+            *self = Track { site, first: start, first_lane: lane, last: end, last_lane: lane, ..Track::default() };
+        }
+        self.on_several_threads |= lane != self.first_lane;
+        self.polls += 1;
+        self.busy_ticks += end.0.saturating_sub(start.0);
+        if start < self.first {
+            (self.first, self.first_lane) = (start, lane);
+        }
+        if end > self.last {
+            (self.last, self.last_lane) = (end, lane);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What users and the environment say about a trace as a whole.
+
+use crate::error::{Error, ErrorKind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Keys with JSON texts, in the order in which they were first added.
+#[derive(Debug, Default)]
+pub(crate) struct Metadata(Mutex<Vec<(String, String)>>);
+
+impl Metadata {
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets `key` to a text.
+    pub(crate) fn add(&self, key: &str, text: &str) {
+        self.set(key, serde_json::Value::from(text).to_string());
+    }
+
+    /// Sets `key` to what a JSON text says.
+    pub(crate) fn add_json(&self, key: &str, json: &str) -> Result<(), Error> {
+        let value: serde_json::Value = serde_json::from_str(json).map_err(|e| {
+            let advice = "pass valid JSON, or use add_metadata for a text";
+            Error::new(ErrorKind::Json, format!("metadata \"{key}\" is not JSON: {e}; {advice}"))
+        })?;
+        self.set(key, value.to_string());
+        Ok(())
+    }
+
+    fn set(&self, key: &str, json: String) {
+        let mut entries = self.lock();
+        match entries.iter_mut().find(|(known, _)| known == key) {
+            Some((_, value)) => *value = json,
+            None => entries.push((key.to_owned(), json)),
+        }
+    }
+
+    /// Returns everything.
+    pub(crate) fn entries(&self) -> Vec<(String, String)> {
+        self.lock().clone()
+    }
+
+    /// Returns a copy with a life of its own.
+    pub(crate) fn copy(&self) -> Metadata {
+        Metadata(Mutex::new(self.entries()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped_and_json_is_checked_and_the_last_value_wins() {
+        let metadata = Metadata::default();
+        metadata.add("note", "a \"b\" \\ \n \u{0}");
+        metadata.add_json("list", " [1, {\"a\": null}] ").unwrap();
+        metadata.add("note", "c");
+        let error = metadata.add_json("bad", "{\"a\": nan}").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Json);
+        assert_eq!(metadata.entries(), [("note".into(), "\"c\"".into()), ("list".into(), "[1,{\"a\":null}]".into())]);
+    }
+}

@@ -1,0 +1,272 @@
+//! The result of a recording: an immutable value that walks its records whenever rows are asked for.
+
+mod args;
+mod header;
+mod index;
+mod keys;
+mod metadata;
+mod nest;
+mod recorded;
+pub(crate) mod rows;
+mod stats;
+mod walk;
+
+pub(crate) use header::Facts;
+pub(crate) use metadata::Metadata;
+pub(crate) use recorded::{Recorded, Window};
+pub use stats::TraceStats;
+
+use crate::activity::{Activity, Flow, Track};
+use crate::buffer::Loss;
+use crate::clock::Converter;
+use crate::error::Error;
+use crate::time::Timestamp;
+use crate::write::chrome::ChromeWriter;
+use index::Index;
+use rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use walk::{Met, Walk};
+
+/// What was recorded between a start and a stop; a cheap handle that can be cloned, sent and shared.
+///
+/// It owns the records as the threads wrote them. Rows are made from them whenever they are asked for and never kept,
+/// so saving a trace takes a few megabytes whatever its size. The memory goes back when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    recorded: Recorded,
+    converter: Converter,
+    metadata: Arc<Metadata>,
+    facts: Facts,
+    losses: [u64; Loss::ALL.len()],
+    /// Slices may overlap, which only a walk over all of them can tell.
+    disorder: bool,
+    index: OnceLock<Index>,
+    met: OnceLock<Met>,
+}
+
+/// A thread's row of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TraceTrack {
+    /// The process, as in [`Activity::track`].
+    pub process: i64,
+    /// The thread or stream.
+    pub thread: i64,
+    /// What the viewer calls it, such as "thread 1235 (worker)".
+    pub name: String,
+}
+
+impl Trace {
+    pub(crate) fn new(
+        recorded: Recorded,
+        converter: Converter,
+        metadata: Arc<Metadata>,
+        facts: Facts,
+        losses: [u64; Loss::ALL.len()],
+        disorder: bool,
+    ) -> Trace {
+        let (index, met) = (OnceLock::new(), OnceLock::new());
+        Trace { inner: Arc::new(Inner { recorded, converter, metadata, facts, losses, disorder, index, met }) }
+    }
+
+    /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
+    ///
+    /// Any number of times, to any paths. The file appears whole or not at all: it is written beside its place under a
+    /// temporary name and then renamed. A path such as `"sink://name"` goes to the handler registered for its scheme
+    /// with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. The path is taken as it
+    /// is: nothing is spliced into it (libkineto's `save` does the same).
+    ///
+    /// # Errors
+    /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
+    /// trace is still there to be saved elsewhere.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let url = path.to_string_lossy();
+        let name = url.strip_prefix("file://").unwrap_or(&url);
+        self.inner.facts.sinks.save(&url, self.inner.facts.gzip_level, |out| self.write(out, name))
+    }
+
+    /// Writes the trace as Kineto's JSON.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
+        self.write(&mut { out }, "")
+    }
+
+    fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
+        let (metadata, base) = self.header();
+        let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &[], base };
+        let mut writer = ChromeWriter::new(out, &header)?;
+        self.walk().rows(&mut writer)?;
+        let distributed = self.inner.facts.distributed_json();
+        writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
+        Ok(())
+    }
+
+    /// Calls `each` with every activity: slices, instants and counters, thread by thread, in order of their start.
+    pub fn for_each(&self, each: impl FnMut(&Activity<'_>)) {
+        // `Each` has no errors.
+        let _ = self.walk().rows(&mut Each(each));
+    }
+
+    /// Returns the rows of the trace: the threads that recorded something.
+    pub fn tracks(&self) -> Vec<TraceTrack> {
+        let mut tracks = Tracks(Vec::new());
+        let _ = self.walk().rows(&mut tracks);
+        tracks.0
+    }
+
+    /// Returns when the recording began and ended.
+    pub fn window(&self) -> (Timestamp, Timestamp) {
+        self.walk().window()
+    }
+
+    /// Returns how much was recorded, and what was lost, by cause.
+    pub fn stats(&self) -> TraceStats {
+        let index = self.index();
+        let mut losses = self.inner.losses;
+        let mut set = |loss: Loss, count: u64| {
+            if let Some(slot) = losses.get_mut(loss as usize) {
+                *slot += count;
+            }
+        };
+        set(Loss::Late, self.inner.recorded.committed_late());
+        set(Loss::Clipped, index.clipped);
+        set(Loss::Unfinished, index.unfinished);
+        set(Loss::FollowsUnlinked, index.unlinked);
+        set(Loss::Overlapping, self.met().overlapping);
+        let (start, end) = self.window();
+        TraceStats {
+            slices: index.slices,
+            events: index.events,
+            threads: self.inner.recorded.lanes.iter().map(|row| row.thread).collect::<std::collections::BTreeSet<_>>().len(),
+            bytes: self.inner.recorded.bytes(),
+            duration: std::time::Duration::from_nanos(end.since(start)),
+            clock_error_ns: self.inner.converter.error_ns(),
+            losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+
+    /// Returns the keys and JSON texts that the file's header will hold beside Kineto's own.
+    pub fn metadata(&self) -> Vec<(String, String)> {
+        self.header().0
+    }
+
+    /// Adds a text to the header of the files that are saved from now on.
+    pub fn add_metadata(&self, key: &str, value: &str) {
+        self.inner.metadata.add(key, value);
+    }
+
+    /// Adds a JSON value to the header of the files that are saved from now on.
+    ///
+    /// # Errors
+    /// If `json` is not valid JSON.
+    pub fn add_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
+        self.inner.metadata.add_json(key, json)
+    }
+
+    /// Returns why the trace holds nothing; `None` if it holds something.
+    pub fn why_empty(&self) -> Option<&'static str> {
+        let index = self.index();
+        let sites = &self.inner.recorded.sites;
+        if index.slices + index.events > 0 {
+            None
+        } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
+            Some("the buffer limit left no room: raise buffer_limit_bytes")
+        } else if sites.is_empty() {
+            Some("no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?")
+        } else if sites.iter().all(|site| !site.is_recorded()) {
+            Some("every span that reached the layer is left out by its filter or by the selected activity types")
+        } else {
+            Some("no span was entered while the recording ran")
+        }
+    }
+
+    fn index(&self) -> &Index {
+        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded))
+    }
+
+    /// What a walk meets; only where slices may overlap does it take one to know.
+    fn met(&self) -> Met {
+        *self.inner.met.get_or_init(|| {
+            let count = || self.walk().rows(&mut Each(|_: &Activity<'_>| {})).unwrap_or_default();
+            if self.inner.disorder { count() } else { Met::default() }
+        })
+    }
+
+    fn walk(&self) -> Walk<'_> {
+        let inner = &*self.inner;
+        Walk {
+            recorded: &inner.recorded,
+            index: self.index(),
+            converter: &inner.converter,
+            process: inner.facts.process,
+            process_name: &inner.facts.process_name,
+            async_spans: inner.facts.async_spans,
+            with_target: inner.facts.with_target,
+            with_location: inner.facts.with_location,
+            span_name: "tracing-kineto",
+        }
+    }
+}
+
+/// Rows as activities alone.
+struct Each<F>(F);
+
+impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
+    fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn thread(&mut self, _: &ThreadRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        (self.0)(activity);
+        Ok(())
+    }
+    fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {
+        Ok(())
+    }
+    fn async_track(&mut self, _: &AsyncRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Rows as the names of their tracks.
+struct Tracks(Vec<TraceTrack>);
+
+impl Rows for Tracks {
+    fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        use crate::activity::Lane::Id;
+        if let Track { process: Id(process), thread: Id(thread) } = row.track {
+            self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });
+        }
+        Ok(())
+    }
+    fn activity(&mut self, _: &Activity<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {
+        Ok(())
+    }
+    fn async_track(&mut self, _: &AsyncRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! What a session took from the threads: committed records, in the chunks where they were written.
+
+use super::index::Run;
+use crate::buffer::{Chunk, Record};
+use crate::callsite::Site;
+use crate::clock::Anchor;
+use crate::recorder::{LaneRow, Recorder, Taken};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The records of a trace. Gives its chunks back to their pool when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    /// Each chunk with the length that was committed when it was taken; sorted by first id.
+    pub(crate) chunks: Vec<(Chunk, usize)>,
+    pub(crate) lanes: Vec<LaneRow>,
+    pub(crate) sites: Vec<&'static Site>,
+    /// The stretches of time that were recorded: more than one after a pause.
+    pub(crate) windows: Vec<Window>,
+    blocks: HashMap<u64, Arc<[u8]>>,
+    owner: Option<Arc<Recorder>>,
+    /// Records of threads that had not noticed the end of an earlier session.
+    pub(crate) late: u64,
+}
+
+/// A stretch of time in which records were made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) epoch: u64,
+    pub(crate) start: Anchor,
+    pub(crate) end: Anchor,
+}
+
+impl Recorded {
+    /// Keeps what belongs to `windows`, which are not empty, and counts what does not.
+    pub(crate) fn new(taken: Taken, windows: Vec<Window>, owner: &Arc<Recorder>, owned: bool) -> Recorded {
+        let ours = |chunk: &Chunk| windows.iter().any(|window| window.epoch == chunk.epoch());
+        let (chunks, stray): (Vec<_>, Vec<_>) = taken.chunks.into_iter().partition(|(chunk, _)| ours(chunk));
+        let late = stray.iter().map(|(chunk, _)| chunk.committed().saturating_sub(2) as u64).sum();
+        if owned {
+            owner.pool().give_back(stray.into_iter().map(|(chunk, _)| chunk));
+        }
+        Recorded {
+            chunks,
+            lanes: taken.lanes,
+            sites: owner.sites.all(),
+            windows,
+            blocks: taken.blocks.into_iter().collect(),
+            owner: owned.then(|| owner.clone()),
+            late,
+        }
+    }
+
+    /// Returns the window of an epoch.
+    #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, and is given at least one")]
+    pub(crate) fn window(&self, epoch: u64) -> &Window {
+        let window = self.windows.iter().find(|window| window.epoch == epoch).or(self.windows.last());
+        window.expect("a recording has a window")
+    }
+
+    /// Returns the records of a run.
+    pub(crate) fn records(&self, run: Run) -> impl Iterator<Item = Record<'_>> + '_ {
+        let chunk = self.chunks.get(run.chunk).map(|(chunk, _)| chunk);
+        let mut at = run.from;
+        std::iter::from_fn(move || {
+            let record = Record::read(chunk?, at, run.to)?;
+            at = record.next();
+            Some(record)
+        })
+    }
+
+    /// Returns the record with that id, if it is one of this trace.
+    pub(crate) fn record(&self, id: u64) -> Option<Record<'_>> {
+        let after = self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id);
+        let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
+        let at = usize::try_from(id - chunk.first_id()).ok()?;
+        if at == 0 { None } else { Record::read(chunk, at, *committed) }
+    }
+
+    /// Copies the field values of a record into `bytes`.
+    pub(crate) fn payload(&self, record: &Record<'_>, bytes: &mut Vec<u8>) {
+        record.payload(bytes);
+        if record.head.flags & crate::buffer::flag::BLOCK != 0 {
+            let id = bytes.as_slice().try_into().map(u64::from_le_bytes).unwrap_or(0);
+            bytes.clear();
+            bytes.extend_from_slice(self.blocks.get(&id).map_or(&[], |block| &**block));
+        }
+    }
+
+    /// Returns how many records threads have committed to these chunks after they were taken.
+    pub(crate) fn committed_late(&self) -> u64 {
+        self.chunks.iter().map(|(chunk, taken)| chunk.committed().saturating_sub(*taken) as u64).sum::<u64>() + self.late
+    }
+
+    /// Returns how many bytes the records take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let blocks: usize = self.blocks.values().map(|block| block.len()).sum();
+        self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.pool().release(self.blocks.values().map(|block| block.len() as u64).sum());
+            owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
+        }
+    }
+}
