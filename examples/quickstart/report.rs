@@ -52,28 +52,24 @@ pub(crate) fn describe(trace: &Trace) {
     let mut rows = BTreeMap::<i64, Row>::new();
     slices.iter().for_each(|&(thread, start, end)| rows.entry(thread).or_default().add(start, end));
 
-    println!("{:<20} {:>10} {:>10}", "thread", "slices", "busy ms");
+    println!("{:<28} {:>8} {:>10}", "thread", "slices", "busy ms");
     for track in trace.tracks() {
-        let row = match track.track.thread {
-            Lane::Id(thread) => rows.get(&thread),
-            Lane::Name(_) => None,
-        };
-        if let Some(row) = row {
-            println!("{:<20} {:>10} {:>10.3}", track.name, row.slices, ms(row.busy));
+        if let Some(row) = rows.get(&track.thread) {
+            println!("{:<28} {:>8} {:>10.3}", track.name, row.slices, ms(row.busy));
         }
     }
 
-    println!("\n{:<20} {:>10} {:>10} {:>10} {:>10}", "span", "count", "total ms", "mean ms", "longest ms");
+    println!("\n{:<28} {:>8} {:>10} {:>10} {:>10}", "span", "count", "total ms", "mean ms", "longest ms");
     let mut spans: Vec<_> = spans.iter().collect();
     spans.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total));
     for (name, Sum { count, total, longest }) in spans.into_iter().take(12) {
         let mean = ms(*total) / *count as f64;
-        println!("{name:<20} {count:>10} {:>10.3} {mean:>10.3} {:>10.3}", ms(*total), ms(*longest));
+        println!("{name:<28} {count:>8} {:>10.3} {mean:>10.3} {:>10.3}", ms(*total), ms(*longest));
     }
 
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     println!("\nrows: {}", kinds.join(", "));
-    println!("losses: {:?}\n", trace.stats());
+    println!("recorded: {}\n", trace.stats());
 }
 
 /// Prints where the file is and what reads it.
