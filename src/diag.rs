@@ -1,8 +1,8 @@
 //! The crate's only door for messages to people: to stderr, or to a sink of the program's own.
 //!
 //! The library never logs through `tracing`, whose layers it may be called from. Lines have libkineto's format,
-//! `SEVERITY:YYYY-MM-DD HH:MM:SS pid:tid file:line] text`, with the time in UTC. Nothing here panics, holds a lock while
-//! it calls foreign code, or fails when stderr is closed.
+//! `SEVERITY:YYYY-MM-DD HH:MM:SS pid:tid file:line] text`, with the time in UTC. Nothing here panics, holds a lock
+//! while it calls foreign code, or fails when stderr is closed.
 
 mod line;
 mod severity;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use line::{Line, UtcTime, thread_number};
@@ -22,8 +22,8 @@ pub(crate) use site::Site;
 
 /// What takes the messages of this crate instead of stderr.
 ///
-/// It runs on the thread that has something to say, with no lock held. Messages that it causes itself, by logging through
-/// `tracing` say, go to stderr; if it panics, the message does too.
+/// It runs on the thread that has something to say, with no lock held. Messages that it causes itself, by logging
+/// through `tracing` say, go to stderr; if it panics, the message does too.
 pub type LogSink = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 
 /// One message of this crate to the people who run the program.
@@ -74,13 +74,17 @@ impl fmt::Display for Message<'_> {
 /// The arguments are evaluated and formatted only if the severity passes the threshold. Each place in the source has a
 /// rate limit of its own.
 macro_rules! diag {
-    ($severity:ident, $topic:literal, $($text:tt)+) => {{
+    (door = $door:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
         static SITE: $crate::diag::Site =
             $crate::diag::Site::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
-        if $crate::diag::DOOR.lets_through(&SITE) {
-            $crate::diag::DOOR.emit(&SITE, format_args!($($text)+));
+        let door: &$crate::diag::Door = $door;
+        if door.lets_through(&SITE) {
+            door.emit(&SITE, format_args!($($text)+));
         }
     }};
+    ($severity:ident, $topic:literal, $($text:tt)+) => {
+        $crate::diag::diag!(door = &$crate::diag::DOOR, $severity, $topic, $($text)+)
+    };
 }
 pub(crate) use diag;
 
@@ -102,7 +106,7 @@ impl Door {
     /// setting was not understood or that records are missing: those are warnings, and there are none in a good run.
     pub(crate) const DEFAULT_THRESHOLD: Severity = Severity::Warning;
 
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Door {
             threshold: AtomicU8::new(Self::DEFAULT_THRESHOLD.number()),
             modules: RwLock::new(None),
@@ -142,8 +146,8 @@ impl Door {
         if site.severity != Severity::Verbose {
             return true;
         }
-        let modules = self.modules.read().unwrap_or_else(PoisonError::into_inner).clone();
-        modules.is_none_or(|modules| site.module.split("::").any(|part| modules.iter().any(|name| name == part)))
+        glance(&self.modules)
+            .is_none_or(|modules| site.module.split("::").any(|part| modules.iter().any(|name| name == part)))
     }
 
     /// Sends one message, unless its place has had its share of this second.
@@ -157,7 +161,7 @@ impl Door {
         let Site { severity, topic, file, line, .. } = *site;
         let message = Message { severity, topic, file, line, seconds, suppressed, text };
         let delivered = nesting.outermost
-            && catch_unwind(AssertUnwindSafe(|| match self.sink() {
+            && catch_unwind(AssertUnwindSafe(|| match glance(&self.sink) {
                 Some(sink) => {
                     sink(&message);
                     true
@@ -170,9 +174,16 @@ impl Door {
             let _ = catch_unwind(AssertUnwindSafe(|| write_to_stderr(&message)));
         }
     }
+}
 
-    fn sink(&self) -> Option<LogSink> {
-        self.sink.read().unwrap_or_else(PoisonError::into_inner).clone()
+/// Copies what a lock holds, without waiting: nothing, while it is being replaced.
+///
+/// A thread may be replacing it for ever, in a child that was forked at that moment.
+fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
+    match lock.try_read() {
+        Ok(held) => held.clone(),
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().clone(),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
@@ -336,9 +347,38 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_is_held_for_ever_or_poisoned_stops_no_message() {
+        let (door, lines) = recording();
+        let held = door.sink.write().unwrap();
+        say(&door, &site(Severity::Warning), "(expected on stderr: the sink is being replaced)");
+        drop(held);
+        let inner = Arc::clone(&door);
+        let poisoner = std::thread::Builder::new().spawn(move || {
+            let _held = inner.sink.write().unwrap();
+            std::panic::resume_unwind(Box::new("poison"));
+        });
+        assert!(poisoner.unwrap().join().is_err() && door.sink.is_poisoned());
+        say(&door, &site(Severity::Warning), "heard");
+        assert_eq!(lines.lock().unwrap().len(), 1);
+        door.set_sink(None);
+    }
+
+    #[test]
+    fn the_macro_names_its_place_and_keeps_to_its_share() {
+        let (door, lines) = recording();
+        for turn in 0..1000 {
+            diag!(door = &door, Warning, "test", "turn {turn}");
+        }
+        let lines = lines.lock().unwrap();
+        assert!(lines[0].contains(" tracing-kineto/diag.rs:") && lines[0].ends_with("] turn 0"), "{lines:?}");
+        // A second may have begun between.
+        assert!((10..=30).contains(&lines.len()), "{}", lines.len());
+    }
+
+    #[test]
     fn the_macro_does_not_evaluate_what_does_not_pass() {
         let mut evaluated = false;
-        diag!(Verbose, "test", "{}", {
+        diag!(door = &Door::new(), Verbose, "test", "{}", {
             evaluated = true;
             0
         });

@@ -4,8 +4,9 @@ use super::env::Env;
 
 /// Which process of a distributed job a trace comes from; stands in its header as `distributedInfo`.
 ///
-/// The builder gives it, or the variables that the job's launcher sets: torchrun's RANK, WORLD_SIZE and LOCAL_RANK, else
-/// Slurm's SLURM_PROCID, SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and _LOCAL_RANK.
+/// The builder gives it, or the variables that the job's launcher sets: torchrun's RANK, WORLD_SIZE and LOCAL_RANK,
+/// else Slurm's SLURM_PROCID, SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and
+/// _LOCAL_RANK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DistributedInfo {

@@ -19,7 +19,8 @@ const LIMIT: u64 = 1 << 20;
 /// Reads the file that the program names, else the one that KINETO_CONFIG names, else `default`.
 ///
 /// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
-/// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be there.
+/// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be
+/// there.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.

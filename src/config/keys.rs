@@ -54,7 +54,8 @@ pub(crate) enum Stage {
 }
 
 macro_rules! keys {
-    ($($key:ident: $place:ident $stage:ident $name:literal, $kind:expr, $default:expr, $builder:literal, $effect:literal;)+) => {
+    ($($key:ident: $place:ident $stage:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
+        $effect:literal;)+) => {
         /// A key of the configuration.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Key {
@@ -85,8 +86,8 @@ keys! {
     Enabled: Environment Now "KINETO_ENABLED", Kind::Bool,
         Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES or KINETO_ACTIVITIES is set"), "",
         "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
-    ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text, Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"),
-        "config_file(path)", "the configuration file";
+    ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
+        Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
     ActivityTypes: Both Now "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
         "which activities are recorded; empty means the default";
     Activities: Both Now "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
@@ -98,7 +99,8 @@ keys! {
         "which spans and events this layer records, whatever other layers do";
     WithArgs: Both Now "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)", "records the fields of spans and events";
     WithTarget: Both Now "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
-    WithLocation: Both Now "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)", "records their source lines";
+    WithLocation: Both Now "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
+        "records their source lines";
     DenyFields: Both Now "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
         "fields of these names are never recorded";
     Events: Both Now "EVENTS", Kind::Events, Is("off"), "events(level)",
@@ -127,14 +129,16 @@ keys! {
     VerboseLogLevel: Both Now "VERBOSE_LOG_LEVEL", I32, Says("unset"), "", "if set, the same as LOG_LEVEL=verbose";
     VerboseLogModules: Both Now "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
         "verbose messages are shown of these modules alone; empty means all";
-    ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "", "false declines requests from outside";
+    ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
+        "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
         "how long a requested trace takes; the last of this and the next holds";
     DurationMsecs: Both Later "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
     Iterations: Both Later "ACTIVITIES_ITERATIONS", I32, Is("0"), "", "how many iterations a requested trace takes";
     WarmupSecs: Both Later "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "", "warm-up before the start time";
     WarmupIterations: Both Later "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "", "warm-up before the start iteration";
-    MaxGpuBufferSize: Both Later "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "", "memory for GPU records, in MiB";
+    MaxGpuBufferSize: Both Later "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
+        "memory for GPU records, in MiB";
     CudaSyncWaitEvents: Both Later "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
         "false drops \"Stream Wait Event\"";
     CuptiPerThreadBuffer: Both Later "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
@@ -160,14 +164,16 @@ keys! {
     StartRoundup: Both Later "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
         "starts at the next multiple of this; 0 means unset";
     GroupTraceId: Both Later "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "", "names a group of requests";
-    IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "", "talks to the dynolog daemon";
+    IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
+        "talks to the dynolog daemon";
     UpdateInterval: Both Later "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Is("5"), "", "how often it is asked";
     CustomConfig: Both Later "CUSTOM_CONFIG", Kind::Text, Is(""), "", "text for other vendors' collectors";
     XpuMetrics: Both Later "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "", "metrics for Intel GPUs";
     XpuPerKernel: Both Later "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "", "has them per kernel";
     XpuMaxScopes: Both Later "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
         "the limit of their scopes; 0 means 1500 per kernel, else 10";
-    XpuDevices: Both Later "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("all"), "", "the Intel GPUs that are measured";
+    XpuDevices: Both Later "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("all"), "",
+        "the Intel GPUs that are measured";
     UseDaemon: Environment Later "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
         "waits for requests from the dynolog daemon";
     OnDemandFolder: Environment Later "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
@@ -262,9 +268,10 @@ pub(super) fn hint(name: &str) -> String {
 }
 
 const INTRODUCTION: &str = "\
-Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names that begin
-with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes before the environment,
-that before the file, that before the default. What is *kept for later* is read and checked, and nothing acts on it yet.
+Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
+that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
+before the environment, that before the file, that before the default. What is *kept for later* is read and checked,
+and nothing acts on it yet.
 
 | Switch | Builder | Value | Default | What it changes |
 |---|---|---|---|---|
@@ -322,15 +329,19 @@ mod tests {
 
     #[test]
     fn each_key_of_libkineto_is_there() {
-        for name in "ACTIVITIES_ENABLED ACTIVITY_TYPES ACTIVITIES_DURATION_SECS ACTIVITIES_DURATION_MSECS ACTIVITIES_ITERATIONS \
-             ACTIVITIES_WARMUP_PERIOD_SECS ACTIVITIES_WARMUP_ITERATIONS ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB ACTIVITIES_LOG_FILE \
+        for name in "\
+             ACTIVITIES_ENABLED ACTIVITY_TYPES ACTIVITIES_DURATION_SECS ACTIVITIES_DURATION_MSECS \
+             ACTIVITIES_ITERATIONS               ACTIVITIES_WARMUP_PERIOD_SECS ACTIVITIES_WARMUP_ITERATIONS \
+             ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB ACTIVITIES_LOG_FILE \
              ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS CUPTI_PER_THREAD_BUFFER_ENABLED CUPTI_PM_SAMPLING_METRICS \
              CUPTI_PM_SAMPLING_DEVICE_ID PROFILE_MEMORY PROFILE_MEMORY_DURATION_MSECS ROCTRACER_MAX_EVENTS \
-             CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION PROFILE_REPORT_INPUT_SHAPES PROFILE_PROFILE_MEMORY PYTHON_STACK_TRACE \
-             PROFILE_WITH_STACK PROFILE_WITH_FLOPS PROFILE_WITH_MODULES PROFILE_START_TIME PROFILE_START_ITERATION \
-             PROFILE_START_ITERATION_ROUNDUP REQUEST_TRACE_ID REQUEST_GROUP_TRACE_ID ENABLE_IPC_FABRIC \
-             ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS VERBOSE_LOG_LEVEL VERBOSE_LOG_MODULES CUSTOM_CONFIG XPUPTI_PROFILER_METRICS \
-             XPUPTI_PROFILER_ENABLE_PER_KERNEL XPUPTI_PROFILER_MAX_SCOPES XPUPTI_PROFILER_DEVICES"
+             CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION PROFILE_REPORT_INPUT_SHAPES PROFILE_PROFILE_MEMORY \
+             PYTHON_STACK_TRACE               PROFILE_WITH_STACK PROFILE_WITH_FLOPS PROFILE_WITH_MODULES \
+             PROFILE_START_TIME PROFILE_START_ITERATION               PROFILE_START_ITERATION_ROUNDUP \
+             REQUEST_TRACE_ID REQUEST_GROUP_TRACE_ID ENABLE_IPC_FABRIC \
+             ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS VERBOSE_LOG_LEVEL VERBOSE_LOG_MODULES CUSTOM_CONFIG \
+             XPUPTI_PROFILER_METRICS               XPUPTI_PROFILER_ENABLE_PER_KERNEL XPUPTI_PROFILER_MAX_SCOPES \
+             XPUPTI_PROFILER_DEVICES"
             .split_whitespace()
         {
             assert!(Key::in_file(name).is_some(), "{name}");

@@ -1,8 +1,8 @@
 //! The configuration: resolved once from builder, environment, file and defaults, then a plain value.
 //!
-//! Keys, grammar and places are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each key is decided
-//! alone: builder over environment over file over default. libkineto, where the file goes over what the program says, cannot
-//! be overruled by the program.
+//! Keys, grammar and places are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each key is
+//! decided alone: builder over environment over file over default. libkineto, where the file goes over what the program
+//! says, cannot be overruled by the program.
 
 mod async_spans;
 mod distributed;
@@ -235,8 +235,8 @@ impl Config {
         all.map(|(key, value, origin)| (key.spec().name, value.to_string(), origin)).collect()
     }
 
-    /// Returns [`effective`](Config::effective) as a JSON object, for the header of a trace: the values as texts, and under
-    /// `"from"` the source of each that is not a default.
+    /// Returns [`effective`](Config::effective) as a JSON object, for the header of a trace: the values as texts, and
+    /// under `"from"` the source of each that is not a default.
     pub fn effective_json(&self) -> String {
         let mut values = serde_json::Map::new();
         let mut sources = serde_json::Map::new();
@@ -262,13 +262,17 @@ impl Default for Config {
 
 /// Tells the user the warnings of [`Config::resolve`].
 pub(crate) fn report(warnings: &[String]) {
-    /// Fewer than the rate limit lets through, so that the last line is not held back.
+    report_to(&DOOR, warnings);
+}
+
+fn report_to(door: &Door, warnings: &[String]) {
+    /// Fewer than the rate limit lets through.
     const SHOWN: usize = 8;
     for warning in warnings.iter().take(SHOWN) {
-        diag!(Warning, "config", "{warning}");
+        diag!(door = door, Warning, "config", "{warning}");
     }
     if let Some(more @ 1..) = warnings.len().checked_sub(SHOWN) {
-        diag!(Warning, "config", "and {more} more warnings about the configuration");
+        diag!(door = door, Warning, "config", "and {more} more warnings about the configuration");
     }
 }
 
@@ -277,6 +281,7 @@ mod tests {
     use super::*;
     use crate::activity::{ActivityGroup, ActivityType};
     use std::fs;
+    use std::sync::{Arc, Mutex};
 
     /// Resolves with a file of that text.
     fn resolve(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Result<(Config, Vec<String>), Error> {
@@ -371,8 +376,8 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert_eq!(
             error.to_string(),
-            "cannot use `gzip_level(10)`: expected a whole number from 0 to 9; `KINETO_ASYNC_SPANS=never`: expected auto, \
-             per_poll, track or both; correct it"
+            "cannot use `gzip_level(10)`: expected a whole number from 0 to 9; `KINETO_ASYNC_SPANS=never`: expected \
+             auto, per_poll, track or both; correct it"
         );
     }
 
@@ -426,6 +431,19 @@ mod tests {
         assert_eq!(json["from"]["GZIP_LEVEL"], "environment");
         assert_eq!(json["from"]["CUSTOM_CONFIG"], "file");
         assert_eq!(json["from"]["BUFFER_LIMIT_MB"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn many_warnings_are_cut_short() {
+        let door = Door::new();
+        let texts = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&texts);
+        door.set_sink(Some(Arc::new(move |message| kept.lock().unwrap().push(message.text.to_string()))));
+        let warnings: Vec<_> = (0..20).map(|n| format!("warning {n}")).collect();
+        report_to(&door, &warnings);
+        let texts = texts.lock().unwrap();
+        assert_eq!(texts[..8], warnings[..8]);
+        assert_eq!(texts[8..], ["and 12 more warnings about the configuration"]);
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 pub enum Output {
     /// Nowhere: the program saves it.
     Nowhere,
-    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; beside other systems than Linux in the current folder.
+    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; beside other systems than Linux in the current
+    /// folder.
     Default,
-    /// This file with `_<pid>` spliced in, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not overwrite each
-    /// other's.
+    /// This file with `_<pid>` spliced in, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not
+    /// overwrite each other's.
     PerProcess(PathBuf),
     /// Exactly this file, or this URL of a registered sink.
     Exact(PathBuf),
@@ -32,7 +33,8 @@ impl Output {
     }
 }
 
-/// Splices `_<pid>` in before the last `.pt.trace.json` or `.json` of the file name; a name without them stays as it is.
+/// Splices `_<pid>` in before the last `.pt.trace.json` or `.json` of the file name; a name without them stays as it
+/// is.
 ///
 /// libkineto takes the first one of the whole path, and so renames a folder called `x.json`.
 fn with_pid(path: &Path, pid: u32) -> PathBuf {

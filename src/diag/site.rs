@@ -63,7 +63,8 @@ impl Site {
     }
 }
 
-/// Cuts everything up to the last `src` folder: builds from a registry have long paths of somebody else's machine there.
+/// Cuts everything up to the last `src` folder: builds from a registry have long paths of somebody else's machine
+/// there.
 const fn behind_src(file: &'static str) -> &'static str {
     let mut rest = file.as_bytes();
     let mut after = 0;
