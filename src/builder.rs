@@ -127,7 +127,10 @@ impl KinetoLayerBuilder {
     /// Decides what the spans of a callsite are; `None` leaves it to the other rules. Asked once for each callsite.
     ///
     /// Types that a host span cannot be ([`ActivityType::is_host`]) count as `None`.
-    pub fn classify(mut self, classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static) -> Self {
+    pub fn classify(
+        mut self,
+        classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
+    ) -> Self {
         self.classifier = Some(Arc::new(classify));
         self
     }
@@ -260,7 +263,8 @@ impl KinetoLayerBuilder {
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
         };
-        let settings = Settings { field_bytes_max: config.field_limit_bytes, fields_while_idle: config.fields_while_idle };
+        let settings =
+            Settings { field_bytes_max: config.field_limit_bytes, fields_while_idle: config.fields_while_idle };
         let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), settings));
         let mut sinks = Sinks::default();
         for (scheme, sink) in self.sinks {

@@ -52,7 +52,9 @@ pub(crate) struct Site {
 pub(crate) enum EventRole {
     Nothing,
     /// An instant; `error` if it also marks the slice around it.
-    Instant { error: bool },
+    Instant {
+        error: bool,
+    },
     /// Only the mark on the slice around it.
     Error,
     Counter,
@@ -117,9 +119,7 @@ impl Rules {
         }
         let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_host());
         let by_target = || self.annotation_targets.iter().any(|prefix| metadata.target().starts_with(prefix.as_str()));
-        by_user
-            .or_else(|| by_target().then_some(ActivityType::UserAnnotation))
-            .or(Some(ActivityType::CpuOp))
+        by_user.or_else(|| by_target().then_some(ActivityType::UserAnnotation)).or(Some(ActivityType::CpuOp))
     }
 
     fn event(&self, metadata: &Metadata<'_>) -> EventRole {

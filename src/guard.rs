@@ -72,7 +72,9 @@ impl Drop for KinetoGuard {
         let lived = self.built.elapsed();
         match session.stop().and_then(|trace| session.write_in_time(trace)) {
             Ok(Some(why)) => diag!(Warning, "guard", "{}", early(lived, &format!("nothing was recorded: {why}"))),
-            Ok(None) if lived < Duration::from_secs(1) => diag!(Warning, "guard", "{}", early(lived, "the trace was written")),
+            Ok(None) if lived < Duration::from_secs(1) => {
+                diag!(Warning, "guard", "{}", early(lived, "the trace was written"))
+            }
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::NotActive => {}
             Err(error) => diag!(Error, "guard", "the trace was not written: {error}"),
@@ -83,7 +85,10 @@ impl Drop for KinetoGuard {
 /// A guard that dies young was most likely dropped by mistake.
 fn early(lived: Duration, what: &str) -> String {
     match lived < Duration::from_secs(1) {
-        true => format!("{what}; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end", lived.as_millis()),
+        true => format!(
+            "{what}; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end",
+            lived.as_millis()
+        ),
         false => what.to_owned(),
     }
 }

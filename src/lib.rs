@@ -23,7 +23,7 @@ mod write;
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
-pub use config::{AsyncSpans, DistributedInfo, Overflow};
+pub use config::{AsyncSpans, Config, DistributedInfo, Origin, Output, Overflow};
 pub use diag::{LogSink, Message, Severity};
 pub use error::{Error, ErrorKind};
 pub use guard::KinetoGuard;

@@ -3,9 +3,9 @@
 //! Everything in it is an atomic, so sharing it needs no `unsafe`: records are written with relaxed stores and become
 //! visible by the release store of the committed length. Only a slice's end is written after that; it is a single word.
 
-use std::sync::Arc;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 

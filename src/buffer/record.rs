@@ -75,7 +75,12 @@ impl Head {
 
     #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
     fn of(word: u64) -> Option<Head> {
-        Some(Head { tag: Tag::of(word as u8)?, flags: (word >> 8) as u8, payload: (word >> 16) as u16, site: (word >> 32) as u32 })
+        Some(Head {
+            tag: Tag::of(word as u8)?,
+            flags: (word >> 8) as u8,
+            payload: (word >> 16) as u16,
+            site: (word >> 32) as u32,
+        })
     }
 
     /// Returns how many slots a record with this head takes.

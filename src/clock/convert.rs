@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn between_two_anchors_it_is_linear_and_meets_both() {
         let c = Converter::new(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
-        assert_eq!((at(&c, 1000), at(&c, 2500), at(&c, 4000), at(&c, 7000)), (5_000_000, 5_000_500, 5_001_000, 5_002_000));
+        assert_eq!(
+            (at(&c, 1000), at(&c, 2500), at(&c, 4000), at(&c, 7000)),
+            (5_000_000, 5_000_500, 5_001_000, 5_002_000)
+        );
         assert_eq!(c.steps(), 0);
     }
 

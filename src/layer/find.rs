@@ -1,7 +1,7 @@
 //! Finds spans that a thread does not know: stored in their extensions, known to another thread, or to nobody.
 
-use super::home::{self, Need, Parent};
 use super::Hook;
+use super::home::{self, Need, Parent};
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::Encoder;
 use crate::recorder::{Recorder, SpanState, state};
@@ -180,7 +180,9 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let own = home::with(hook.epoch, |lane| {
-        Ok(lane.known(key, hook.recorder).or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: 0, parent: 0 })))
+        Ok(lane
+            .known(key, hook.recorder)
+            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: 0, parent: 0 })))
     });
     if let Ok(Some(state)) = own {
         return Some(state);

@@ -138,7 +138,8 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
     lane.epoch = epoch;
     lane.recorder = Some(recorder.clone());
     lane.frames = Some(frames.clone());
-    lane.caches = Some(Box::new(Caches { sites: [(0, None); SITES], spans: [Cached::NONE; crate::recorder::CLOSINGS] }));
+    lane.caches =
+        Some(Box::new(Caches { sites: [(0, None); SITES], spans: [Cached::NONE; crate::recorder::CLOSINGS] }));
     lane.row = recorder.lanes().enter(frames);
     lane.install(recorder.chunk_for_new_thread(epoch));
     let gone = HOME.try_with(|home| {
@@ -255,10 +256,19 @@ impl Lane {
 
     /// Makes a span: gives it an id, records its fields if it has any, and makes it the pending one.
     #[inline(always)]
-    pub(crate) fn new_span(&mut self, key: u64, site: &Site, parent: Parent, fields: Option<(&[u8], u8)>) -> Result<(), Need> {
+    pub(crate) fn new_span(
+        &mut self,
+        key: u64,
+        site: &Site,
+        parent: Parent,
+        fields: Option<(&[u8], u8)>,
+    ) -> Result<(), Need> {
         let frames = self.frames()?;
         let before = frames.pending.key();
-        if before != 0 && frames.pending.meta() & (state::STORED | state::ON_STACK | state::IGNORED) == 0 && before != key {
+        if before != 0
+            && frames.pending.meta() & (state::STORED | state::ON_STACK | state::IGNORED) == 0
+            && before != key
+        {
             return Err(Need::Evict(before, frames.pending.state()));
         }
         let lent = frames.lent();
@@ -271,12 +281,15 @@ impl Lane {
             Parent::Span(parent) => parent,
         };
         if !site.is_recorded() {
-            frames.pending.set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
+            frames
+                .pending
+                .set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
             return Ok(());
         }
         let (mut span, mut flags) = (0, 0);
         if let Some((payload, head_flags)) = fields {
-            span = put_payload(&mut self.writer, Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
+            span =
+                put_payload(&mut self.writer, Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             flags = if span == 0 { 0 } else { state::DEFINED };
         }
         if span == 0 {

@@ -219,7 +219,9 @@ where
         if epoch != 0 {
             let key = id.into_u64();
             if let Err(need) = home::with(epoch, |lane| lane.close(key)) {
-                if let Some(Need::CloseElsewhere) = self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.close(key)) {
+                if let Some(Need::CloseElsewhere) =
+                    self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.close(key))
+                {
                     self.close_elsewhere(&id, &ctx, self.hook(epoch));
                 }
             }

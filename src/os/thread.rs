@@ -45,7 +45,8 @@ mod tests {
     #[test]
     fn threads_have_ids_and_names_of_their_own() {
         let here = super::id();
-        let there = std::thread::Builder::new().name("worker \"ä\"".into()).spawn(|| (super::id(), super::name())).unwrap();
+        let there =
+            std::thread::Builder::new().name("worker \"ä\"".into()).spawn(|| (super::id(), super::name())).unwrap();
         let (id, name) = there.join().unwrap();
         assert_ne!(here, id);
         assert_eq!(name, "worker \"ä\"");

@@ -146,7 +146,11 @@ impl Pending {
     }
     #[inline(always)]
     pub(crate) fn state(&self) -> SpanState {
-        SpanState { span: self.span.load(Ordering::Relaxed), meta: self.meta(), parent: self.parent.load(Ordering::Relaxed) }
+        SpanState {
+            span: self.span.load(Ordering::Relaxed),
+            meta: self.meta(),
+            parent: self.parent.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -192,10 +196,12 @@ impl Frames {
     /// unless it moves twice.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
         let frame = self.open().find_map(|frame| seqlock(&frame.key, key, || (frame.span(), frame.meta(), 0)));
-        let pending = || seqlock(&self.pending.key, key, || {
-            let state = self.pending.state();
-            (state.span, state.meta, state.parent)
-        });
+        let pending = || {
+            seqlock(&self.pending.key, key, || {
+                let state = self.pending.state();
+                (state.span, state.meta, state.parent)
+            })
+        };
         let (span, meta, parent) = frame.or_else(pending)?;
         // Before the borrower lets go of the span, and so before the owner can see it close.
         self.lent.fetch_add(1, Ordering::Release);

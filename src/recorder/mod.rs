@@ -109,9 +109,8 @@ impl Recorder {
 
     /// Returns the shelf of this process.
     fn shelf(&self) -> &Shelf {
-        (self.born..fork::generation()).fold(&self.shelf, |shelf, _| {
-            shelf.child.get_or_init(|| Box::new(Shelf::new(self.bytes_max)))
-        })
+        (self.born..fork::generation())
+            .fold(&self.shelf, |shelf, _| shelf.child.get_or_init(|| Box::new(Shelf::new(self.bytes_max))))
     }
 
     pub(crate) fn pool(&self) -> &Pool {

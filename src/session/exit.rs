@@ -67,7 +67,10 @@ impl Session {
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         let spawned = thread.spawn(write).map_err(|e| {
-            Error::new(ErrorKind::Unsupported, format!("cannot start a thread to write {shown}: {e}; free some threads"))
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("cannot start a thread to write {shown}: {e}; free some threads"),
+            )
         });
         spawned.and_then(|_| match outcome.recv_timeout(timeout) {
             Ok(saved) => saved,

@@ -175,7 +175,13 @@ impl Session {
         Ok(self.trace(&state, recorded, Converter::new(&anchors), self.recorder.losses.counts()))
     }
 
-    fn trace(&self, state: &State, recorded: Recorded, converter: Converter, losses: [u64; crate::buffer::Loss::ALL.len()]) -> Trace {
+    fn trace(
+        &self,
+        state: &State,
+        recorded: Recorded,
+        converter: Converter,
+        losses: [u64; crate::buffer::Loss::ALL.len()],
+    ) -> Trace {
         let config = &self.config;
         let facts = Facts {
             process: i64::from(std::process::id()),
@@ -214,7 +220,9 @@ impl Session {
                 Ok(())
             }
             Phase::Paused => Ok(()),
-            Phase::Idle => Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause")),
+            Phase::Idle => {
+                Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause"))
+            }
         }
     }
 
@@ -228,7 +236,9 @@ impl Session {
                 Ok(())
             }
             Phase::Recording { .. } => Ok(()),
-            Phase::Idle => Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume")),
+            Phase::Idle => {
+                Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume"))
+            }
         }
     }
 

@@ -47,7 +47,12 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the name that a record's fields give it, if they do.
-    pub(crate) fn name<'b>(&self, record: &Record<'_>, bytes: &'b mut Vec<u8>, field: Option<usize>) -> Option<&'b str> {
+    pub(crate) fn name<'b>(
+        &self,
+        record: &Record<'_>,
+        bytes: &'b mut Vec<u8>,
+        field: Option<usize>,
+    ) -> Option<&'b str> {
         let field = field.or_else(|| self.keys(record.head.site)?.name)?;
         self.recorded.payload(record, bytes);
         values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
@@ -96,7 +101,9 @@ impl<'t> Source<'t> {
     /// The text of the error events that happened in a slice, the first one.
     fn show_error(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(record) = self.index.errors.of(slice).next().and_then(|id| self.recorded.record(id)) else { return };
-        let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else { return };
+        let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else {
+            return;
+        };
         let mut bytes = self.later.take();
         self.recorded.payload(&record, &mut bytes);
         let field = |name| metadata.fields().field(name).map(|field| field.index());

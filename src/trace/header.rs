@@ -62,7 +62,8 @@ impl Trace {
     /// What this crate has to say: losses, settings, clock.
     fn about(&self) -> Value {
         let stats = self.stats();
-        let losses: Map<_, _> = stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into())).collect();
+        let losses: Map<_, _> =
+            stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into())).collect();
         let mut about = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "slices": stats.slices,

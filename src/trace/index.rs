@@ -98,7 +98,12 @@ impl Index {
                     }
                     Tag::Lane => {
                         index.runs.extend((run.to > run.from).then_some(run));
-                        run = Run { lane: usize::try_from(a).unwrap_or(usize::MAX), chunk, from: record.next(), to: record.next() };
+                        run = Run {
+                            lane: usize::try_from(a).unwrap_or(usize::MAX),
+                            chunk,
+                            from: record.next(),
+                            to: record.next(),
+                        };
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     Tag::Parent => drop(index.parents.insert(a, b)),

@@ -147,7 +147,14 @@ impl Trace {
         TraceStats {
             slices: index.slices,
             events: index.events,
-            threads: self.inner.recorded.lanes.iter().map(|row| row.thread).collect::<std::collections::BTreeSet<_>>().len(),
+            threads: self
+                .inner
+                .recorded
+                .lanes
+                .iter()
+                .map(|row| row.thread)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len(),
             bytes: self.inner.recorded.bytes(),
             duration: std::time::Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
@@ -182,7 +189,9 @@ impl Trace {
         } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit left no room: raise buffer_limit_bytes")
         } else if sites.is_empty() {
-            Some("no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?")
+            Some(
+                "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
+            )
         } else if sites.iter().all(|site| !site.is_recorded()) {
             Some("every span that reached the layer is left out by its filter or by the selected activity types")
         } else {

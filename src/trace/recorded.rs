@@ -89,7 +89,8 @@ impl Recorded {
 
     /// Returns how many records threads have committed to these chunks after they were taken.
     pub(crate) fn committed_late(&self) -> u64 {
-        self.chunks.iter().map(|(chunk, taken)| chunk.committed().saturating_sub(*taken) as u64).sum::<u64>() + self.late
+        self.chunks.iter().map(|(chunk, taken)| chunk.committed().saturating_sub(*taken) as u64).sum::<u64>()
+            + self.late
     }
 
     /// Returns how many bytes the records take.

@@ -80,7 +80,8 @@ impl<'t> Walk<'t> {
     /// When the recording began and ended.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let windows = &self.recorded.windows;
-        let at = |anchor: Option<crate::time::Ticks>| anchor.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
+        let at =
+            |anchor: Option<crate::time::Ticks>| anchor.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
         (at(windows.first().map(|w| w.start.ticks)), at(windows.last().map(|w| w.end.ticks)))
     }
 
@@ -93,7 +94,14 @@ impl<'t> Walk<'t> {
         threads
     }
 
-    fn thread_rows(&self, thread: i64, lanes: &[usize], used: usize, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+    fn thread_rows(
+        &self,
+        thread: i64,
+        lanes: &[usize],
+        used: usize,
+        at: Timestamp,
+        rows: &mut dyn Rows,
+    ) -> io::Result<()> {
         let names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
         let name = names.filter(|name| !name.is_empty()).last().unwrap_or_default();
         for row in 0..used {
@@ -111,7 +119,14 @@ impl<'t> Walk<'t> {
     }
 
     /// All activities of one thread; returns how many rows they need.
-    fn thread(&self, thread: i64, lanes: &[usize], source: &Source<'_>, rows: &mut dyn Rows, met: &mut Met) -> io::Result<usize> {
+    fn thread(
+        &self,
+        thread: i64,
+        lanes: &[usize],
+        source: &Source<'_>,
+        rows: &mut dyn Rows,
+        met: &mut Met,
+    ) -> io::Result<usize> {
         let mut nest = Nest::new(self.converter.error_ns());
         let mut runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
         runs.sort_unstable_by_key(|run| (run.chunk, run.from));
@@ -173,7 +188,8 @@ impl<'t> Walk<'t> {
         ];
         let own = figures.get(..if track.closed.is_some() { 3 } else { 4 }).unwrap_or_default();
         let record = self.recorded.record(span);
-        let parent = record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
+        let parent =
+            record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
         let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
         let mut name = Vec::new();
         let named = record.and_then(|record| source.name(&record, &mut name, None));

@@ -1,0 +1,31 @@
+//! How spans that are polled are drawn.
+
+/// How a span is drawn that is entered more than once, as an async block is at each poll.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AsyncSpans {
+    /// `Both` for spans that are polled more than once or on several threads, `PerPoll` for all others.
+    #[default]
+    Auto,
+    /// One slice for each poll, on the thread that polled.
+    PerPoll,
+    /// One track from the first poll to the close of the span, and no slices.
+    Track,
+    /// The slices and the track.
+    Both,
+}
+
+impl AsyncSpans {
+    /// All of them.
+    pub const ALL: [AsyncSpans; 4] = [AsyncSpans::Auto, AsyncSpans::PerPoll, AsyncSpans::Track, AsyncSpans::Both];
+
+    /// Returns the name that `KINETO_ASYNC_SPANS` has for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AsyncSpans::Auto => "auto",
+            AsyncSpans::PerPoll => "per_poll",
+            AsyncSpans::Track => "track",
+            AsyncSpans::Both => "both",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which process of a distributed job this is.
+
+use super::env::Env;
+
+/// Which process of a distributed job a trace comes from; stands in its header as `distributedInfo`.
+///
+/// The builder gives it, or the variables that the job's launcher sets: torchrun's RANK, WORLD_SIZE and LOCAL_RANK,
+/// else Slurm's SLURM_PROCID, SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and
+/// _LOCAL_RANK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DistributedInfo {
+    /// This process's number among all, from 0.
+    pub rank: u32,
+    /// How many processes there are.
+    pub world_size: u32,
+    /// This process's number on its machine, from 0.
+    pub local_rank: Option<u32>,
+    /// What the processes talk through: "nccl", "gloo", "mpi".
+    pub backend: Option<String>,
+}
+
+impl DistributedInfo {
+    /// The process `rank` of `world_size`.
+    pub fn new(rank: u32, world_size: u32) -> Self {
+        DistributedInfo { rank, world_size, local_rank: None, backend: None }
+    }
+
+    /// Adds the process's number on its machine.
+    #[must_use]
+    pub fn with_local_rank(mut self, local_rank: u32) -> Self {
+        self.local_rank = Some(local_rank);
+        self
+    }
+
+    /// Adds what the processes talk through.
+    #[must_use]
+    pub fn with_backend(mut self, backend: impl Into<String>) -> Self {
+        self.backend = Some(backend.into());
+        self
+    }
+
+    /// Returns it as a JSON object, with a space behind each colon, without which HTA does not find the rank.
+    pub fn to_json(&self) -> String {
+        let mut fields = Vec::new();
+        if let Some(backend) = &self.backend {
+            fields.push(format!(r#""backend": {}"#, serde_json::Value::from(backend.as_str())));
+        }
+        fields.push(format!(r#""rank": {}"#, self.rank));
+        fields.push(format!(r#""world_size": {}"#, self.world_size));
+        if let Some(local_rank) = self.local_rank {
+            fields.push(format!(r#""local_rank": {local_rank}"#));
+        }
+        format!("{{{}}}", fields.join(", "))
+    }
+
+    /// Reads the first launcher's variables that are all there and make sense; those that do not are warned of.
+    pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
+        LAUNCHERS.iter().find_map(|launcher| launcher.read(env, warnings))
+    }
+}
+
+/// The variables that launchers set, in the order in which they are believed.
+pub(super) const LAUNCHERS: [Launcher; 3] = [
+    Launcher { rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_RANK" },
+    Launcher { rank: "SLURM_PROCID", size: "SLURM_NTASKS", local: "SLURM_LOCALID" },
+    Launcher { rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_RANK" },
+];
+
+/// One launcher's variables.
+pub(super) struct Launcher {
+    pub(super) rank: &'static str,
+    pub(super) size: &'static str,
+    pub(super) local: &'static str,
+}
+
+impl Launcher {
+    fn read(&self, env: &Env, warnings: &mut Vec<String>) -> Option<DistributedInfo> {
+        // A rank alone may be anybody's variable, so that is no reason to warn.
+        let (Some(_), Some(_)) = (env.text(self.rank), env.text(self.size)) else { return None };
+        let mut number = |name: &str| {
+            let text = env.text(name)?;
+            let number = text.trim().parse::<u32>().ok();
+            if number.is_none() {
+                warnings.push(format!("{name}={text:?}: expected a whole number from 0; the variable is ignored"));
+            }
+            number
+        };
+        let (rank, size, local) = (number(self.rank), number(self.size), number(self.local));
+        let (rank, size) = (rank?, size?);
+        if rank >= size {
+            let (rank_name, size_name) = (self.rank, self.size);
+            warnings.push(format!("{rank_name}={rank} does not fit {size_name}={size}; both are ignored"));
+            return None;
+        }
+        Some(DistributedInfo { local_rank: local, ..DistributedInfo::new(rank, size) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Option<DistributedInfo>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let info = DistributedInfo::from_env(&Env::from_pairs(pairs.iter().copied()), &mut warnings);
+        (info, warnings)
+    }
+
+    const TORCHRUN: [(&str, &str); 3] = [("RANK", "3"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")];
+    const SLURM: [(&str, &str); 2] = [("SLURM_PROCID", "5"), ("SLURM_NTASKS", "16")];
+    const OMPI: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
+
+    #[test]
+    fn torchrun_goes_before_slurm_and_slurm_before_open_mpi() {
+        let all = [&TORCHRUN[..], &SLURM, &OMPI].concat();
+        assert_eq!(read(&all).0, Some(DistributedInfo::new(3, 8).with_local_rank(1)));
+        assert_eq!(read(&all[3..]).0, Some(DistributedInfo::new(5, 16)));
+        assert_eq!(read(&all[5..]).0, Some(DistributedInfo::new(0, 2)));
+        assert_eq!(read(&[]), (None, vec![]));
+    }
+
+    #[test]
+    fn a_rank_without_a_size_is_somebody_elses_variable() {
+        assert_eq!(read(&[("RANK", "sergeant")]), (None, vec![]));
+        let mixed = [&[("RANK", "3")][..], &SLURM].concat();
+        assert_eq!(read(&mixed), (Some(DistributedInfo::new(5, 16)), vec![]));
+    }
+
+    #[test]
+    fn what_is_no_number_is_warned_of_and_ignored() {
+        let (info, warnings) =
+            read(&[("RANK", "three"), ("WORLD_SIZE", "8"), ("SLURM_PROCID", "5"), ("SLURM_NTASKS", "16")]);
+        assert_eq!(info, Some(DistributedInfo::new(5, 16)));
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("RANK=\"three\""), "{warnings:?}");
+        let (info, warnings) = read(&[("RANK", "1"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "-1")]);
+        assert_eq!((info, warnings.len()), (Some(DistributedInfo::new(1, 8)), 1));
+        let (info, warnings) = read(&[("RANK", "8"), ("WORLD_SIZE", "8")]);
+        assert_eq!((info, warnings.len()), (None, 1));
+    }
+
+    #[test]
+    fn the_json_keeps_the_space_that_readers_look_for() {
+        let info = DistributedInfo::new(3, 8);
+        assert_eq!(info.to_json(), r#"{"rank": 3, "world_size": 8}"#);
+        let info = info.with_local_rank(1).with_backend("a\"b");
+        assert_eq!(info.to_json(), r#"{"backend": "a\"b", "rank": 3, "world_size": 8, "local_rank": 1}"#);
+        assert!(serde_json::from_str::<serde_json::Value>(&info.to_json()).is_ok());
+    }
+}

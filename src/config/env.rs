@@ -1,0 +1,246 @@
+//! The environment: the only reader of its variables.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::distributed::LAUNCHERS;
+use super::keys::{Key, OTHER_VARIABLES, hint, is_removed};
+use super::settings::{Fault, Reading};
+use super::value;
+use crate::error::{Error, ErrorKind};
+
+/// The environment's variables that concern this crate, as they were at one time.
+///
+/// A plain value: tests make their own, and nothing of the process is read twice. A variable that is set to nothing
+/// counts as not set, since that is how a shell takes one away for one command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Env(BTreeMap<String, OsString>);
+
+/// What the environment wants of `KinetoLayer::from_env()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Switch {
+    /// No layer.
+    Off,
+    /// A layer that waits until somebody starts it: only KINETO_USE_DAEMON is set.
+    Idle,
+    /// A layer that records as it is configured.
+    On,
+}
+
+/// Variables that begin with `KINETO_` and are not ours: PyTorch's, and that of this project's own checks.
+const OTHERS: [&str; 6] = [
+    "KINETO_CONSUMERS",
+    "KINETO_DAEMON_INIT_DELAY_S",
+    "KINETO_DISABLE_CUPTI",
+    "KINETO_FORCE_OPTIMIZER_HOOK",
+    "KINETO_FORCE_STEP_HOOK",
+    "KINETO_PLUGIN_LIB_DIR_PATH",
+];
+
+const PREFIX: &str = "KINETO_";
+
+impl Env {
+    /// Reads the process's environment.
+    pub(crate) fn process() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        let variables = std::env::vars_os();
+        let named = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        Env(named.filter(|(name, _)| concerns_us(name)).collect())
+    }
+
+    /// An environment of these variables.
+    #[cfg(test)]
+    pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Env(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+    }
+
+    /// Returns the value of a variable that is set to something in UTF-8.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.to_str().filter(|text| !text.is_empty())
+    }
+
+    /// Says whether `from_env()` makes a layer.
+    ///
+    /// KINETO_ENABLED decides if it is set. If not, a variable that says what to record, or where to or how
+    /// (KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES), switches it on;
+    /// KINETO_USE_DAEMON makes one that waits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if KINETO_ENABLED is neither yes nor no.
+    pub(crate) fn switch(&self) -> Result<Switch, Error> {
+        let enabled = Key::Enabled.spec();
+        if let Some(text) = self.0.get(enabled.name).filter(|text| !text.is_empty()) {
+            let text = text.to_string_lossy();
+            return match value::bool(text.trim()) {
+                Some(true) => Ok(Switch::On),
+                Some(false) => Ok(Switch::Off),
+                None => Err(Error::new(
+                    ErrorKind::Config,
+                    format!("{}={text:?}: expected {}; correct or unset it", enabled.name, enabled.kind),
+                )),
+            };
+        }
+        let is_set = |key: &Key| self.0.get(&key.variable()).is_some_and(|text| !text.is_empty());
+        if [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities].iter().any(is_set) {
+            return Ok(Switch::On);
+        }
+        let daemon = Key::UseDaemon.spec();
+        let waits = self.text(daemon.name).is_some_and(|text| value::bool(text.trim()) != Some(false));
+        Ok(if waits { Switch::Idle } else { Switch::Off })
+    }
+
+    /// Reads the variables of all keys.
+    pub(super) fn read(&self) -> Reading {
+        let mut reading = Reading::default();
+        for (name, value) in &self.0 {
+            if value.to_str().is_none() {
+                reading.faults.push(Fault::new(None, name, "expected UTF-8"));
+            }
+        }
+        for key in Key::ALL.iter().copied() {
+            let name = key.variable();
+            let Some(text) = self.text(&name) else { continue };
+            if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
+                reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong));
+            }
+        }
+        reading.warnings.extend(self.unknown());
+        reading
+    }
+
+    /// Returns the header entries that PyTorch's jobs set (include/EnvMetadata.h), as names and plain texts.
+    pub(super) fn job_metadata(&self) -> Vec<(String, String)> {
+        let names = ["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"];
+        names.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?.to_owned()))).collect()
+    }
+
+    /// A warning for each variable that looks like one of ours.
+    fn unknown(&self) -> impl Iterator<Item = String> {
+        self.0.keys().filter_map(|name| {
+            let bare = name.strip_prefix(PREFIX)?;
+            if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.variable() == *name) {
+                return None;
+            }
+            if is_removed(bare) {
+                return Some(format!("{name} no longer does anything, here as in libkineto"));
+            }
+            Some(format!("unknown variable {}{}", name.escape_debug(), hint(bare)))
+        })
+    }
+}
+
+/// Whether we read a variable of this name.
+fn concerns_us(name: &str) -> bool {
+    let of_launcher =
+        || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
+    let listed = || OTHER_VARIABLES.iter().any(|(names, _)| names.contains(&name));
+    name.starts_with(PREFIX) || name == Key::SlurmJob.spec().name || of_launcher() || listed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::Place;
+    use crate::config::parse::parse;
+    use crate::config::settings::tests::sample;
+
+    #[test]
+    fn each_key_is_read_from_its_variable_as_from_the_file() {
+        for key in Key::ALL.iter().copied() {
+            let (text, _) = sample(key);
+            let reading = Env::from_pairs([(key.variable().as_str(), text)]).read();
+            assert!(reading.faults.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
+            let from_env = reading.settings.get(key).map(ToString::to_string);
+            assert!(from_env.is_some(), "{key:?}");
+            let file = parse(&format!("{}={text}", key.spec().name));
+            let from_file = file.settings.get(key).map(ToString::to_string);
+            // What only the environment can say, only warns in a file.
+            let expected = if key.spec().place == Place::Both { from_env } else { None };
+            assert_eq!(from_file, expected, "{key:?}");
+            assert_eq!(file.warnings.is_empty(), key.spec().place == Place::Both, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_read_is_taken_from_the_process() {
+        assert!(Key::ALL.iter().all(|key| concerns_us(&key.variable())));
+        for (names, _) in OTHER_VARIABLES {
+            assert!(names.iter().all(|name| concerns_us(name)), "{names:?}");
+        }
+        assert!(!concerns_us("PATH") && !concerns_us("kineto_config"));
+        // Cargo sets variables for tests, and none of them is ours.
+        assert!(!Env::process().0.keys().any(|name| name.starts_with("CARGO")));
+    }
+
+    #[test]
+    fn bad_values_name_the_variable_and_what_was_expected() {
+        let env =
+            Env::from_pairs([("KINETO_GZIP_LEVEL", "12"), ("KINETO_WITH_ARGS", "no"), ("KINETO_ACTIVITIES", "gpu")]);
+        let reading = env.read();
+        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(faults.len(), 2);
+        assert!(faults[0].starts_with("`KINETO_ACTIVITIES=gpu`: ") && faults[0].contains("CUDA"), "{faults:?}");
+        assert_eq!(faults[1], "`KINETO_GZIP_LEVEL=12`: expected a whole number from 0 to 9");
+        assert!(reading.settings.get(Key::WithArgs).is_some());
+    }
+
+    #[test]
+    fn what_is_set_to_nothing_is_not_set() {
+        let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read();
+        assert!(reading.faults.is_empty() && reading.settings.is_empty());
+    }
+
+    #[test]
+    fn unknown_variables_of_our_prefix_warn() {
+        let names =
+            ["KINETO_GZIP_LEVL", "KINETO_KINETO_CONFIG", "KINETO_ENABLE_SIGUSR2", "KINETO_FORCE_STEP_HOOK", "HOME"];
+        let warnings = Env::from_pairs(names.map(|name| (name, "1"))).read().warnings;
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert!(warnings.contains(&"unknown variable KINETO_GZIP_LEVL".to_owned()));
+        assert!(warnings.contains(&"KINETO_ENABLE_SIGUSR2 no longer does anything, here as in libkineto".to_owned()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn values_that_are_not_utf8_are_faults() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let mut env = Env::default();
+        env.0.insert("KINETO_ACTIVITIES_LOG_FILE".into(), OsString::from_vec(vec![b'/', 0xff]));
+        let faults = env.read().faults;
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
+    }
+
+    #[test]
+    fn the_switch() {
+        for (pairs, expected) in [
+            (&[][..], Switch::Off),
+            (&[("KINETO_ENABLED", "1")], Switch::On),
+            (&[("KINETO_ENABLED", "False"), ("KINETO_CONFIG", "x")], Switch::Off),
+            (&[("KINETO_ENABLED", ""), ("KINETO_CONFIG", "x")], Switch::On),
+            (&[("KINETO_CONFIG", "x")], Switch::On),
+            (&[("KINETO_ACTIVITIES_LOG_FILE", "x.json")], Switch::On),
+            (&[("KINETO_ACTIVITY_TYPES", "cpu_op")], Switch::On),
+            (&[("KINETO_ACTIVITIES", "cpu")], Switch::On),
+            (&[("KINETO_ACTIVITIES", "")], Switch::Off),
+            (&[("KINETO_LOG_LEVEL", "0"), ("KINETO_GZIP_LEVEL", "3")], Switch::Off),
+            // libkineto looks at its presence alone, so that "0" switches it on.
+            (&[("KINETO_USE_DAEMON", "1")], Switch::Idle),
+            (&[("KINETO_USE_DAEMON", "0")], Switch::Off),
+            (&[("KINETO_USE_DAEMON", "")], Switch::Off),
+            (&[("KINETO_USE_DAEMON", "1"), ("KINETO_ACTIVITIES", "cpu")], Switch::On),
+        ] {
+            assert_eq!(Env::from_pairs(pairs.iter().copied()).switch().unwrap(), expected, "{pairs:?}");
+        }
+        let error = Env::from_pairs([("KINETO_ENABLED", "maybe")]).switch().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().starts_with("KINETO_ENABLED=\"maybe\": expected true or false"), "{error}");
+    }
+
+    #[test]
+    fn job_metadata_keeps_its_names() {
+        let env = Env::from_pairs([("PT_PROFILER_JOB_NAME", "train \"x\""), ("PT_PROFILER_JOB_ATTEMPT_INDEX", "2")]);
+        let expected = [("PT_PROFILER_JOB_NAME", "train \"x\""), ("PT_PROFILER_JOB_ATTEMPT_INDEX", "2")];
+        assert_eq!(env.job_metadata(), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+}

@@ -1,0 +1,154 @@
+//! The configuration file: which one, and what it says.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::env::Env;
+use super::keys::Key;
+use super::parse::parse;
+use super::settings::Reading;
+use crate::error::{Error, ErrorKind};
+
+/// The file that is read when nobody names one, as in libkineto.
+pub(super) const DEFAULT: &str = if cfg!(target_os = "linux") { "/etc/libkineto.conf" } else { "libkineto.conf" };
+
+/// Nobody writes so much; whoever names a device by mistake shall not wait for its end.
+const LIMIT: u64 = 1 << 20;
+
+/// Reads the file that the program names, else the one that KINETO_CONFIG names, else `default`.
+///
+/// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
+/// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be
+/// there.
+///
+/// # Errors
+/// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
+pub(super) fn read(named: Option<&Path>, env: &Env, default: &Path) -> Result<Reading, Error> {
+    let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
+    let (path, by) = match (named, &variable) {
+        (Some(path), _) => (path, "config_file()"),
+        (None, Some(path)) => (path.as_path(), "KINETO_CONFIG"),
+        (None, None) => return Ok(read_default(default)),
+    };
+    let advice = format!("name a file that can be read in {by}, or none");
+    let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
+    let mut reading = parse(&text);
+    if !reading.faults.is_empty() {
+        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        let message =
+            format!("cannot use the configuration file {}: {}; correct it", path.display(), faults.join("; "));
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    name_file(&mut reading, path);
+    Ok(reading)
+}
+
+fn read_default(path: &Path) -> Reading {
+    let mut reading = match load(path) {
+        Ok(text) => parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::default(),
+        Err(error) => Reading { warnings: vec![format!("cannot be read: {error}")], ..Reading::default() },
+    };
+    let faults = std::mem::take(&mut reading.faults);
+    reading.warnings.extend(faults.iter().map(|fault| format!("{fault}; the line is ignored")));
+    name_file(&mut reading, path);
+    reading
+}
+
+fn name_file(reading: &mut Reading, path: &Path) {
+    for warning in &mut reading.warnings {
+        *warning = format!("{}: {warning}", path.display());
+    }
+    reading.file = Some(path.to_owned());
+}
+
+fn load(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    // Text that is not UTF-8 is an error of this too.
+    File::open(path)?.take(LIMIT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LIMIT {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {LIMIT} bytes")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A folder with a good file, a bad one, and one with a warning in it.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("good"), "GZIP_LEVEL=7\n").unwrap();
+        fs::write(folder.path().join("bad"), "GZIP_LEVEL=7\nGZIP_LEVEL=99\nfoo\n").unwrap();
+        fs::write(folder.path().join("odd"), "GZIP_LEVEL=7\nFUTURE=1\n").unwrap();
+        folder
+    }
+
+    fn level(reading: &Reading) -> Option<String> {
+        reading.settings.get(Key::GzipLevel).map(ToString::to_string)
+    }
+
+    #[test]
+    fn the_program_goes_before_the_environment_and_that_before_the_default() {
+        let folder = folder();
+        let path = |name: &str| folder.path().join(name);
+        let (good, bad) = (path("good"), path("bad"));
+        let env = |path: &Path| Env::from_pairs([("KINETO_CONFIG", path.to_str().unwrap())]);
+        for (named, env) in [(Some(good.as_path()), env(&bad)), (None, env(&good))] {
+            let reading = read(named, &env, &bad).unwrap();
+            assert_eq!(level(&reading).as_deref(), Some("7"));
+            assert_eq!(reading.file.as_deref(), Some(good.as_path()));
+        }
+        let reading = read(None, &Env::default(), &good).unwrap();
+        assert_eq!(level(&reading).as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn faults_of_a_named_file_are_an_error_with_all_of_them() {
+        let folder = folder();
+        let bad = folder.path().join("bad");
+        let error = read(Some(&bad), &Env::default(), Path::new("")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let text = error.to_string();
+        assert!(text.contains("bad: line 2: `GZIP_LEVEL=99`: expected"), "{text}");
+        assert!(text.contains("line 3: `foo`: expected KEY=value; correct it"), "{text}");
+    }
+
+    #[test]
+    fn faults_of_the_default_file_are_warnings() {
+        let folder = folder();
+        let reading = read(None, &Env::default(), &folder.path().join("bad")).unwrap();
+        assert_eq!(level(&reading).as_deref(), Some("7"));
+        assert_eq!(reading.warnings.len(), 2);
+        assert!(reading.warnings.iter().all(|warning| warning.contains("bad: line ")), "{:?}", reading.warnings);
+        let reading = read(None, &Env::default(), folder.path()).unwrap();
+        assert!(reading.warnings[0].contains("cannot be read"), "{:?}", reading.warnings);
+        let reading = read(None, &Env::default(), &folder.path().join("odd")).unwrap();
+        assert!(reading.warnings[0].ends_with("odd: line 2: unknown key FUTURE"), "{:?}", reading.warnings);
+    }
+
+    #[test]
+    fn a_named_file_that_is_missing_is_an_error_and_a_default_one_is_not() {
+        let folder = folder();
+        let none = folder.path().join("none");
+        let env = Env::from_pairs([("KINETO_CONFIG", none.to_str().unwrap())]);
+        let error = read(None, &env, Path::new("")).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(none.as_path())));
+        assert!(error.to_string().ends_with("name a file that can be read in KINETO_CONFIG, or none"), "{error}");
+        let reading = read(None, &Env::default(), &none).unwrap();
+        assert!(reading.settings.is_empty() && reading.warnings.is_empty() && reading.file.is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_or_no_text_is_an_error() {
+        let folder = folder();
+        let path = folder.path().join("large");
+        for bytes in [vec![b'\n'; 1 << 20 | 1], vec![b'A', b'=', 0xff]] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(read(Some(&path), &Env::default(), Path::new("")).unwrap_err().kind(), ErrorKind::Io);
+        }
+    }
+}

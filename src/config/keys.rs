@@ -1,0 +1,388 @@
+//! The one table of keys, which the parser, the environment and the docs use.
+
+use std::fmt::Write as _;
+
+use super::value::{I32, I64, Kind};
+use Fallback::{Is, Says};
+use Place::{Both, Environment};
+use Stage::{Later, Now};
+
+/// What there is to know about a key.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    /// As the configuration file spells it; for keys of the environment alone, the variable.
+    pub(crate) name: &'static str,
+    /// How its text is read.
+    pub(crate) kind: Kind,
+    /// What holds when nobody sets it.
+    pub(crate) default: Fallback,
+    /// The builder's method for it; empty if it has none.
+    pub(crate) builder: &'static str,
+    /// What it does, in a line.
+    pub(crate) effect: &'static str,
+    /// Where it can be set.
+    pub(crate) place: Place,
+    /// Whether something acts on it.
+    pub(crate) stage: Stage,
+}
+
+/// What holds when nobody sets a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// The value with this text.
+    Is(&'static str),
+    /// Something that is not a value; the text says what.
+    Says(&'static str),
+}
+
+/// Where a key can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the configuration file, and in the environment with `KINETO_` before it.
+    Both,
+    /// In the environment alone, under just this name.
+    Environment,
+}
+
+/// Whether something acts on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// This version does.
+    Now,
+    /// It is read, checked and kept for collectors and requests that this version does not have.
+    Later,
+}
+
+macro_rules! keys {
+    ($($key:ident: $place:ident $stage:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
+        $effect:literal;)+) => {
+        /// A key of the configuration.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Key {
+            $($key),+
+        }
+
+        impl Key {
+            /// All keys, in the order of the table.
+            pub(crate) const ALL: &'static [Key] = &[$(Key::$key),+];
+
+            /// Returns what there is to know about it.
+            pub(crate) fn spec(self) -> &'static Spec {
+                match self {
+                    $(Key::$key => {
+                        static SPEC: Spec = Spec {
+                            name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
+                            place: $place, stage: $stage,
+                        };
+                        &SPEC
+                    })+
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    Enabled: Environment Now "KINETO_ENABLED", Kind::Bool,
+        Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES or KINETO_ACTIVITIES is set"), "",
+        "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
+    ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
+        Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
+    ActivityTypes: Both Now "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
+        "which activities are recorded; empty means the default";
+    Activities: Both Now "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
+        "groups of activity types, added to ACTIVITY_TYPES";
+    LogFile: Both Now "ACTIVITIES_LOG_FILE", Kind::LogFile,
+        Says("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
+        "where the trace goes; `_<pid>` goes before `.json` or `.pt.trace.json` (not so with the builder's path)";
+    Filter: Both Now "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
+        "which spans and events this layer records, whatever other layers do";
+    WithArgs: Both Now "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)", "records the fields of spans and events";
+    WithTarget: Both Now "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
+    WithLocation: Both Now "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
+        "records their source lines";
+    DenyFields: Both Now "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
+        "fields of these names are never recorded";
+    Events: Both Now "EVENTS", Kind::Events, Is("off"), "events(level)",
+        "events from this level up become instants (or, under the target `kineto::counter`, counters)";
+    AsyncSpans: Both Now "ASYNC_SPANS", Kind::AsyncSpans, Is("auto"), "async_spans(how)",
+        "how spans are drawn that are polled";
+    BufferLimit: Both Now "BUFFER_LIMIT_MB", Kind::Mebibytes, Is("512"), "buffer_limit_bytes(bytes)",
+        "the memory that a recording may take";
+    Overflow: Both Now "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
+        "what happens at that limit (only `stop` is available yet)";
+    FieldLimit: Both Now "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
+        "longer values of a field are cut, marked and counted";
+    FlushTimeout: Both Now "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
+        "how long the guard may take when it is dropped";
+    RecordFromStart: Both Now "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
+        "records from `build()` on, not from `start()`";
+    FieldsWhileIdle: Both Now "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
+        "keeps the fields of spans made while nothing records";
+    FlushOnSigterm: Both Now "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
+        "writes the trace when SIGTERM comes, then lets it end the process";
+    GzipLevel: Both Now "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)", "how hard `.json.gz` is pressed";
+    HostName: Both Now "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
+    TraceId: Both Now "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
+    LogLevel: Both Now "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
+        "this crate's own messages from here up are shown; a bad value only warns";
+    VerboseLogLevel: Both Now "VERBOSE_LOG_LEVEL", I32, Says("unset"), "", "if set, the same as LOG_LEVEL=verbose";
+    VerboseLogModules: Both Now "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
+        "verbose messages are shown of these modules alone; empty means all";
+    ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
+        "false declines requests from outside";
+    DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
+        "how long a requested trace takes; the last of this and the next holds";
+    DurationMsecs: Both Later "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
+    Iterations: Both Later "ACTIVITIES_ITERATIONS", I32, Is("0"), "", "how many iterations a requested trace takes";
+    WarmupSecs: Both Later "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "", "warm-up before the start time";
+    WarmupIterations: Both Later "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "", "warm-up before the start iteration";
+    MaxGpuBufferSize: Both Later "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
+        "memory for GPU records, in MiB";
+    CudaSyncWaitEvents: Both Later "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
+        "false drops \"Stream Wait Event\"";
+    CuptiPerThreadBuffer: Both Later "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
+        "CUPTI's buffers are per thread";
+    PmSamplingMetrics: Both Later "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
+    PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
+    ProfileMemory: Both Later "PROFILE_MEMORY", Kind::Bool, Is("false"), "", "asks for a memory snapshot";
+    ProfileMemoryDuration: Both Later "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
+    RoctracerMaxEvents: Both Later "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "", "the limit of ROCm rows";
+    OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
+        "asks the program for input shapes";
+    InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
+    ProfileProfileMemory: Both Later "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "",
+        "asks the program for allocations";
+    PythonStackTrace: Both Later "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "asks the program for stacks";
+    WithStack: Both Later "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "", "the same";
+    WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
+    WithModules: Both Later "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "", "asks the program for module names";
+    StartTime: Both Later "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
+        "when a requested trace starts; 0 means soon";
+    StartIteration: Both Later "PROFILE_START_ITERATION", I32, Says("unset"), "",
+        "at which iteration; goes before the start time";
+    StartRoundup: Both Later "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
+        "starts at the next multiple of this; 0 means unset";
+    GroupTraceId: Both Later "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "", "names a group of requests";
+    IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
+        "talks to the dynolog daemon";
+    UpdateInterval: Both Later "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Is("5"), "", "how often it is asked";
+    CustomConfig: Both Later "CUSTOM_CONFIG", Kind::Text, Is(""), "", "text for other vendors' collectors";
+    XpuMetrics: Both Later "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "", "metrics for Intel GPUs";
+    XpuPerKernel: Both Later "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "", "has them per kernel";
+    XpuMaxScopes: Both Later "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
+        "the limit of their scopes; 0 means 1500 per kernel, else 10";
+    XpuDevices: Both Later "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("all"), "",
+        "the Intel GPUs that are measured";
+    UseDaemon: Environment Later "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
+        "waits for requests from the dynolog daemon";
+    OnDemandFolder: Environment Later "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
+        "the only folder into which a request may write";
+    SocketFolder: Environment Later "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
+        "the folder of the daemon's sockets";
+    SlurmJob: Environment Later "SLURM_JOB_ID", Kind::Text, Is("0"), "", "the job that the daemon is told";
+}
+
+impl Key {
+    /// Returns the key that the configuration file spells so.
+    pub(super) fn in_file(name: &str) -> Option<Key> {
+        Key::ALL.iter().copied().find(|key| key.spec().place == Both && key.spec().name == name)
+    }
+
+    /// Returns the environment variable for it.
+    pub(crate) fn variable(self) -> String {
+        match self.spec().place {
+            Both => format!("KINETO_{}", self.spec().name),
+            Environment => self.spec().name.to_owned(),
+        }
+    }
+
+    /// Returns the first key of those that are decided together.
+    ///
+    /// Of such keys, those of one source are taken and those of lower ones are not: a type list in the file does not
+    /// widen the groups that the environment names.
+    pub(super) fn family(self) -> Key {
+        match self {
+            Key::Activities => Key::ActivityTypes,
+            Key::VerboseLogLevel => Key::LogLevel,
+            Key::DurationMsecs => Key::DurationSecs,
+            Key::InputShapes => Key::OpInputs,
+            Key::WithStack => Key::PythonStackTrace,
+            other => other,
+        }
+    }
+
+    /// Whether a later line about another key of the family takes this one's place, instead of standing beside it.
+    pub(super) fn replaces_family(self) -> bool {
+        matches!(self.family(), Key::DurationSecs | Key::OpInputs | Key::PythonStackTrace)
+    }
+}
+
+/// Whether libkineto once had this key and now warns of it; it is accepted here and does nothing.
+pub(super) fn is_removed(name: &str) -> bool {
+    const NAMES: [&str; 15] = [
+        "ENABLE_SIGUSR2",
+        "REQUEST_TIMESTAMP",
+        "METRICS",
+        "SAMPLE_PERIOD_MSECS",
+        "MULTIPLEX_PERIOD_MSECS",
+        "REPORT_PERIOD_SECS",
+        "SAMPLES_PER_REPORT",
+        "EVENTS_LOG_FILE",
+        "EVENTS_ENABLED_DEVICES",
+        "EVENTS_DURATION_SECS",
+        "EVENTS_HEARTBEAT_MONITOR_PERIOD_SECS",
+        "MAX_EVENT_PROFILERS_PER_GPU",
+        "CUPTI_PROFILER_METRICS",
+        "CUPTI_PROFILER_ENABLE_PER_KERNEL",
+        "CUPTI_PROFILER_MAX_RANGES",
+    ];
+    NAMES.contains(&name) || name.starts_with("SIGUSR2_")
+}
+
+/// Variables of the environment that are no keys, with what they do; the first column is also what is read.
+pub(super) const OTHER_VARIABLES: [(&[&str], &str); 4] = [
+    (
+        &["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"],
+        "stand in the trace's header under these names",
+    ),
+    (&["RANK", "WORLD_SIZE", "LOCAL_RANK"], "`distributedInfo` in the header, as torchrun sets it"),
+    (&["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"], "the same under Slurm, if torchrun's are not there"),
+    (
+        &["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
+        "the same under Open MPI, if neither is there",
+    ),
+];
+
+/// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
+const FEATURES: [(&str, &str, &str); 1] = [("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)")];
+
+/// The names of keys in another list: what a misspelt one probably meant.
+pub(super) fn hint(name: &str) -> String {
+    let bare = name.strip_prefix("KINETO_").unwrap_or(name).to_ascii_uppercase();
+    match Key::ALL.iter().find(|key| key.spec().name == bare || key.spec().name == name) {
+        Some(key) if key.spec().place == Environment => "; it is read from the environment alone".to_owned(),
+        Some(key) => format!("; did you mean {}?", key.spec().name),
+        None => String::new(),
+    }
+}
+
+const INTRODUCTION: &str = "\
+Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
+that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
+before the environment, that before the file, that before the default. What is *kept for later* is read and checked,
+and nothing acts on it yet.
+
+| Switch | Builder | Value | Default | What it changes |
+|---|---|---|---|---|
+";
+
+/// Returns the table of all switches in Markdown, as README.md has it.
+pub(super) fn markdown_table() -> String {
+    let mut table = String::from(INTRODUCTION);
+    let mut row = |switch: &str, builder: &str, value: &str, default: &str, effect: &str| {
+        let builder = if builder.is_empty() { String::new() } else { format!("`{builder}`") };
+        // Writing to a string does not fail.
+        let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {effect} |");
+    };
+    for (feature, default, effect) in FEATURES {
+        row(&format!("Cargo feature `{feature}`"), "", "on or off", default, effect);
+    }
+    for stage in [Now, Later] {
+        for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.stage == stage) {
+            let default = match spec.default {
+                Is("") => "empty".to_owned(),
+                Is(text) => format!("`{text}`"),
+                Says(text) => text.to_owned(),
+            };
+            let effect = match stage {
+                Now => spec.effect.to_owned(),
+                Later => format!("*kept for later:* {}", spec.effect),
+            };
+            row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, &effect);
+        }
+        if stage == Now {
+            for (names, effect) in OTHER_VARIABLES {
+                row(&format!("`{}`", names.join("`, `")), "", "", "unset", effect);
+            }
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_defaults_can_be_read() {
+        for key in Key::ALL {
+            if let Is(text) = key.spec().default {
+                let value = key.spec().kind.parse(text);
+                assert_eq!(value.map(|value| value.to_string()).as_deref(), Ok(text), "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_key_of_libkineto_is_there() {
+        for name in "\
+             ACTIVITIES_ENABLED ACTIVITY_TYPES ACTIVITIES_DURATION_SECS ACTIVITIES_DURATION_MSECS \
+             ACTIVITIES_ITERATIONS               ACTIVITIES_WARMUP_PERIOD_SECS ACTIVITIES_WARMUP_ITERATIONS \
+             ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB ACTIVITIES_LOG_FILE \
+             ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS CUPTI_PER_THREAD_BUFFER_ENABLED CUPTI_PM_SAMPLING_METRICS \
+             CUPTI_PM_SAMPLING_DEVICE_ID PROFILE_MEMORY PROFILE_MEMORY_DURATION_MSECS ROCTRACER_MAX_EVENTS \
+             CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION PROFILE_REPORT_INPUT_SHAPES PROFILE_PROFILE_MEMORY \
+             PYTHON_STACK_TRACE               PROFILE_WITH_STACK PROFILE_WITH_FLOPS PROFILE_WITH_MODULES \
+             PROFILE_START_TIME PROFILE_START_ITERATION               PROFILE_START_ITERATION_ROUNDUP \
+             REQUEST_TRACE_ID REQUEST_GROUP_TRACE_ID ENABLE_IPC_FABRIC \
+             ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS VERBOSE_LOG_LEVEL VERBOSE_LOG_MODULES CUSTOM_CONFIG \
+             XPUPTI_PROFILER_METRICS               XPUPTI_PROFILER_ENABLE_PER_KERNEL XPUPTI_PROFILER_MAX_SCOPES \
+             XPUPTI_PROFILER_DEVICES"
+            .split_whitespace()
+        {
+            assert!(Key::in_file(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_and_variables_are_unique() {
+        let names: BTreeSet<_> = Key::ALL.iter().map(|key| key.spec().name).collect();
+        let variables: BTreeSet<_> = Key::ALL.iter().map(|key| key.variable()).collect();
+        assert_eq!((names.len(), variables.len()), (Key::ALL.len(), Key::ALL.len()));
+        assert!(!names.iter().any(|name| is_removed(name)));
+        assert_eq!(Key::LogLevel.variable(), "KINETO_LOG_LEVEL");
+        assert_eq!(Key::SlurmJob.variable(), "SLURM_JOB_ID");
+    }
+
+    #[test]
+    fn the_readme_has_this_table() {
+        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+        let readme = fs::read_to_string(readme).unwrap();
+        let (_, rest) = readme.split_once("<!-- config-table -->\n").expect("README.md has no config-table marker");
+        let (table, _) = rest.split_once("<!-- /config-table -->").expect("README.md has no closing marker");
+        let expected = markdown_table();
+        assert!(table.trim() == expected.trim(), "README.md must have between its markers:\n{expected}");
+    }
+
+    #[test]
+    fn each_cargo_feature_is_in_the_table() {
+        let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+        let (_, rest) = manifest.split_once("\n[features]\n").unwrap();
+        let features = rest.lines().take_while(|line| !line.starts_with('['));
+        let names =
+            features.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).filter(|name| *name != "default");
+        assert_eq!(names.collect::<Vec<_>>(), FEATURES.map(|(name, _, _)| name));
+    }
+
+    #[test]
+    fn misspelt_keys_get_a_hint() {
+        assert_eq!(hint("activity_types"), "; did you mean ACTIVITY_TYPES?");
+        assert_eq!(hint("KINETO_ACTIVITY_TYPES"), "; did you mean ACTIVITY_TYPES?");
+        assert_eq!(hint("KINETO_USE_DAEMON"), "; it is read from the environment alone");
+        assert_eq!(hint("ANYTHING"), "");
+    }
+}

@@ -1,0 +1,455 @@
+//! The configuration: resolved once from builder, environment, file and defaults, then a plain value.
+//!
+//! Keys, grammar and places are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each key is
+//! decided alone: builder over environment over file over default. libkineto, where the file goes over what the program
+//! says, cannot be overruled by the program.
+
+mod async_spans;
+mod distributed;
+mod env;
+mod file;
+mod keys;
+mod output;
+mod overflow;
+mod overrides;
+mod parse;
+mod settings;
+mod value;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tracing_core::LevelFilter;
+use tracing_subscriber::filter::Targets;
+
+pub use async_spans::AsyncSpans;
+pub use distributed::DistributedInfo;
+pub(crate) use env::{Env, Switch};
+pub use output::Output;
+pub use overflow::Overflow;
+pub(crate) use overrides::Overrides;
+pub use settings::Origin;
+
+use crate::activity::ActivityTypes;
+use crate::diag::{DOOR, Door, Severity, diag};
+use crate::error::{Error, ErrorKind};
+use keys::Key;
+use settings::{Fault, Merged};
+use value::Value;
+
+/// What a layer does, as builder, environment, configuration file and defaults have decided it.
+///
+/// README.md has the table of all keys with their defaults.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    pub(crate) activities: ActivityTypes,
+    pub(crate) output: Output,
+    /// What this layer sees; `None` is everything.
+    pub(crate) filter: Option<Targets>,
+    pub(crate) with_args: bool,
+    pub(crate) with_target: bool,
+    pub(crate) with_location: bool,
+    pub(crate) deny_fields: Vec<String>,
+    /// Events above this are not recorded; OFF is none.
+    pub(crate) events: LevelFilter,
+    pub(crate) async_spans: AsyncSpans,
+    pub(crate) buffer_limit_bytes: u64,
+    pub(crate) field_limit_bytes: usize,
+    pub(crate) overflow: Overflow,
+    pub(crate) flush_timeout: Duration,
+    pub(crate) record_from_start: bool,
+    pub(crate) fields_while_idle: bool,
+    pub(crate) flush_on_sigterm: bool,
+    /// 0 to 9.
+    pub(crate) gzip_level: u32,
+    pub(crate) host_name: Option<String>,
+    pub(crate) trace_id: Option<String>,
+    pub(crate) log_level: Severity,
+    pub(crate) verbose_log_modules: Vec<String>,
+    pub(crate) distributed: Option<DistributedInfo>,
+    /// PT_PROFILER_JOB_*: names and plain texts, to be quoted as JSON.
+    pub(crate) job_metadata: Vec<(String, String)>,
+    /// The file that was read.
+    config_file: Option<PathBuf>,
+    merged: Merged,
+}
+
+impl Config {
+    /// Puts the sources together; returns what should be told to the user besides.
+    ///
+    /// The warnings are not sent: see [`report`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] with all values that cannot be used, [`ErrorKind::Io`] about a file that cannot be read,
+    /// [`ErrorKind::Unsupported`] for what this version cannot do.
+    pub(crate) fn resolve(overrides: &Overrides, env: &Env) -> Result<(Config, Vec<String>), Error> {
+        Config::resolve_with(overrides, env, Path::new(file::DEFAULT))
+    }
+
+    fn resolve_with(overrides: &Overrides, env: &Env, default_file: &Path) -> Result<(Config, Vec<String>), Error> {
+        let by_program = overrides.read();
+        let by_env = env.read();
+        let faults = by_program.faults.iter().chain(&by_env.faults);
+        let faults: Vec<_> = faults.map(Fault::to_string).collect();
+        if !faults.is_empty() {
+            return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", faults.join("; "))));
+        }
+        let by_file = file::read(overrides.config_file.as_deref(), env, default_file)?;
+        let mut warnings = [by_program.warnings, by_env.warnings, by_file.warnings].concat();
+        let merged = Merged::new([
+            (Origin::Builder, by_program.settings),
+            (Origin::Environment, by_env.settings),
+            (Origin::File, by_file.settings),
+        ]);
+        let distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, &mut warnings));
+        let config = Config {
+            distributed,
+            job_metadata: env.job_metadata(),
+            config_file: by_file.file,
+            ..Config::from_merged(merged)
+        };
+        if config.overflow != Overflow::Stop {
+            let what = config.overflow.as_str();
+            let message =
+                format!("overflow {what} is not available in this version; use stop and raise the buffer limit");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok((config, warnings))
+    }
+
+    fn from_merged(merged: Merged) -> Config {
+        let activities =
+            |key| if let Some(Value::Activities(set)) = merged.get(key) { *set } else { ActivityTypes::EMPTY };
+        let verbose = merged.get(Key::VerboseLogLevel).is_some();
+        let log_level = match merged.get(Key::LogLevel) {
+            _ if verbose => Severity::Verbose,
+            Some(Value::Severity(severity)) => *severity,
+            _ => Door::DEFAULT_THRESHOLD,
+        };
+        Config {
+            activities: activities(Key::ActivityTypes).union(activities(Key::Activities)).or_default(),
+            output: if let Some(Value::Output(output)) = merged.get(Key::LogFile) {
+                output.clone()
+            } else {
+                Output::Default
+            },
+            filter: if let Some(Value::Filter(targets)) = merged.get(Key::Filter) {
+                Some(*targets.clone())
+            } else {
+                None
+            },
+            with_args: merged.flag(Key::WithArgs),
+            with_target: merged.flag(Key::WithTarget),
+            with_location: merged.flag(Key::WithLocation),
+            deny_fields: merged.list(Key::DenyFields),
+            events: merged.events(),
+            async_spans: if let Some(Value::AsyncSpans(spans)) = merged.get(Key::AsyncSpans) {
+                *spans
+            } else {
+                AsyncSpans::Auto
+            },
+            buffer_limit_bytes: merged.bytes(Key::BufferLimit),
+            field_limit_bytes: usize::try_from(merged.int(Key::FieldLimit)).unwrap_or_default(),
+            overflow: if let Some(Value::Overflow(overflow)) = merged.get(Key::Overflow) {
+                *overflow
+            } else {
+                Overflow::Stop
+            },
+            flush_timeout: merged.time(Key::FlushTimeout),
+            record_from_start: merged.flag(Key::RecordFromStart),
+            fields_while_idle: merged.flag(Key::FieldsWhileIdle),
+            flush_on_sigterm: merged.flag(Key::FlushOnSigterm),
+            gzip_level: u32::try_from(merged.int(Key::GzipLevel)).unwrap_or_default(),
+            host_name: merged.text(Key::HostName),
+            trace_id: merged.text(Key::TraceId),
+            log_level,
+            verbose_log_modules: merged.list(Key::VerboseLogModules),
+            distributed: None,
+            job_metadata: Vec::new(),
+            config_file: None,
+            merged,
+        }
+    }
+
+    /// Lets nothing be recorded before somebody asks for it, unless a source has decided that.
+    ///
+    /// For [`Switch::Idle`].
+    pub(crate) fn wait_for_requests(&mut self) {
+        if self.origin(Key::RecordFromStart) == Origin::Default {
+            self.record_from_start = false;
+        }
+    }
+
+    /// Sets the threshold of this crate's messages, if any source has one.
+    ///
+    /// By default it is left alone, so that a second layer does not take back what the first was told.
+    pub(crate) fn apply_log_level(&self) {
+        if self.origin(Key::LogLevel) != Origin::Default || self.origin(Key::VerboseLogLevel) != Origin::Default {
+            DOOR.set_threshold(self.log_level);
+        }
+        if self.origin(Key::VerboseLogModules) != Origin::Default {
+            DOOR.set_verbose_modules(&self.verbose_log_modules);
+        }
+    }
+
+    /// Returns who has set a key.
+    fn origin(&self, key: Key) -> Origin {
+        self.merged.origin(key)
+    }
+
+    /// Returns the table of all switches in Markdown, as README.md has it; a program may show it in its help.
+    pub fn reference() -> String {
+        keys::markdown_table()
+    }
+
+    /// Returns the value of a key as text, and who set it; those that are kept for later have theirs too.
+    ///
+    /// `None` if nothing of that name is set or has a default.
+    pub fn value(&self, name: &str) -> Option<(String, Origin)> {
+        let found = self.merged.iter().find(|(key, _, _)| key.spec().name == name);
+        found.map(|(_, value, origin)| (value.to_string(), origin))
+    }
+
+    /// Returns which activities are recorded.
+    pub fn activities(&self) -> ActivityTypes {
+        self.activities
+    }
+
+    /// Returns where a recording that ends by itself leaves its trace.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Returns the configuration file that was read, if there was one.
+    pub fn config_file(&self) -> Option<&Path> {
+        self.config_file.as_deref()
+    }
+
+    /// Returns the keys that are acted upon or that somebody has set, with their values as text and who set them.
+    pub fn effective(&self) -> Vec<(&'static str, String, Origin)> {
+        let wanted = |(key, _, origin): &(Key, &Value, Origin)| {
+            key.spec().stage == keys::Stage::Now || *origin != Origin::Default
+        };
+        let all = self.merged.iter().filter(wanted);
+        all.map(|(key, value, origin)| (key.spec().name, value.to_string(), origin)).collect()
+    }
+
+    /// Returns [`effective`](Config::effective) as a JSON object, for the header of a trace: the values as texts, and
+    /// under `"from"` the source of each that is not a default.
+    pub fn effective_json(&self) -> String {
+        let mut values = serde_json::Map::new();
+        let mut sources = serde_json::Map::new();
+        for (name, value, origin) in self.effective() {
+            values.insert(name.to_owned(), value.into());
+            if origin != Origin::Default {
+                sources.insert(name.to_owned(), origin.to_string().into());
+            }
+        }
+        values.insert("from".to_owned(), sources.into());
+        serde_json::Value::Object(values).to_string()
+    }
+}
+
+impl Default for Config {
+    /// What holds when no source says anything.
+    fn default() -> Self {
+        Config::from_merged(Merged::new(
+            [Origin::Builder, Origin::Environment, Origin::File].map(|by| (by, settings::Settings::default())),
+        ))
+    }
+}
+
+/// Tells the user the warnings of [`Config::resolve`].
+pub(crate) fn report(warnings: &[String]) {
+    report_to(&DOOR, warnings);
+}
+
+fn report_to(door: &Door, warnings: &[String]) {
+    /// Fewer than the rate limit lets through.
+    const SHOWN: usize = 8;
+    for warning in warnings.iter().take(SHOWN) {
+        diag!(door = door, Warning, "config", "{warning}");
+    }
+    if let Some(more @ 1..) = warnings.len().checked_sub(SHOWN) {
+        diag!(door = door, Warning, "config", "and {more} more warnings about the configuration");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::{ActivityGroup, ActivityType};
+    use std::fs;
+    use std::sync::{Arc, Mutex};
+
+    /// Resolves with a file of that text.
+    fn resolve(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Result<(Config, Vec<String>), Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libkineto.conf");
+        fs::write(&path, file).unwrap();
+        Config::resolve_with(overrides, &Env::from_pairs(env.iter().copied()), &path)
+    }
+
+    fn config(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Config {
+        let (config, warnings) = resolve(overrides, env, file).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        config
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_docs() {
+        let config = config(&Overrides::default(), &[], "");
+        assert_eq!(config.activities, ActivityTypes::DEFAULT);
+        assert_eq!(config.output, Output::Default);
+        assert!(config.filter.is_none() && config.deny_fields.is_empty());
+        assert!(config.with_args && config.with_target && !config.with_location);
+        assert_eq!((config.events, config.async_spans), (LevelFilter::OFF, AsyncSpans::Auto));
+        assert_eq!((config.buffer_limit_bytes, config.field_limit_bytes), (512 << 20, 4096));
+        assert_eq!((config.overflow, config.flush_timeout), (Overflow::Stop, Duration::from_secs(5)));
+        assert!(config.record_from_start && !config.fields_while_idle && !config.flush_on_sigterm);
+        assert_eq!((config.gzip_level, config.log_level), (1, Severity::Warning));
+        assert_eq!((config.host_name.clone(), config.trace_id.clone(), config.distributed.clone()), (None, None, None));
+        assert_eq!(config.effective(), Config::default().effective());
+        assert!(config.effective().iter().all(|(_, _, origin)| *origin == Origin::Default));
+    }
+
+    #[test]
+    fn builder_over_environment_over_file() {
+        let file = "GZIP_LEVEL=2\nFLUSH_TIMEOUT_MSECS=20\nBUFFER_LIMIT_MB=2\nWITH_ARGS=no";
+        let env = [("KINETO_GZIP_LEVEL", "3"), ("KINETO_FLUSH_TIMEOUT_MSECS", "30")];
+        let overrides = Overrides { gzip_level: Some(4), ..Overrides::default() };
+        let config = config(&overrides, &env, file);
+        assert_eq!(config.gzip_level, 4);
+        assert_eq!(config.flush_timeout, Duration::from_millis(30));
+        assert_eq!(config.buffer_limit_bytes, 2 << 20);
+        assert!(!config.with_args && config.with_target);
+        let origins =
+            [Key::GzipLevel, Key::FlushTimeout, Key::BufferLimit, Key::WithTarget].map(|key| config.origin(key));
+        assert_eq!(origins, [Origin::Builder, Origin::Environment, Origin::File, Origin::Default]);
+    }
+
+    #[test]
+    fn types_and_groups_of_one_source_are_united() {
+        let none = Overrides::default();
+        let both = [("KINETO_ACTIVITIES", "cpu"), ("KINETO_ACTIVITY_TYPES", "kernel")];
+        let cpu = ActivityGroup::Cpu.types();
+        assert_eq!(config(&none, &both, "").activities, cpu.with(ActivityType::ConcurrentKernel));
+        // The file does not widen what the environment says, nor both what the builder says.
+        assert_eq!(config(&none, &both[..1], "ACTIVITY_TYPES=kernel").activities, cpu);
+        let builder = Overrides { activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
+        assert_eq!(config(&builder, &both, "").activities, ActivityType::CpuOp.into());
+        // Nothing means the default, as in libkineto; beside a group it means nothing.
+        assert_eq!(config(&none, &[], "ACTIVITY_TYPES=").activities, ActivityTypes::DEFAULT);
+        assert_eq!(config(&none, &[], "ACTIVITY_TYPES=\nACTIVITIES=cpu").activities, cpu);
+    }
+
+    #[test]
+    fn the_output_is_spliced_for_the_key_and_exact_for_the_builder() {
+        let env = [("KINETO_ACTIVITIES_LOG_FILE", "/tmp/x.json")];
+        let by_env = config(&Overrides::default(), &env, "");
+        assert_eq!(by_env.output.path(9), Some("/tmp/x_9.json".into()));
+        let overrides = Overrides { output: Some(Output::Exact("/tmp/y.json".into())), ..Overrides::default() };
+        assert_eq!(config(&overrides, &env, "").output.path(9), Some("/tmp/y.json".into()));
+    }
+
+    #[test]
+    fn verbose_log_level_means_verbose_where_nothing_higher_says_otherwise() {
+        let level = |env: &[(&str, &str)], file: &str| config(&Overrides::default(), env, file).log_level;
+        assert_eq!(level(&[], "VERBOSE_LOG_LEVEL=0\nVERBOSE_LOG_MODULES=env.rs,clock"), Severity::Verbose);
+        assert_eq!(level(&[], "VERBOSE_LOG_LEVEL=2\nLOG_LEVEL=error"), Severity::Verbose);
+        assert_eq!(level(&[("KINETO_LOG_LEVEL", "ERROR")], "VERBOSE_LOG_LEVEL=2"), Severity::Error);
+        assert_eq!(level(&[("KINETO_LOG_LEVEL", "5")], ""), Severity::Usdt);
+        assert_eq!(level(&[("KINETO_VERBOSE_LOG_LEVEL", "1")], "LOG_LEVEL=5"), Severity::Verbose);
+    }
+
+    #[test]
+    fn a_bad_log_level_warns_and_leaves_the_default() {
+        let (config, warnings) = resolve(&Overrides::default(), &[("KINETO_LOG_LEVEL", "loud")], "").unwrap();
+        assert_eq!((config.log_level, warnings.len()), (Severity::Warning, 1));
+    }
+
+    #[test]
+    fn all_bad_values_of_builder_and_environment_are_one_error() {
+        let overrides = Overrides { gzip_level: Some(10), ..Overrides::default() };
+        let error = resolve(&overrides, &[("KINETO_ASYNC_SPANS", "never")], "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert_eq!(
+            error.to_string(),
+            "cannot use `gzip_level(10)`: expected a whole number from 0 to 9; `KINETO_ASYNC_SPANS=never`: expected \
+             auto, per_poll, track or both; correct it"
+        );
+    }
+
+    #[test]
+    fn what_is_not_available_yet_is_refused() {
+        for text in ["keep_newest", "spill"] {
+            let error = resolve(&Overrides::default(), &[("KINETO_OVERFLOW", text)], "").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_for_this_layer() {
+        let config = config(&Overrides::default(), &[("KINETO_FILTER", "app=debug,hyper=off")], "");
+        let filter = config.filter.unwrap();
+        assert!(filter.would_enable("app::x", &tracing_core::Level::DEBUG));
+        assert!(!filter.would_enable("hyper", &tracing_core::Level::ERROR));
+    }
+
+    #[test]
+    fn a_layer_that_waits_records_only_if_told_so() {
+        for (env, expected) in [(&[][..], false), (&[("KINETO_RECORD_FROM_START", "1")], true)] {
+            let mut config = config(&Overrides::default(), env, "");
+            config.wait_for_requests();
+            assert_eq!(config.record_from_start, expected);
+        }
+    }
+
+    #[test]
+    fn distributed_info_of_the_builder_goes_first() {
+        let env = [("RANK", "1"), ("WORLD_SIZE", "4")];
+        let by_env = config(&Overrides::default(), &env, "").distributed;
+        assert_eq!(by_env, Some(DistributedInfo::new(1, 4)));
+        let overrides = Overrides { distributed: Some(DistributedInfo::new(0, 1)), ..Overrides::default() };
+        assert_eq!(config(&overrides, &env, "").distributed, Some(DistributedInfo::new(0, 1)));
+    }
+
+    #[test]
+    fn the_effective_configuration_names_sources_and_what_is_kept_for_later() {
+        let env = [("KINETO_USE_DAEMON", "yes"), ("KINETO_GZIP_LEVEL", "3")];
+        let config = config(&Overrides::default(), &env, "CUSTOM_CONFIG=a=\"b\"\nACTIVITIES_WARMUP_PERIOD_SECS=9");
+        assert_eq!(config.value("ACTIVITIES_WARMUP_PERIOD_SECS"), Some(("9".into(), Origin::File)));
+        assert_eq!(config.value("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS"), Some(("5".into(), Origin::Default)));
+        assert_eq!(config.value("XPUPTI_PROFILER_DEVICES"), None);
+        let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
+        assert_eq!(json["KINETO_USE_DAEMON"], "true");
+        assert_eq!(json["CUSTOM_CONFIG"], "a=\"b\"");
+        assert_eq!(json["BUFFER_LIMIT_MB"], "512");
+        assert_eq!(json["ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS"], serde_json::Value::Null);
+        assert_eq!(json["from"]["GZIP_LEVEL"], "environment");
+        assert_eq!(json["from"]["CUSTOM_CONFIG"], "file");
+        assert_eq!(json["from"]["BUFFER_LIMIT_MB"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn many_warnings_are_cut_short() {
+        let door = Door::new();
+        let texts = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&texts);
+        door.set_sink(Some(Arc::new(move |message| kept.lock().unwrap().push(message.text.to_string()))));
+        let warnings: Vec<_> = (0..20).map(|n| format!("warning {n}")).collect();
+        report_to(&door, &warnings);
+        let texts = texts.lock().unwrap();
+        assert_eq!(texts[..8], warnings[..8]);
+        assert_eq!(texts[8..], ["and 12 more warnings about the configuration"]);
+    }
+
+    #[test]
+    fn warnings_come_from_all_sources() {
+        let env = [("KINETO_TYPO", "1"), ("RANK", "x"), ("WORLD_SIZE", "2")];
+        let (_, warnings) = resolve(&Overrides::default(), &env, "FUTURE=1\nGZIP_LEVEL=99").unwrap();
+        assert_eq!(warnings.len(), 4, "{warnings:?}");
+    }
+}

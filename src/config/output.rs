@@ -1,0 +1,99 @@
+//! Where a trace goes when nobody says so at the end.
+
+use std::path::{Path, PathBuf};
+
+/// Where a recording that ends by itself leaves its trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Nowhere: the program saves it.
+    Nowhere,
+    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; beside other systems than Linux in the current
+    /// folder.
+    Default,
+    /// This file with `_<pid>` spliced in, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not
+    /// overwrite each other's.
+    PerProcess(PathBuf),
+    /// Exactly this file, or this URL of a registered sink.
+    Exact(PathBuf),
+}
+
+impl Output {
+    /// Returns the path for the process `pid`, if there is one.
+    pub fn path(&self, pid: u32) -> Option<PathBuf> {
+        match self {
+            Output::Nowhere => None,
+            Output::Default => {
+                let folder = if cfg!(target_os = "linux") { "/tmp" } else { "" };
+                Some(Path::new(folder).join(format!("libkineto_activities_{pid}.json")))
+            }
+            Output::PerProcess(path) => Some(with_pid(path, pid)),
+            Output::Exact(path) => Some(path.clone()),
+        }
+    }
+}
+
+/// Splices `_<pid>` in before the last `.pt.trace.json` or `.json` of the file name; a name without them stays as it
+/// is.
+///
+/// libkineto takes the first one of the whole path, and so renames a folder called `x.json`.
+fn with_pid(path: &Path, pid: u32) -> PathBuf {
+    const LONG: &str = ".pt.trace.json";
+    const SHORT: &str = ".json";
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
+    let Some(short) = name.rfind(SHORT) else { return path.to_owned() };
+    let through = name.get(..short + SHORT.len()).unwrap_or(name);
+    let stem = through.strip_suffix(LONG).or_else(|| through.strip_suffix(SHORT)).unwrap_or(through);
+    let rest = name.get(stem.len()..).unwrap_or_default();
+    path.with_file_name(format!("{stem}_{pid}{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pid_goes_before_the_last_extension_of_the_file_name() {
+        for (given, expected) in [
+            ("/tmp/x.json", "/tmp/x_42.json"),
+            ("/tmp/x.pt.trace.json", "/tmp/x_42.pt.trace.json"),
+            ("/tmp/x.json.gz", "/tmp/x_42.json.gz"),
+            ("/tmp/x.pt.trace.json.gz", "/tmp/x_42.pt.trace.json.gz"),
+            ("x.json", "x_42.json"),
+            ("./x.json", "./x_42.json"),
+            // libkineto would turn these folders into others.
+            ("/tmp/a.json/x.json", "/tmp/a.json/x_42.json"),
+            ("/tmp/a.pt.trace.json/x.json", "/tmp/a.pt.trace.json/x_42.json"),
+            ("/tmp/a.json/x", "/tmp/a.json/x"),
+            // And would splice at the first of these.
+            ("/tmp/x.json.json", "/tmp/x.json_42.json"),
+            ("/tmp/x.json.pt.trace.json", "/tmp/x.json_42.pt.trace.json"),
+            ("/tmp/x.pt.trace.json.old.json", "/tmp/x.pt.trace.json.old_42.json"),
+            ("/tmp/x", "/tmp/x"),
+            ("/tmp/x.txt", "/tmp/x.txt"),
+            ("/tmp/.json", "/tmp/_42.json"),
+            ("/tmp/é.json", "/tmp/é_42.json"),
+            ("sink://host/x.json", "sink://host/x_42.json"),
+            ("/tmp/..", "/tmp/.."),
+            ("", ""),
+        ] {
+            let path = Output::PerProcess(given.into()).path(42).unwrap();
+            assert_eq!(path, Path::new(expected), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_builder_is_used_as_it_is() {
+        for path in ["/tmp/x.json", "x.pt.trace.json", "/tmp/a.json/b"] {
+            assert_eq!(Output::Exact(path.into()).path(42), Some(path.into()));
+        }
+        assert_eq!(Output::Nowhere.path(42), None);
+    }
+
+    #[test]
+    fn the_default_is_that_of_libkineto() {
+        let path = Output::Default.path(7).unwrap();
+        assert_eq!(path.file_name().unwrap(), "libkineto_activities_7.json");
+        assert_eq!(path.starts_with("/tmp"), cfg!(target_os = "linux"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The grammar of the configuration file, which is libkineto's and a little more.
+//!
+//! A line is `KEY=value`, blank, or a comment. Beyond libkineto: lines may end in CRLF; a value may hold `=` and, where
+//! no space stands before it, `#`; a value in double quotes may hold anything, with `\"` and `\\` for these two; a byte
+//! order mark is passed over; a bad line does not end the reading, so that all of them are reported at once.
+
+use super::keys::{Key, hint, is_removed};
+use super::settings::{Fault, Reading};
+
+/// Reads a configuration text.
+pub(super) fn parse(text: &str) -> Reading {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reading = Reading::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Err(fault) = read_line(number, line, &mut reading) {
+            reading.faults.push(fault);
+        }
+    }
+    reading
+}
+
+fn read_line(number: usize, line: &str, reading: &mut Reading) -> Result<(), Fault> {
+    let fault = |wrong: &str| Fault::new(Some(number), line, wrong);
+    let (name, value) = without_comment_before_equals(line).ok_or_else(|| fault("expected KEY=value"))?;
+    if name.is_empty() {
+        return Err(fault("expected a key before ="));
+    }
+    let value = value_of(value).map_err(fault)?;
+    let Some(key) = Key::in_file(name) else {
+        reading.warnings.push(if is_removed(name) {
+            format!("line {number}: {name} no longer does anything, here as in libkineto")
+        } else {
+            format!("line {number}: unknown key {}{}", name.escape_debug(), hint(name))
+        });
+        return Ok(());
+    };
+    let before = reading.warnings.len();
+    reading.settings.read(key, &value, &mut reading.warnings).map_err(|wrong| fault(&wrong))?;
+    for warning in reading.warnings.iter_mut().skip(before) {
+        *warning = format!("line {number}: {warning}");
+    }
+    Ok(())
+}
+
+/// Splits at the first `=`, unless a comment begins before it.
+fn without_comment_before_equals(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    (comment_start(name).is_none()).then(|| (name.trim(), value))
+}
+
+/// Takes quotes or the comment off a value.
+fn value_of(text: &str) -> Result<String, &'static str> {
+    let trimmed = text.trim();
+    if let Some(quoted) = trimmed.strip_prefix('"') {
+        return unquote(quoted);
+    }
+    // A comment may follow the `=` and a space: the space must still be there to be seen.
+    let value = comment_start(text).and_then(|at| text.get(..at)).unwrap_or(text);
+    Ok(value.trim().to_owned())
+}
+
+/// Where a `#` begins a comment: at the start of the text, or behind space.
+fn comment_start(text: &str) -> Option<usize> {
+    let starts_comment =
+        |at: usize| text.get(..at).is_some_and(|before| before.is_empty() || before.ends_with([' ', '\t']));
+    text.match_indices('#').map(|(at, _)| at).find(|at| starts_comment(*at))
+}
+
+/// Reads up to the closing quote, behind which only a comment may stand.
+fn unquote(text: &str) -> Result<String, &'static str> {
+    let mut value = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => {
+                let tail = rest.as_str().trim_start();
+                let end = tail.is_empty() || tail.starts_with('#');
+                return if end { Ok(value) } else { Err("expected nothing but a comment after the closing quote") };
+            }
+            // Any other backslash is one, as in a Windows path.
+            '\\' if rest.as_str().starts_with(['"', '\\']) => value.extend(rest.next()),
+            _ => value.push(c),
+        }
+    }
+    Err("expected a closing quote")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of one key after reading `text`, which has no faults.
+    fn value(text: &str, key: Key) -> Option<String> {
+        let reading = parse(text);
+        assert_eq!(reading.faults, vec![], "{text:?}");
+        reading.settings.get(key).map(ToString::to_string)
+    }
+
+    fn faults(text: &str) -> Vec<String> {
+        parse(text).faults.iter().map(ToString::to_string).collect()
+    }
+
+    // The five tests from here on are libkineto's ConfigTest.cpp, with its cases.
+
+    #[test]
+    fn whitespace() {
+        for text in ["", " ", "\t", "\n", " \t\n \n"] {
+            let reading = parse(text);
+            assert!(reading.faults.is_empty() && reading.settings.is_empty(), "{text:?}");
+        }
+        // Deviation: invalid in libkineto, which so refuses files made on Windows.
+        assert_eq!(value("\r\n", Key::GzipLevel), None);
+        assert_eq!(value("GZIP_LEVEL=3\r\nWITH_ARGS = no\r\n", Key::WithArgs).as_deref(), Some("false"));
+    }
+
+    #[test]
+    fn comment() {
+        for text in ["# comment", "  # comment", "#", "# a=b", "## x\n#y", "#ACTIVITY_TYPES=nonsense"] {
+            let reading = parse(text);
+            assert!(
+                reading.faults.is_empty() && reading.warnings.is_empty() && reading.settings.is_empty(),
+                "{text:?}"
+            );
+        }
+        assert_eq!(value("GZIP_LEVEL=3 # comment", Key::GzipLevel).as_deref(), Some("3"));
+        assert_eq!(value("GZIP_LEVEL=3 ## x = y", Key::GzipLevel).as_deref(), Some("3"));
+        assert_eq!(value("CUSTOM_CONFIG= # nothing", Key::CustomConfig).as_deref(), Some(""));
+        assert_eq!(faults("util ## x").len(), 1);
+        assert_eq!(faults("util ## x = y").len(), 1);
+        // Deviation: libkineto's comments begin inside of words too, so that a path with # is cut off.
+        assert_eq!(value("ACTIVITIES_LOG_FILE=/tmp/a#1.json", Key::LogFile).as_deref(), Some("/tmp/a#1.json"));
+    }
+
+    #[test]
+    fn format() {
+        assert_eq!(faults("foo"), ["line 1: `foo`: expected KEY=value"]);
+        assert!(faults("foo=").is_empty());
+        assert_eq!(faults("=foo="), ["line 1: `=foo=`: expected a key before ="]);
+        assert_eq!(faults("=").len(), 1);
+        // Two settings in a line: the second is part of the first one's value, which only a text can have.
+        assert_eq!(faults("GZIP_LEVEL=1 WITH_ARGS=no").len(), 1);
+        assert_eq!(faults("ACTIVITY_TYPES=kernel WITH_ARGS=no").len(), 1);
+        // Deviation: no value can have = in libkineto.
+        assert_eq!(value("CUSTOM_CONFIG=a=1,b=2", Key::CustomConfig).as_deref(), Some("a=1,b=2"));
+    }
+
+    #[test]
+    fn activity_types() {
+        let types = |text: &str| value(text, Key::ActivityTypes);
+        assert_eq!(types(""), None);
+        let kernel = types("ACTIVITY_TYPES=kernel");
+        assert!(kernel.is_some());
+        assert_eq!(types("ACTIVITY_TYPES= Kernel ,, kErNeL,"), kernel);
+        // The last line replaces what was before it.
+        assert_eq!(types("ACTIVITY_TYPES=cpu_op,cuda_runtime\nACTIVITY_TYPES=kernel"), kernel);
+        for name in ["xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver", "hpu_op"] {
+            assert!(types(&format!("ACTIVITY_TYPES={name}")).is_some(), "{name}");
+        }
+        let unknown = faults("ACTIVITY_TYPES=kernel,kernle");
+        assert_eq!(unknown.len(), 1);
+        for known in ["kernle", "cpu_op", "gpu_memcpy", "hardware_counters"] {
+            assert!(unknown[0].contains(known), "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn request_trace_ids_and_log_file() {
+        let text = "REQUEST_TRACE_ID=1234\nREQUEST_GROUP_TRACE_ID=56\nACTIVITIES_LOG_FILE=/etc/anywhere.json";
+        assert_eq!(value(text, Key::TraceId).as_deref(), Some("1234"));
+        assert_eq!(value(text, Key::GroupTraceId).as_deref(), Some("56"));
+        // Only requests from outside are held to a folder.
+        assert_eq!(value(text, Key::LogFile).as_deref(), Some("/etc/anywhere.json"));
+    }
+
+    #[test]
+    fn values_in_quotes_may_hold_anything() {
+        for (text, expected) in [
+            (r#""a # b = c""#, "a # b = c"),
+            (r#" "a" # comment"#, "a"),
+            (r#""say \"yes\"""#, r#"say "yes""#),
+            (r#""C:\\x\temp""#, r"C:\x\temp"),
+            (r#""  space  ""#, "  space  "),
+            (r#""""#, ""),
+            (r#"a "b" c"#, r#"a "b" c"#),
+        ] {
+            assert_eq!(value(&format!("CUSTOM_CONFIG={text}"), Key::CustomConfig).as_deref(), Some(expected), "{text}");
+        }
+        assert!(faults(r#"CUSTOM_CONFIG="a"#)[0].ends_with("expected a closing quote"));
+        assert!(faults(r#"CUSTOM_CONFIG="a" b"#)[0].ends_with("after the closing quote"));
+        assert!(faults(r#"CUSTOM_CONFIG="a\""#)[0].ends_with("expected a closing quote"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_the_others_hold() {
+        let reading = parse("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
+        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            faults,
+            [
+                "line 4: `GZIP_LEVEL=12`: expected a whole number from 0 to 9",
+                "line 5: `what`: expected KEY=value",
+                "line 6: `WITH_ARGS=maybe`: expected true or false (also yes, no, y, n, t, f, 1, 0)",
+            ]
+        );
+        assert_eq!(reading.settings.get(Key::GzipLevel).map(ToString::to_string).as_deref(), Some("2"));
+        assert_eq!(reading.settings.get(Key::WithTarget).map(ToString::to_string).as_deref(), Some("false"));
+    }
+
+    #[test]
+    fn unknown_and_former_keys_warn() {
+        let reading = parse(
+            "FUTURE_KEY=1\nENABLE_SIGUSR2=YES\nSIGUSR2_X=1\nCUPTI_PROFILER_METRICS=a,b\n\
+             activity_types=kernel\nKINETO_USE_DAEMON=1",
+        );
+        assert!(reading.faults.is_empty() && reading.settings.is_empty());
+        assert_eq!(reading.warnings.len(), 6);
+        assert_eq!(reading.warnings[0], "line 1: unknown key FUTURE_KEY");
+        assert!(reading.warnings[1..4].iter().all(|warning| warning.contains("no longer")), "{:?}", reading.warnings);
+        assert!(reading.warnings[4].ends_with("did you mean ACTIVITY_TYPES?"));
+        assert!(reading.warnings[5].ends_with("from the environment alone"));
+        let reading = parse("\nLOG_LEVEL=loud");
+        assert!(reading.faults.is_empty() && reading.warnings[0].starts_with("line 2: LOG_LEVEL"), "{reading:?}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_a_lone_last_line_are_read() {
+        assert_eq!(value("\u{feff}GZIP_LEVEL=4", Key::GzipLevel).as_deref(), Some("4"));
+        assert_eq!(faults("\0").len(), 1);
+    }
+}

@@ -1,0 +1,286 @@
+//! Keys with values: what one source sets, and what holds when all sources are put together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracing_core::LevelFilter;
+
+use super::keys::{Fallback, Key};
+use super::value::{Kind, Value};
+
+/// What one source sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings(BTreeMap<Key, Value>);
+
+impl Settings {
+    /// Sets `key`; of keys that mean the same, the last one set holds.
+    pub(super) fn set(&mut self, key: Key, value: Value) {
+        if key.replaces_family() {
+            self.0.retain(|other, _| other.family() != key.family());
+        }
+        self.0.insert(key, value);
+    }
+
+    /// Sets `key` to what `text` says.
+    ///
+    /// # Errors
+    /// The clause that says what is wrong with it.
+    pub(super) fn read(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
+        let kind = &key.spec().kind;
+        match (kind.parse(text), kind) {
+            // Whoever cannot spell a log level still wants to profile.
+            (Err(wrong), Kind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
+            (Err(wrong), _) => return Err(wrong),
+            (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
+                warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
+            }
+            (Ok(value), _) => self.set(key, value),
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is set.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of `key`, if it is set.
+    #[cfg(test)]
+    pub(super) fn get(&self, key: Key) -> Option<&Value> {
+        self.0.get(&key)
+    }
+}
+
+/// Who set a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody.
+    Default,
+    /// The configuration file.
+    File,
+    /// The environment.
+    Environment,
+    /// The program, by the builder.
+    Builder,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Default => "default",
+            Origin::File => "file",
+            Origin::Environment => "environment",
+            Origin::Builder => "builder",
+        })
+    }
+}
+
+/// What holds when all sources are put together, defaults included.
+#[derive(Clone, Debug)]
+pub(super) struct Merged(BTreeMap<Key, (Value, Origin)>);
+
+impl Merged {
+    /// For each family of keys takes what the first source says that has one of them, else the defaults.
+    pub(super) fn new(sources: [(Origin, Settings); 3]) -> Self {
+        let mut merged = BTreeMap::new();
+        for (origin, settings) in sources {
+            let decided = families(&merged);
+            let settings = settings.0.into_iter().filter(|(key, _)| !decided.contains(&key.family()));
+            merged.extend(settings.map(|(key, value)| (key, (value, origin))));
+        }
+        let decided = families(&merged);
+        for key in Key::ALL.iter().copied().filter(|key| !decided.contains(&key.family())) {
+            if let Fallback::Is(text) = key.spec().default
+                && let Ok(value) = key.spec().kind.parse(text)
+            {
+                merged.insert(key, (value, Origin::Default));
+            }
+        }
+        Merged(merged)
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Value> {
+        self.0.get(&key).map(|(value, _)| value)
+    }
+
+    pub(super) fn origin(&self, key: Key) -> Origin {
+        self.0.get(&key).map_or(Origin::Default, |(_, origin)| *origin)
+    }
+
+    /// Returns all of it, in the order of the table.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value, Origin)> {
+        self.0.iter().map(|(key, (value, origin))| (*key, value, *origin))
+    }
+
+    pub(super) fn flag(&self, key: Key) -> bool {
+        matches!(self.get(key), Some(Value::Bool(true)))
+    }
+
+    pub(super) fn int(&self, key: Key) -> i64 {
+        if let Some(Value::Int(value)) = self.get(key) { *value } else { 0 }
+    }
+
+    pub(super) fn bytes(&self, key: Key) -> u64 {
+        if let Some(Value::Bytes(value)) = self.get(key) { *value } else { 0 }
+    }
+
+    pub(super) fn time(&self, key: Key) -> Duration {
+        if let Some(Value::Time(value)) = self.get(key) { *value } else { Duration::ZERO }
+    }
+
+    /// Returns the text of `key`, unless it is empty.
+    pub(super) fn text(&self, key: Key) -> Option<String> {
+        if let Some(Value::Text(value)) = self.get(key) {
+            Some(value.clone()).filter(|text| !text.is_empty())
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn list(&self, key: Key) -> Vec<String> {
+        if let Some(Value::List(value)) = self.get(key) { value.clone() } else { Vec::new() }
+    }
+
+    pub(super) fn events(&self) -> LevelFilter {
+        if let Some(Value::Events(value)) = self.get(Key::Events) { *value } else { LevelFilter::OFF }
+    }
+}
+
+fn families(merged: &BTreeMap<Key, (Value, Origin)>) -> BTreeSet<Key> {
+    merged.keys().map(|key| key.family()).collect()
+}
+
+/// Something in a source that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The line of the file, from 1.
+    pub(super) line: Option<usize>,
+    /// What stands there.
+    pub(super) found: String,
+    /// The clause that says what is wrong.
+    pub(super) wrong: String,
+}
+
+impl Fault {
+    /// Characters of a text that a message repeats.
+    const SHOWN: usize = 100;
+
+    pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
+        Fault { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        write!(f, "`{}`: {}", self.found.escape_debug(), self.wrong)
+    }
+}
+
+/// What reading one source gave.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(super) settings: Settings,
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<String>,
+    /// The file that was read, if it was one.
+    pub(super) file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two texts for `key` that mean different things.
+    pub(crate) fn sample(key: Key) -> (&'static str, &'static str) {
+        match &key.spec().kind {
+            Kind::Bool | Kind::Presence => ("true", "false"),
+            Kind::Text | Kind::List | Kind::LogFile => ("a", "b"),
+            Kind::Types => ("kernel", "cpu_op"),
+            Kind::Groups => ("cpu", "cuda"),
+            Kind::Severity | Kind::Events => ("error", "info"),
+            Kind::AsyncSpans => ("track", "both"),
+            Kind::Overflow => ("spill", "stop"),
+            Kind::Filter => ("a=info", "b=info"),
+            Kind::StartTime => ("0", "9999999999999"),
+            Kind::Int(_) | Kind::IntList | Kind::Mebibytes | Kind::Milliseconds => ("7", "8"),
+        }
+    }
+
+    fn settings(pairs: &[(Key, &str)]) -> Settings {
+        let mut settings = Settings::default();
+        for (key, text) in pairs {
+            settings.read(*key, text, &mut Vec::new()).unwrap();
+        }
+        settings
+    }
+
+    fn merged(builder: &[(Key, &str)], env: &[(Key, &str)], file: &[(Key, &str)]) -> Merged {
+        Merged::new([
+            (Origin::Builder, settings(builder)),
+            (Origin::Environment, settings(env)),
+            (Origin::File, settings(file)),
+        ])
+    }
+
+    fn shown(merged: &Merged, key: Key) -> Option<(String, Origin)> {
+        merged.get(key).map(|value| (value.to_string(), merged.origin(key)))
+    }
+
+    #[test]
+    fn each_key_has_the_value_of_the_first_source_that_sets_it() {
+        for key in Key::ALL.iter().copied() {
+            let (a, b) = sample(key);
+            let value = |text: &str, origin| Some((key.spec().kind.parse(text).unwrap().to_string(), origin));
+            let all = merged(&[(key, a)], &[(key, b)], &[(key, b)]);
+            assert_eq!(shown(&all, key), value(a, Origin::Builder), "{key:?}");
+            assert_eq!(shown(&merged(&[], &[(key, a)], &[(key, b)]), key), value(a, Origin::Environment), "{key:?}");
+            assert_eq!(shown(&merged(&[], &[], &[(key, a)]), key), value(a, Origin::File), "{key:?}");
+            let default = match key.spec().default {
+                Fallback::Is(text) => value(text, Origin::Default),
+                Fallback::Says(_) => None,
+            };
+            assert_eq!(shown(&merged(&[], &[], &[]), key), default, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn different_keys_may_come_from_different_sources() {
+        let merged = merged(&[(Key::GzipLevel, "9")], &[(Key::WithArgs, "no")], &[(Key::WithTarget, "no")]);
+        assert_eq!(merged.int(Key::GzipLevel), 9);
+        assert!(!merged.flag(Key::WithArgs) && !merged.flag(Key::WithTarget) && merged.flag(Key::RecordFromStart));
+    }
+
+    #[test]
+    fn of_two_durations_the_last_line_holds() {
+        let merged_file = merged(&[], &[], &[(Key::DurationMsecs, "20"), (Key::DurationSecs, "3")]);
+        assert_eq!(shown(&merged_file, Key::DurationSecs), Some(("3".into(), Origin::File)));
+        assert_eq!(shown(&merged_file, Key::DurationMsecs), None);
+        let both = merged(&[], &[(Key::DurationMsecs, "20")], &[(Key::DurationSecs, "3")]);
+        assert_eq!(shown(&both, Key::DurationMsecs), Some(("20".into(), Origin::Environment)));
+        assert_eq!(shown(&both, Key::DurationSecs), None);
+    }
+
+    #[test]
+    fn a_bad_log_level_only_warns() {
+        let (mut settings, mut warnings) = (Settings::default(), Vec::new());
+        assert_eq!(settings.read(Key::LogLevel, "loud", &mut warnings), Ok(()));
+        assert!(settings.is_empty());
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("LOG_LEVEL=\"loud\": expected verbose"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_roundup_of_zero_warns_and_means_unset() {
+        let (mut settings, mut warnings) = (Settings::default(), Vec::new());
+        assert_eq!(settings.read(Key::StartRoundup, "0", &mut warnings), Ok(()));
+        assert!(settings.get(Key::StartRoundup).is_none());
+        assert_eq!(warnings.len(), 1);
+    }
+}

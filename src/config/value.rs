@@ -1,0 +1,318 @@
+//! The value of a key: which kinds there are, and how each is read from text and shown.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tracing_core::LevelFilter;
+use tracing_subscriber::filter::Targets;
+
+use super::async_spans::AsyncSpans;
+use super::output::Output;
+use super::overflow::Overflow;
+use crate::activity::{ActivityGroup, ActivityTypes};
+use crate::diag::Severity;
+
+/// What a key's text means.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(i64),
+    Bytes(u64),
+    Time(Duration),
+    Text(String),
+    List(Vec<String>),
+    Activities(ActivityTypes),
+    Severity(Severity),
+    Events(LevelFilter),
+    AsyncSpans(AsyncSpans),
+    Overflow(Overflow),
+    Output(Output),
+    Filter(Box<Targets>),
+}
+
+/// How a key's text is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// n, y, no, yes, f, t, false, true, 0, 1 in any case.
+    Bool,
+    /// As PyTorch's variables: being set says yes. Unlike there, 0, false and the like say no.
+    Presence,
+    /// A whole number, base 10, never negative.
+    Int(RangeInclusive<i64>),
+    /// Milliseconds since 1970, at most 10 s ago, as libkineto has it; 0 is no time.
+    StartTime,
+    /// So many MiB.
+    Mebibytes,
+    /// So many milliseconds.
+    Milliseconds,
+    Text,
+    /// Parts between commas, without the space around them; empty parts count for nothing.
+    List,
+    /// A list of whole numbers.
+    IntList,
+    /// Names of activity types.
+    Types,
+    /// Names of groups of activity types.
+    Groups,
+    Severity,
+    /// The least level of events that are recorded.
+    Events,
+    AsyncSpans,
+    Overflow,
+    /// A file's name, into which the process's number goes.
+    LogFile,
+    /// `target=level,…`
+    Filter,
+}
+
+/// The whole numbers that libkineto's toInt32 takes.
+pub(crate) const I32: Kind = Kind::Int(0..=i32::MAX as i64);
+/// The whole numbers that libkineto's toInt64 takes.
+pub(crate) const I64: Kind = Kind::Int(0..=i64::MAX);
+
+const MEBIBYTE: u64 = 1 << 20;
+
+impl Kind {
+    /// Reads `text`, which has no space around it; if it cannot be read, returns the clause that says what is wrong.
+    pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
+        match self {
+            Kind::Bool => bool(text).map(Value::Bool),
+            Kind::Presence => Some(Value::Bool(!text.is_empty() && bool(text) != Some(false))),
+            Kind::Int(range) => int(text, range).map(Value::Int),
+            Kind::StartTime => {
+                let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
+                int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
+            }
+            Kind::Mebibytes => int(text, &(1..=i64::from(i32::MAX)))
+                .and_then(|count| u64::try_from(count).ok())
+                .map(|count| Value::Bytes(count * MEBIBYTE)),
+            Kind::Milliseconds => int(text, &(0..=i64::from(i32::MAX)))
+                .and_then(|count| u64::try_from(count).ok())
+                .map(|count| Value::Time(Duration::from_millis(count))),
+            Kind::Text => Some(Value::Text(text.to_owned())),
+            Kind::List => Some(Value::List(list(text))),
+            Kind::IntList => {
+                let list = list(text);
+                list.iter().all(|part| int(part, &(0..=i64::MAX)).is_some()).then_some(Value::List(list))
+            }
+            Kind::Types => {
+                return ActivityTypes::parse(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
+            }
+            Kind::Groups => {
+                return ActivityGroup::parse_csv(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
+            }
+            Kind::Severity => Severity::parse(text).map(Value::Severity),
+            Kind::Events => events(text).map(Value::Events),
+            Kind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
+            Kind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
+            Kind::LogFile => (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text)))),
+            Kind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
+        }
+        .ok_or_else(|| format!("expected {self}"))
+    }
+
+    /// What text is expected, as the table in the docs says it.
+    pub(super) fn in_short(&self) -> String {
+        match self {
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Int(range) if *range.end() >= i64::from(i32::MAX) => "whole number".to_owned(),
+            Kind::Int(range) => format!("{} to {}", range.start(), range.end()),
+            Kind::Mebibytes => "MiB".to_owned(),
+            Kind::Milliseconds => "ms".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What text is expected, as errors say it.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
+            Kind::Presence => f.write_str("any text for yes, 0 or false for no"),
+            Kind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
+            Kind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
+            Kind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
+            Kind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
+            Kind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
+            Kind::Text => f.write_str("text"),
+            Kind::List => f.write_str("names with commas between"),
+            Kind::IntList => f.write_str("whole numbers with commas between"),
+            Kind::Types => f.write_str("activity types with commas between"),
+            Kind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, with commas between"),
+            Kind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
+            Kind::Events => f.write_str("off, error, warn, info, debug or trace"),
+            Kind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
+            Kind::Overflow => f.write_str("stop, keep_newest or spill"),
+            Kind::LogFile => f.write_str("a path"),
+            Kind::Filter => f.write_str("target=level with commas between"),
+        }
+    }
+}
+
+/// The text that would be read as this value.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Bool(value) => value.fmt(f),
+            Value::Int(value) => value.fmt(f),
+            Value::Bytes(bytes) if bytes % MEBIBYTE == 0 => (bytes / MEBIBYTE).fmt(f),
+            // The builder counts in bytes.
+            Value::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Value::Time(time) => time.as_millis().fmt(f),
+            Value::Text(text) => text.fmt(f),
+            Value::List(list) => list.join(",").fmt(f),
+            Value::Activities(types) => types.fmt(f),
+            Value::Severity(severity) => severity.as_str().to_ascii_lowercase().fmt(f),
+            Value::Events(level) => level.fmt(f),
+            Value::AsyncSpans(spans) => spans.as_str().fmt(f),
+            Value::Overflow(overflow) => overflow.as_str().fmt(f),
+            Value::Output(Output::Nowhere) => f.write_str("none"),
+            Value::Output(Output::Default) => f.write_str("default"),
+            Value::Output(Output::PerProcess(path) | Output::Exact(path)) => path.display().fmt(f),
+            Value::Filter(targets) => targets.fmt(f),
+        }
+    }
+}
+
+/// Reads a yes or no in any of libkineto's spellings.
+pub(super) fn bool(text: &str) -> Option<bool> {
+    let is = |words: [&str; 5]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(["y", "yes", "t", "true", "1"]) {
+        return Some(true);
+    }
+    is(["n", "no", "f", "false", "0"]).then_some(false)
+}
+
+fn int(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
+    text.parse().ok().filter(|value| range.contains(value))
+}
+
+fn milliseconds_now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn by_name<T: Copy, const N: usize>(all: [T; N], name: impl Fn(T) -> &'static str, text: &str) -> Option<T> {
+    all.into_iter().find(|value| name(*value).eq_ignore_ascii_case(text))
+}
+
+/// `LevelFilter` itself would read an empty text as "error".
+fn events(text: &str) -> Option<LevelFilter> {
+    if text.is_empty() { None } else { text.parse().ok() }
+}
+
+fn filter(text: &str) -> Result<Targets, String> {
+    // `Targets` keeps the space around a target, and takes an empty text for one.
+    let text = list(text).join(",");
+    if text.is_empty() {
+        return Err(format!("expected {}", Kind::Filter));
+    }
+    text.parse().map_err(|error| format!("expected {} ({error})", Kind::Filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(kind: &Kind, text: &str) -> Option<String> {
+        kind.parse(text).ok().map(|value| value.to_string())
+    }
+
+    #[test]
+    fn bools_have_ten_spellings_in_any_case() {
+        for (yes, no) in [("y", "n"), ("YES", "No"), ("t", "F"), ("True", "falsE"), ("1", "0")] {
+            assert_eq!((bool(yes), bool(no)), (Some(true), Some(false)));
+        }
+        for text in ["", "2", "on", "truee", " true"] {
+            assert_eq!(bool(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ints_are_whole_base_ten_and_never_negative() {
+        for (kind, text, expected) in [
+            (I32, "0", Some("0")),
+            (I32, "007", Some("7")),
+            (I32, "2147483647", Some("2147483647")),
+            (I32, "2147483648", None),
+            (I64, "2147483648", Some("2147483648")),
+            (I64, "9223372036854775807", Some("9223372036854775807")),
+            (I64, "9223372036854775808", None),
+            (I32, "-1", None),
+            (I32, "", None),
+            (I32, "12x", None),
+            (I32, "0x10", None),
+            (I32, "1 2", None),
+            (I32, "1.0", None),
+            (Kind::Int(0..=9), "9", Some("9")),
+            (Kind::Int(0..=9), "10", None),
+            (Kind::Mebibytes, "0", None),
+            (Kind::Mebibytes, "512", Some("512")),
+            (Kind::Milliseconds, "0", Some("0")),
+            (Kind::Milliseconds, "-5", None),
+        ] {
+            assert_eq!(shown(&kind, text).as_deref(), expected, "{kind:?} {text}");
+        }
+    }
+
+    #[test]
+    fn start_times_lie_at_most_ten_seconds_back() {
+        let now = milliseconds_now();
+        for (text, expected) in
+            [(now, true), (0, true), (now - 5_000, true), (now - 15_000, false), (now + 5_000, true)]
+        {
+            assert_eq!(Kind::StartTime.parse(&text.to_string()).is_ok(), expected, "{text} at {now}");
+        }
+    }
+
+    #[test]
+    fn presence_is_yes_unless_it_says_no() {
+        for (text, expected) in [("1", true), ("", false), ("0", false), ("False", false), ("no", false), ("x", true)] {
+            assert_eq!(shown(&Kind::Presence, text), Some(expected.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_drop_space_and_empty_parts() {
+        assert_eq!(shown(&Kind::List, " a, b ,,c,").as_deref(), Some("a,b,c"));
+        assert_eq!(shown(&Kind::List, "").as_deref(), Some(""));
+        assert_eq!(shown(&Kind::IntList, "0, 3").as_deref(), Some("0,3"));
+        assert_eq!(shown(&Kind::IntList, "0,x"), None);
+    }
+
+    #[test]
+    fn choices_have_names_in_any_case() {
+        for (kind, texts) in [
+            (Kind::AsyncSpans, &["auto", "per_poll", "track", "both"][..]),
+            (Kind::Overflow, &["stop", "keep_newest", "spill"]),
+            (Kind::Events, &["off", "error", "warn", "info", "debug", "trace"]),
+            (Kind::Severity, &["verbose", "info", "warning", "stage", "error", "usdt"]),
+        ] {
+            for text in texts {
+                assert_eq!(shown(&kind, &text.to_uppercase()).as_deref(), Some(*text));
+                assert!(kind.to_string().contains(text), "{kind} does not name {text}");
+            }
+            let error = kind.parse("sometimes").unwrap_err();
+            assert_eq!(error, format!("expected {kind}"));
+            assert!(kind.parse("").is_err(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn filters_are_read_with_and_without_space() {
+        let Ok(Value::Filter(targets)) = Kind::Filter.parse("a=info, b::c=off ,debug") else { panic!() };
+        assert!(targets.would_enable("a", &tracing_core::Level::INFO));
+        assert!(!targets.would_enable("a", &tracing_core::Level::DEBUG));
+        assert!(!targets.would_enable("b::c::d", &tracing_core::Level::ERROR));
+        assert!(targets.would_enable("z", &tracing_core::Level::DEBUG));
+        for text in ["", ",", "a=loud", "a=info=b"] {
+            assert!(Kind::Filter.parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A place in the source that sends messages, and its share of them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Severity;
+
+/// A place in the source that sends messages, with its rate limit.
+///
+/// The counts are approximate when several threads pass at once: that a message more or less gets through matters to
+/// nobody, that none of them waits does.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) severity: Severity,
+    pub(crate) topic: &'static str,
+    /// From the crate's `src` on.
+    pub(crate) file: &'static str,
+    pub(crate) line: u32,
+    pub(crate) module: &'static str,
+    second: AtomicU64,
+    sent: AtomicU32,
+    held_back: AtomicU64,
+}
+
+impl Site {
+    /// So many messages of one place pass in one second.
+    pub(crate) const PER_SECOND: u32 = 10;
+
+    /// Describes a place; `file` as `file!()` has it.
+    pub(crate) const fn new(
+        severity: Severity,
+        topic: &'static str,
+        file: &'static str,
+        line: u32,
+        module: &'static str,
+    ) -> Self {
+        Site {
+            severity,
+            topic,
+            file: behind_src(file),
+            line,
+            module,
+            second: AtomicU64::new(0),
+            sent: AtomicU32::new(0),
+            held_back: AtomicU64::new(0),
+        }
+    }
+
+    /// Asks to send a message in that second; if it may, returns how many were held back before it.
+    pub(super) fn admit(&self, second: u64) -> Option<u64> {
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            self.sent.store(0, Ordering::Relaxed);
+        }
+        if self.sent.fetch_add(1, Ordering::Relaxed) < Self::PER_SECOND {
+            return Some(self.held_back.swap(0, Ordering::Relaxed));
+        }
+        self.hold_back();
+        None
+    }
+
+    /// Counts a message that is not sent.
+    pub(super) fn hold_back(&self) {
+        self.held_back.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Cuts everything up to the last `src` folder: builds from a registry have long paths of somebody else's machine
+/// there.
+const fn behind_src(file: &'static str) -> &'static str {
+    let mut rest = file.as_bytes();
+    let mut after = 0;
+    let mut at = 0;
+    while let [s, r, c, slash, ..] = rest {
+        if *s == b's' && *r == b'r' && *c == b'c' && (*slash == b'/' || *slash == b'\\') {
+            after = at + 4;
+        }
+        let [_, tail @ ..] = rest else { break };
+        rest = tail;
+        at += 1;
+    }
+    // Slashes are ASCII, so this is a character boundary.
+    file.split_at(after).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> Site {
+        Site::new(Severity::Warning, "test", file!(), line!(), module_path!())
+    }
+
+    #[test]
+    fn a_place_has_its_share_of_each_second_and_the_rest_is_counted() {
+        let site = site();
+        for _ in 0..Site::PER_SECOND {
+            assert_eq!(site.admit(100), Some(0));
+        }
+        for _ in 0..5 {
+            assert_eq!(site.admit(100), None);
+        }
+        assert_eq!(site.admit(101), Some(5));
+        assert_eq!(site.admit(101), Some(0));
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_silences_nobody() {
+        let site = site();
+        while site.admit(100).is_some() {}
+        assert_eq!(site.admit(40), Some(1));
+    }
+
+    #[test]
+    fn files_are_named_from_src_on() {
+        assert_eq!(behind_src("src/config/env.rs"), "config/env.rs");
+        assert_eq!(behind_src("/home/å/src/registry/src/x-0.1.0/src/diag.rs"), "diag.rs");
+        assert_eq!(behind_src(r"C:\src\x\src\diag.rs"), "diag.rs");
+        assert_eq!(behind_src("lib.rs"), "lib.rs");
+        assert_eq!(behind_src(""), "");
+        assert_eq!(site().file, "diag/site.rs");
+    }
+}
