@@ -91,7 +91,8 @@ fn ratio(ns: u64, ticks: u64) -> Option<u64> {
 }
 
 fn scale(ticks: u64, ns_per_tick: u64) -> u64 {
-    u64::try_from((u128::from(ticks) * u128::from(ns_per_tick)) >> 32).unwrap_or(u64::MAX)
+    const HALF: u128 = 1 << 31;
+    u64::try_from((u128::from(ticks) * u128::from(ns_per_tick) + HALF) >> 32).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
