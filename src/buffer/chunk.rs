@@ -100,7 +100,7 @@ impl Slots {
 
 impl Chunk {
     /// Bytes that one chunk takes.
-    pub(crate) const BYTES: u64 = size_of::<Slots>() as u64;
+    pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
 
     /// Returns an empty chunk, every page of it touched.
     pub(crate) fn new() -> Chunk {
