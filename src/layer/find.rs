@@ -20,6 +20,8 @@ struct Entry {
     epoch: u64,
     state: SpanState,
     entered: AtomicBool,
+    /// It also stands in a frame of another thread.
+    lent: bool,
     /// Threads may have it in their caches, and have to hear that it closes.
     cached: AtomicBool,
 }
@@ -37,7 +39,7 @@ impl Stored {
 }
 
 /// Stores the state of a span where every thread finds it; one that is there already stays.
-pub(super) fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState) -> SpanState
+fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool) -> SpanState
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -56,7 +58,7 @@ where
     }
     let entered = AtomicBool::new(state.meta & state::FIRST == 0);
     let kept = SpanState { meta: state::stored(state.meta), ..state };
-    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, cached: AtomicBool::new(false) });
+    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, lent, cached: AtomicBool::new(false) });
     kept
 }
 
@@ -69,7 +71,7 @@ where
         hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
     }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        store(&span, hook, state);
+        store(&span, hook, state, false);
     }
     let _ = home::with(hook.epoch, |lane| {
         lane.mark_stored(key);
@@ -97,8 +99,8 @@ where
         });
         return;
     }
-    let found = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found);
+    let (found, lent) = state_of(ctx, hook, &span);
+    let stored = store(&span, hook, found, lent);
     let first = mark_entered(&span, hook);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
@@ -132,8 +134,8 @@ fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_
     entry.is_some_and(|entry| !entry.entered.swap(true, Ordering::Relaxed))
 }
 
-/// What any thread knows of a span; else what can be known of it now.
-fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
+/// What any thread knows of a span, and whether it was lent; else what can be known of it now.
+fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, bool)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -143,14 +145,14 @@ where
             if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
                 hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
             }
-            return state;
+            return (state, true);
         }
         // Its owner may have stored it while we looked.
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return entry.state;
+            return (entry.state, entry.lent);
         }
     }
-    made_while_idle(ctx, hook, span)
+    (made_while_idle(ctx, hook, span), false)
 }
 
 /// A span made while nothing was recorded: its callsite is known, its fields only if they were kept.
@@ -186,7 +188,7 @@ where
     let own = home::with(hook.epoch, |lane| {
         Ok(lane
             .known(key, hook.recorder)
-            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: 0, parent: 0 })))
+            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: state::STORED, parent: 0 })))
     });
     if let Ok(Some(state)) = own {
         return Some(state);
@@ -215,13 +217,22 @@ where
     }
 }
 
-/// A span closes that others may know: has their caches forget it, and returns its id if it was entered.
+/// A span closes that others may know: has them forget it, and returns its id if it was entered.
 pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+    let key = span.id().into_u64();
     let extensions = span.extensions();
-    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
+    let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
+    if entry.is_none_or(|entry| entry.lent) {
+        // It stands in a frame of the thread that made it.
+        hook.recorder.lanes().find(|frames| {
+            frames.forget(key);
+            None::<()>
+        });
+    }
+    let entry = entry?;
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
-        hook.recorder.closings(span.id().into_u64()).fetch_add(1, Ordering::Release);
+        hook.recorder.closings(key).fetch_add(1, Ordering::Release);
     }
     let recorded = entry.state.meta & state::IGNORED == 0;
     (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)

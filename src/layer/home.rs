@@ -1,8 +1,9 @@
 //! What a thread keeps for the layer, and everything that the hooks do with it in the usual case.
 //!
-//! A span's state is found, in this order, in the thread's pending slot (the span it made or left last), in its cache,
-//! and in the span's extensions ([`find`](super::find)). A state is a copy of values that never change, so copies need
-//! no care; only before the last copy that others can find is overwritten, it is stored in the extensions.
+//! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
+//! last at this depth), in the thread's cache, and in the span's extensions ([`find`](super::find)). What a state says
+//! never changes, so copies need no care, with one rule: as long as a state is not stored in the extensions, it stands in
+//! one frame of one thread; before that frame is needed for another, it is stored.
 //!
 //! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
@@ -151,7 +152,8 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let is_free = LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free =
+        LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -185,7 +187,10 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
+        let (first, others) = {
+            let Store { first, others } = &mut *store;
+            (first, others)
+        };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -375,21 +380,27 @@ impl Lane {
         self.found.set((key, state));
     }
 
+    /// Forgets the span that was handed over, when the hook is done.
+    pub(crate) fn take_back(&self) {
+        self.found.set((0, Cached::NONE.state));
+    }
+
     /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
         let frames = self.frames.get();
         let (span, depth) = (self.next_span.get(), frames.depth());
-        if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH {
+        let frame = frames.frame(depth + 1);
+        if frame.key() != 0 || span == self.last_span.get() || depth > DEPTH {
             return false;
         }
         self.next_span.set(span + 1);
         let parent = frames.frame(depth).span();
-        frames.pending.set(key, SpanState { span, meta: site.state | frames.lent(), parent });
+        frame.fill(key, SpanState { span, meta: site.state | frames.lent(), parent });
         true
     }
 
-    /// Makes a span: gives it an id, records its fields if it has any, and makes it the pending one.
+    /// Makes a span: gives it an id, records its fields if it has any, and puts it above the innermost frame.
     #[inline]
     pub(crate) fn new_span_carefully(
         &self,
@@ -399,15 +410,16 @@ impl Lane {
         fields: Option<(&[u8], u8)>,
     ) -> Result<(), Need> {
         let frames = self.frames.get();
-        if let Some((before, state)) = self.displaced(key) {
-            return Err(Need::Store(before, state));
+        let frame = frames.frame(frames.depth().min(DEPTH) + 1);
+        if !frame.is_free() && frame.key() != key {
+            return Err(Need::Store(frame.key(), frame.state()));
         }
         let parent = match parent {
             Parent::Current => self.current(),
             Parent::Span(parent) => parent,
         };
         if !site.is_recorded() {
-            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT });
+            frame.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT }, 0);
             return Ok(());
         }
         let (mut span, mut meta) = (0, site.state | frames.lent());
@@ -420,7 +432,7 @@ impl Lane {
             span = self.span_id();
             meta |= state::UNDEFINED;
         }
-        frames.pending.set(key, SpanState { span, meta, parent });
+        frame.set(key, SpanState { span, meta, parent }, 0);
         Ok(())
     }
 
@@ -465,10 +477,8 @@ impl Lane {
     }
 
     /// Returns what the thread itself knows of a span.
-    #[inline(always)]
     pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let pending = &self.frames.get().pending;
-        if pending.key() == key { Some(pending.state()) } else { self.cached(key, recorder) }
+        self.frames.get().known(key).or_else(|| self.cached(key, recorder))
     }
 
     #[inline(always)]
@@ -486,34 +496,38 @@ impl Lane {
     /// Opens a slice of a span that the thread knows; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn enter(&self, key: u64, recorder: &Recorder) -> bool {
-        let pending = &self.frames.get().pending;
-        if pending.key() != key {
+        let frames = self.frames.get();
+        let depth = frames.depth();
+        let frame = frames.frame(depth + 1);
+        if frame.key() != key {
             return self.enter_again(key, recorder);
         }
-        let known = pending.state();
-        self.open(key, known) && {
-            pending.set_meta(state::entered(known.meta));
-            true
+        let meta = frame.meta();
+        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
+        if meta & state::UNDEFINED != 0 && frame.state().parent != frames.frame(depth).span() {
+            return false;
         }
+        frame.set_slice(slice);
+        frame.set_meta(state::entered(meta));
+        frames.set_depth(depth + 1);
+        // The clock is read last, so that what the hook costs lies outside the slice.
+        self.writer.put_slice(at, state::slice(meta), clock::counter(), frame.span());
+        true
     }
 
     /// Opens another slice of a span that is made once and entered for ever, or by several threads.
     #[inline(never)]
     fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
-        self.cached(key, recorder).is_some_and(|known| self.open(key, known))
-    }
-
-    #[inline(always)]
-    fn open(&self, key: u64, known: SpanState) -> bool {
         let frames = self.frames.get();
         let depth = frames.depth();
+        let frame = frames.frame(depth + 1);
+        let Some(known) = self.cached(key, recorder).filter(|_| frame.is_free()) else { return false };
         let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
-        if known.meta & state::UNDEFINED != 0 && known.parent != frames.frame(depth).span() {
+        if known.meta & (state::UNDEFINED | state::STORED) != state::STORED {
             return false;
         }
-        frames.frame(depth + 1).set(key, known.span, known.meta, slice);
+        frame.set(key, known, slice);
         frames.set_depth(depth + 1);
-        // The clock is read last, so that what the hook costs lies outside the slice.
         self.writer.put_slice(at, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -524,8 +538,15 @@ impl Lane {
         let above = self.current();
         let frames = self.frames.get();
         let depth = frames.depth();
-        if depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
+        let frame = frames.frame(depth.min(DEPTH) + 1);
+        let stands_here = frame.key() == key && depth < DEPTH;
+        if !stands_here && known.meta & (state::STORED | state::IGNORED) == 0 {
+            // It stands in another frame, or is to go where others cannot see it.
+            self.hand(key, SpanState { meta: state::stored(known.meta), ..known });
             return Err(Need::Store(key, known));
+        }
+        if !frame.is_free() && frame.key() != key && depth < DEPTH {
+            return Err(Need::Store(frame.key(), frame.state()));
         }
         let mut meta = known.meta;
         let mut at = Writer::NOWHERE;
@@ -543,17 +564,13 @@ impl Lane {
                 recorder.losses.add(Loss::SlicesOverLimit, 1);
             }
         }
-        self.found.set((0, Cached::NONE.state));
         let slice = self.writer.id(at);
         // A span that is not recorded passes on the one around it.
         let span = if recorded { known.span } else { above };
         if depth < DEPTH {
-            frames.frame(depth + 1).set(key, span, meta, slice);
+            frame.set(key, SpanState { span, meta: state::entered(meta), parent: known.parent }, slice);
         } else if let Ok(mut deep) = self.deep.try_borrow_mut() {
             deep.push(Open { key, span, slice });
-        }
-        if frames.pending.key() == key {
-            frames.pending.set_meta(state::entered(meta));
         }
         frames.set_depth(depth + 1);
         if at != Writer::NOWHERE {
@@ -570,28 +587,14 @@ impl Lane {
         let frames = self.frames.get();
         let depth = frames.depth();
         let frame = frames.frame(depth);
-        if frame.key() != key || depth > DEPTH {
-            return false;
-        }
-        let pending = &frames.pending;
-        let is_pending = pending.key() == key;
-        let meta = frame.meta();
-        const KEPT: u64 = state::STORED | state::IGNORED;
-        if !is_pending && meta & KEPT == 0 && pending.meta() & state::FREE == 0 {
-            return false;
-        }
-        if !self.writer.end_here(frame.slice(), end) {
+        if frame.key() != key || depth > DEPTH || !self.writer.end_here(frame.slice(), end) {
             return false;
         }
         frames.set_depth(depth - 1);
         self.last_exit.set(key);
-        if is_pending {
-            pending.set_meta(pending.meta() & !state::ON_STACK);
-        } else if meta & KEPT == 0 {
-            // A span that is not defined was entered right inside its parent, which is now the innermost again.
-            let parent = frames.frame(depth - 1).span();
-            let meta = state::entered(meta) & !state::ON_STACK;
-            pending.set(key, SpanState { span: frame.span(), meta, parent });
+        if frame.meta() & state::STORED != 0 {
+            // Others may close it, and would not look here; it is found again by the cache.
+            frame.clear();
         }
         true
     }
@@ -611,9 +614,10 @@ impl Lane {
             (None, Some(i)) => (i, frames.frame(i).slice()),
             (None, None) => return Err(Need::ExitElsewhere),
         };
-        let left = if at <= DEPTH { self.left(at) } else { None };
-        if let Some((before, state)) = left.and(self.displaced(key)) {
-            return Err(Need::Store(before, state));
+        let moves_down = if at < depth && depth > DEPTH && at <= DEPTH { Some(frames.frame(at)) } else { None };
+        if let Some(frame) = moves_down.filter(|frame| !frame.is_free()) {
+            // A deep frame will come down into the last visible one, so there is no place for what is left here.
+            return Err(Need::Store(key, frame.state()));
         }
         if slice != 0 && !self.writer.end(slice, end)? {
             recorder.losses.add(Loss::EndsOverLimit, 1);
@@ -623,34 +627,10 @@ impl Lane {
         }
         self.remove(at);
         self.last_exit.set(key);
-        if let Some(left) = left {
-            frames.pending.set(key, left);
-        }
         Ok(())
     }
 
-    /// The state that the span of frame `at` leaves behind, unless it is kept elsewhere.
-    fn left(&self, at: usize) -> Option<SpanState> {
-        let frames = self.frames.get();
-        let frame = frames.frame(at);
-        let entered = match &frames.pending {
-            // If it is open twice, the pending slot knows.
-            pending if pending.key() == frame.key() => pending.meta(),
-            _ => state::entered(frame.meta()),
-        };
-        let kept = frame.meta() & (state::STORED | state::IGNORED) != 0;
-        let parent = frames.frame(at.saturating_sub(1)).span();
-        (!kept).then_some(SpanState { span: frame.span(), meta: entered & !state::ON_STACK, parent })
-    }
-
-    /// The pending span that would be lost if another took its place.
-    fn displaced(&self, by: u64) -> Option<(u64, SpanState)> {
-        let pending = &self.frames.get().pending;
-        let stays = pending.key() == by || pending.meta() & state::FREE != 0;
-        (!stays).then(|| (pending.key(), pending.state()))
-    }
-
-    /// Takes the frame `at` out of the stack; those above move down.
+    /// Takes the frame `at` out of the stack; those above move down, and what it held stands above them.
     fn remove(&self, at: usize) {
         let frames = self.frames.get();
         let depth = frames.depth();
@@ -660,12 +640,18 @@ impl Lane {
                 deep.remove(at - DEPTH - 1);
             }
         } else {
-            for i in at..depth.min(DEPTH) {
-                frames.frame(i).copy(frames.frame(i + 1));
+            let left = (frames.frame(at).key(), frames.frame(at).state());
+            let visible = depth.min(DEPTH);
+            for i in at..visible {
+                let from = frames.frame(i + 1);
+                frames.frame(i).set(from.key(), from.state(), from.slice());
             }
-            if !deep.is_empty() {
-                let open = deep.remove(0);
-                frames.frame(DEPTH).set(open.key, open.span, state::STORED, open.slice);
+            if deep.is_empty() {
+                let stays = left.0 != 0 && left.1.meta & state::STORED == 0;
+                frames.frame(visible).set(if stays { left.0 } else { 0 }, left.1, 0);
+            } else {
+                let Open { key, span, slice } = deep.remove(0);
+                frames.frame(visible).set(key, SpanState { span, meta: state::STORED, parent: 0 }, slice);
             }
         }
         frames.set_depth(depth - 1);
@@ -684,15 +670,16 @@ impl Lane {
         }
     }
 
-    /// Marks the state of a span as stored, wherever the thread keeps it.
+    /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
+    /// needed any more.
     pub(crate) fn mark_stored(&self, key: u64) {
         let frames = self.frames.get();
-        if frames.pending.key() == key {
-            frames.pending.set_meta(state::stored(frames.pending.meta()));
-        }
-        let stack = (1..=self.frames.get().depth().min(DEPTH)).map(|depth| frames.frame(depth));
-        for frame in stack.filter(|frame| frame.key() == key) {
-            frame.set(key, frame.span(), state::stored(frame.meta()), frame.slice());
+        for (depth, frame) in frames.all().filter(|(_, frame)| frame.key() == key) {
+            if depth <= frames.depth() {
+                frame.set_meta(state::stored(frame.meta()));
+            } else {
+                frame.clear();
+            }
         }
     }
 
@@ -700,12 +687,12 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn close(&self, key: u64) -> bool {
         let frames = self.frames.get();
-        let meta = frames.pending.meta();
+        let frame = frames.frame(frames.depth() + 1);
+        let meta = frame.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual =
-            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual = frame.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
-            frames.pending.clear();
+            frame.clear();
         }
         usual
     }
@@ -713,19 +700,14 @@ impl Lane {
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
     pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
         let frames = self.frames.get();
-        let state = frames.pending.state();
-        if frames.pending.key() != key {
-            return Err(Need::CloseElsewhere);
-        }
-        if state.meta & state::STORED != 0 || !state::is_private(state.meta, frames.lent()) {
-            frames.pending.clear();
-            return Err(Need::CloseElsewhere);
-        }
-        if state.meta & state::AGAIN != 0 && state.meta & state::IGNORED == 0 {
+        let known = frames.known(key);
+        let own = known.filter(|state| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent()));
+        let again = own.filter(|state| state.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
+        if let Some(state) = again {
             self.close_record(key, state.span)?;
         }
-        frames.pending.clear();
-        Ok(())
+        frames.forget(key);
+        if own.is_none() { Err(Need::CloseElsewhere) } else { Ok(()) }
     }
 
     /// Records that a span is gone.

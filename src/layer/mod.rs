@@ -91,6 +91,14 @@ impl Hook<'_> {
         None
     }
 
+    /// Forgets the span that was found for the hook.
+    fn take_back(&self) {
+        let _ = home::with(self.epoch, |lane| {
+            lane.take_back();
+            Ok(())
+        });
+    }
+
     /// Returns the judgement on a callsite.
     #[inline(always)]
     fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
@@ -253,7 +261,9 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.retry(key, &ctx, self.hook(epoch), |lane| lane.enter_carefully(key, &self.recorder));
+        let hook = self.hook(epoch);
+        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
+        hook.take_back();
     }
 
     #[cold]
@@ -324,7 +334,9 @@ impl KinetoLayer {
             return;
         }
         find::find(ctx, &hook, key);
-        let Some(state) = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten() else { return };
+        let known = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten();
+        hook.take_back();
+        let Some(state) = known else { return };
         if state.meta & crate::recorder::state::IGNORED == 0 {
             let site = crate::recorder::state::site(state.meta);
             hook.put(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
@@ -353,6 +365,7 @@ impl KinetoLayer {
                 find::find(ctx, &hook, key);
                 find::lookup(ctx, &hook, key)
             });
+            hook.take_back();
             if let Some(state) = known.filter(|state| state.span != 0) {
                 hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, 0, 0], &payload);
             }
