@@ -3,7 +3,7 @@
 use super::Hook;
 use super::home::{self, Need, Parent};
 use crate::buffer::{Head, Loss, Tag};
-use crate::fields::Encoder;
+use crate::fields::{Bytes, Encoder};
 use crate::recorder::{Recorder, SpanState, state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,17 +251,17 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let site = recorder.sites.site(attrs.metadata());
-    let mut payload = Vec::new();
+    let mut payload = Bytes::new();
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.as_slice().is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));
     }
     if let Some(kept) = extensions.get_mut::<IdleFields>() {
-        kept.0.push((Arc::as_ptr(recorder).addr(), payload.into()));
+        kept.0.push((Arc::as_ptr(recorder).addr(), payload.as_slice().into()));
     }
 }
 
