@@ -65,6 +65,7 @@ mod time;
 mod trace;
 mod write;
 
+#[doc(inline)]
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;

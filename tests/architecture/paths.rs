@@ -14,7 +14,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// Where the path leads, from the crate's root; `None` if it begins with a name, and so leads down or out.
-    pub(crate) fn from_root(&self) -> Option<Vec<String>> {
+    pub(crate) fn leads_to(&self) -> Option<Vec<String>> {
         let mut at = self.module.clone();
         let mut rest = self.segments.as_slice();
         match self.segments.first().map(String::as_str) {
@@ -130,7 +130,7 @@ mod tests {
 
     fn leads(source: &str, file: &str) -> Vec<String> {
         let paths = paths(&tokens(source), &module_of(file));
-        paths.iter().filter_map(Path::from_root).map(|path| path.join("::")).filter(|path| !path.is_empty()).collect()
+        paths.iter().filter_map(Path::leads_to).map(|path| path.join("::")).filter(|path| !path.is_empty()).collect()
     }
 
     #[test]

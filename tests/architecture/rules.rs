@@ -81,7 +81,7 @@ pub(crate) fn rooms(source: &Source, table: &Table, exports: &Exports, used: &mu
     };
     let mut faults = Vec::new();
     for path in source.paths() {
-        let Some(target) = path.from_root().filter(|target| !target.is_empty()) else { continue };
+        let Some(target) = path.leads_to().filter(|target| !target.is_empty()) else { continue };
         let Some(first) = target.first() else { continue };
         // A name that the root exports leads to where it is made.
         let target = match exports.get(first) {
