@@ -4,14 +4,18 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {
-    /// `Both` for spans that are polled more than once or on several threads, `PerPoll` for all others.
+    /// `Both` for spans that look like futures, `PerPoll` for all others.
+    ///
+    /// A future is entered more than once, has closed before the recording ended, and either was closed by the thread
+    /// that had just left it or was entered on several threads. A span that is made once and entered for ever, such as
+    /// a layer of a model, is none.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.
     PerPoll,
-    /// One track from the first poll to the close of the span, and no slices.
+    /// For spans polled more than once: one track from the first poll to the close, and no slices.
     Track,
-    /// The slices and the track.
+    /// The slices, and for spans polled more than once the track.
     Both,
 }
 
