@@ -151,7 +151,8 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let is_free = LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free =
+        LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -185,7 +186,10 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
+        let (first, others) = {
+            let Store { first, others } = &mut *store;
+            (first, others)
+        };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -702,8 +706,7 @@ impl Lane {
         let frames = self.frames.get();
         let meta = frames.pending.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual =
-            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
             frames.pending.clear();
         }

@@ -34,7 +34,12 @@ pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
     // A file and not a pipe: a child that outlives the program must not keep the test waiting.
     let mut stderr = tempfile::tempfile().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--play", name, here]).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone().unwrap());
+    command
+        .args(["--play", name, here])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr.try_clone().unwrap());
     command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
     let mut child = command.spawn().unwrap();
     let pid = child.id();
