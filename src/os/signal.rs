@@ -75,7 +75,7 @@ mod unix {
                 flush();
                 let _ = replace(&before);
                 // SAFETY: sends the signal to this process again; its handler is the one of before.
-                unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+                unsafe { libc::kill(PROCESS.load(Ordering::Relaxed), libc::SIGTERM) };
             }
         })?;
         Ok(())

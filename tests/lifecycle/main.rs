@@ -3,6 +3,13 @@
 //! Each test starts this program again to play a scenario (`--play <name> <folder>`), so that `main` really returns,
 //! panics, forks or is killed, and then looks at the folder. That takes a harness of its own; it understands a filter,
 //! `--list`, `--exact`, and passes over other options.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test; clippy knows those of Rust's own harness alone"
+)]
 
 #[cfg(unix)]
 mod ends;
