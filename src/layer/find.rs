@@ -239,9 +239,7 @@ where
     let mut payload = Vec::new();
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
-    let (kind, cut) = (encoder.kind.take(), encoder.cut);
-    super::decide(recorder, site, kind);
-    recorder.losses.add(Loss::FieldsCut, cut);
+    encoder.finish(recorder);
     let Some(span) = ctx.span(id).filter(|_| !payload.is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
@@ -261,16 +259,8 @@ where
         Need::Lane => return hook.enroll(),
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
-        Need::Evict(key, state) => evict(ctx, hook, key, state),
-        Need::Store(state) => {
-            evict(ctx, hook, key, state);
-            hand(hook, key, SpanState { meta: state.meta | state::STORED | state::DEFINED, ..state });
-        }
+        Need::Store(key, state) => evict(ctx, hook, key, state),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
-        Need::Nothing => {
-            hook.recorder.losses.add(Loss::Reentered, 1);
-            return false;
-        }
     }
     true
 }
