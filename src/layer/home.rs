@@ -180,7 +180,10 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
+        let (first, others) = {
+            let Store { first, others } = &mut *store;
+            (first, others)
+        };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -368,7 +371,11 @@ impl Lane {
     pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
         let frames = self.frames.get();
         let (span, depth) = (self.next_span.get(), self.depth.get());
-        if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH || !site.is_recorded() {
+        if frames.pending.meta() & state::FREE == 0
+            || span == self.last_span.get()
+            || depth > DEPTH
+            || !site.is_recorded()
+        {
             return false;
         }
         self.next_span.set(span + 1);
@@ -396,7 +403,9 @@ impl Lane {
         };
         let lent = frames.lent();
         if !site.is_recorded() {
-            frames.pending.set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
+            frames
+                .pending
+                .set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
             return Ok(());
         }
         let (mut span, mut flags) = (0, 0);
@@ -694,8 +703,7 @@ impl Lane {
         let frames = self.frames.get();
         let meta = frames.pending.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual =
-            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
             frames.pending.clear();
         }

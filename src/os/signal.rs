@@ -51,8 +51,9 @@ mod unix {
             while door.read_exact(&mut [0]).is_ok() {
                 flush();
                 let _ = replace(&before);
+                let this = std::process::id().cast_signed();
                 // SAFETY: sends the signal to this process again; its handler is the one of before.
-                unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+                unsafe { libc::kill(this, libc::SIGTERM) };
             }
         })?;
         Ok(())

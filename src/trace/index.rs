@@ -190,10 +190,10 @@ impl Index {
         self.for_each_slice(recorded, |record, _, start, _| {
             for pair in sources.get(&record.words[2]).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
-                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair)) {
-                    if start <= to {
-                        *latest = (*latest).max(Some((start, record.id())));
-                    }
+                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair))
+                    && start <= to
+                {
+                    *latest = (*latest).max(Some((start, record.id())));
                 }
             }
         });

@@ -102,8 +102,8 @@ impl<'t> Walk<'t> {
         at: Timestamp,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
-        let name = names.filter(|name| !name.is_empty()).last().unwrap_or_default();
+        let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
+        let name = names.rfind(|name| !name.is_empty()).unwrap_or_default();
         for row in 0..used {
             let name = match row {
                 0 => format!("thread {thread} ({name})"),
