@@ -214,13 +214,27 @@ where
 /// A span closes that others may know: has their caches forget it, and returns its id if it was entered.
 pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
     let extensions = span.extensions();
-    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
+    let Some(entry) = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch)) else {
+        drop(extensions);
+        return close_for_owner(span, hook);
+    };
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
         hook.recorder.closings(span.id().into_u64()).fetch_add(1, Ordering::Release);
     }
     let recorded = entry.state.meta & state::IGNORED == 0;
     (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
+}
+
+/// A span closes here that only the thread knows that made and entered it.
+fn close_for_owner<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+    // Spans that are not recorded are stored nowhere either, and not worth a look through all threads.
+    if !hook.site(span.metadata()).is_recorded() {
+        return None;
+    }
+    let key = span.id().into_u64();
+    let state = hook.recorder.lanes().find(|frames| frames.lend(key))?;
+    (state.meta & state::IGNORED == 0 && state.meta & state::ENTERED != 0).then_some(state.span)
 }
 
 impl IdleFields {

@@ -279,10 +279,10 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let key = id.into_u64();
-        if let Some(Need::CloseElsewhere) = self.retry(key, ctx, hook, |lane| lane.close_carefully(key)) {
-            if let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook)) {
-                hook.with(|lane| lane.close_record(key, span));
-            }
+        if let Some(Need::CloseElsewhere) = self.retry(key, ctx, hook, |lane| lane.close_carefully(key))
+            && let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook))
+        {
+            hook.with(|lane| lane.close_record(key, span));
         }
     }
 
