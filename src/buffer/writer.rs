@@ -53,10 +53,11 @@ impl Writer {
         self.exhausted.set(true);
     }
 
-    /// Returns the place for a record of one slot, if there is one.
+    /// Returns the place for a record of one slot, and the id that the record will have, if there is one.
     #[inline(always)]
-    pub(crate) fn free(&self) -> Option<usize> {
-        Some(self.at.get()).filter(|at| *at < SLOTS)
+    pub(crate) fn free(&self) -> Option<(usize, u64)> {
+        let at = self.at.get();
+        (at < SLOTS).then(|| (at, self.first_id.get() + at as u64))
     }
 
     /// Finds room for a record of `slots` slots; [`NOWHERE`](Writer::NOWHERE) once exhausted.
@@ -73,9 +74,9 @@ impl Writer {
 
     /// Writes and publishes a record of one slot at a [`free`](Writer::free) place.
     #[inline(always)]
-    pub(crate) fn put_slice(&self, at: usize, head: Head, start: Ticks, span: u64) {
+    pub(crate) fn put_slice(&self, at: usize, head: u64, start: Ticks, span: u64) {
         let slots = self.slots.get();
-        slots.write(at, [start.0, 0, span, head.word()]);
+        slots.write(at, [start.0, 0, span, head]);
         self.at.set(at + 1);
         slots.commit(at + 1);
     }
@@ -138,9 +139,9 @@ mod tests {
         let first = open(100);
         writer.install(&first);
         let head = Head::new(Tag::Slice, 0, 3);
-        let at = writer.free().unwrap();
-        writer.put_slice(at, head, Ticks(7), 9);
-        let a = writer.id(at);
+        let (at, a) = writer.free().unwrap();
+        writer.put_slice(at, head.word(), Ticks(7), 9);
+        assert_eq!(writer.id(at), a);
         let b = writer.put(writer.reserve(1).unwrap(), head, [8, 0, 9], &[]);
         assert_eq!((a, b), (101, 102));
         assert!(writer.end(a, Ticks(50)).unwrap());

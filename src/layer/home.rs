@@ -70,6 +70,8 @@ struct Cached {
 }
 
 const SITES: usize = 64;
+/// Marks the address of a callsite whose spans are not recorded, or not yet decided upon; addresses are even.
+const NOT_RECORDED: usize = 1;
 const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
 /// The owners of what the lanes refer to.
@@ -123,6 +125,8 @@ pub(crate) enum Parent {
 }
 
 /// Calls `hook` with the thread's lane if it is the first layer's; else, or if it says so, returns false.
+///
+/// There is no such lane where the counter cannot be trusted, so `hook` may read it without asking.
 #[inline(always)]
 pub(crate) fn usual(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch.get() == epoch && hook(lane))
@@ -147,7 +151,8 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let is_first = LANE.with(|lane| lane.epoch.get() == 0) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free = LANE.with(|lane| lane.epoch.get() == 0) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
     }
@@ -180,10 +185,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = {
-            let Store { first, others } = &mut *store;
-            (first, others)
-        };
+        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -333,18 +335,27 @@ impl Lane {
         }
     }
 
-    /// Returns the judgement on a callsite from the thread's cache.
+    /// Returns the judgement on a callsite from the thread's cache, if its spans are recorded.
     #[inline(always)]
-    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+    pub(crate) fn recorded_site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
         let address = std::ptr::from_ref(metadata).addr();
         let (known, site) = self.site_entry(address).get();
         if known == address { site } else { None }
     }
 
-    /// Keeps a judgement for [`site`](Lane::site).
+    /// Returns the judgement on a callsite from the thread's cache.
+    #[inline(always)]
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+        let address = std::ptr::from_ref(metadata).addr();
+        let (known, site) = self.site_entry(address).get();
+        if known & !NOT_RECORDED == address { site } else { None }
+    }
+
+    /// Keeps a judgement.
     pub(crate) fn cache_site(&self, site: &'static Site) {
         let address = std::ptr::from_ref(site.metadata).addr();
-        self.site_entry(address).set((address, Some(site)));
+        let mark = if site.is_recorded() && !site.is_undecided() { 0 } else { NOT_RECORDED };
+        self.site_entry(address).set((address | mark, Some(site)));
     }
 
     #[inline(always)]
@@ -371,16 +382,12 @@ impl Lane {
     pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
         let frames = self.frames.get();
         let (span, depth) = (self.next_span.get(), self.depth.get());
-        if frames.pending.meta() & state::FREE == 0
-            || span == self.last_span.get()
-            || depth > DEPTH
-            || !site.is_recorded()
-        {
+        if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH {
             return false;
         }
         self.next_span.set(span + 1);
         let parent = frames.frame(depth).span();
-        frames.pending.set(key, SpanState { span, meta: state::new(site.index, frames.lent(), 0), parent });
+        frames.pending.set(key, SpanState { span, meta: site.state | frames.lent(), parent });
         true
     }
 
@@ -401,22 +408,21 @@ impl Lane {
             Parent::Current => self.current(),
             Parent::Span(parent) => parent,
         };
-        let lent = frames.lent();
         if !site.is_recorded() {
-            frames
-                .pending
-                .set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
+            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: 0 });
             return Ok(());
         }
-        let (mut span, mut flags) = (0, 0);
+        let (mut span, mut meta) = (0, site.state | frames.lent());
         if let Some((payload, head_flags)) = fields {
             span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
-            flags = if span == 0 { 0 } else { state::DEFINED };
+            meta &= !state::UNDEFINED;
         }
         if span == 0 {
+            // Without fields, or no room for them.
             span = self.span_id();
+            meta |= state::UNDEFINED;
         }
-        frames.pending.set(key, SpanState { span, meta: state::new(site.index, lent, flags), parent });
+        frames.pending.set(key, SpanState { span, meta, parent });
         Ok(())
     }
 
@@ -492,31 +498,21 @@ impl Lane {
                 None => return false,
             }
         };
-        let (Some(at), true) = (self.writer.free(), depth < DEPTH) else { return false };
-        let above = frames.frame(depth).span();
-        let nested = known.meta & state::DEFINED == 0;
-        if known.meta & state::IGNORED != 0 || (nested && known.parent != above) {
-            return false;
+        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
+        match known.meta & (state::UNDEFINED | state::IGNORED) {
+            0 => {}
+            state::UNDEFINED if known.parent == frames.frame(depth).span() => {}
+            _ => return false,
         }
-        let meta = known.meta & !state::ON_STACK;
-        frames.frame(depth + 1).set(key, known.span, meta, self.writer.id(at));
+        frames.frame(depth + 1).set(key, known.span, known.meta, slice);
         if is_pending {
-            frames.pending.set_meta(meta | state::ON_STACK | state::ENTERED);
+            frames.pending.set_meta(state::entered(known.meta));
         }
         self.depth.set(depth + 1);
         frames.set_depth(depth + 1);
-        self.put_slice(at, meta, nested, known.span);
-        true
-    }
-
-    #[inline(always)]
-    fn put_slice(&self, at: usize, meta: u64, nested: bool, span: u64) {
-        const { assert!(flag::FIRST as u64 == state::ENTERED) };
-        #[expect(clippy::cast_possible_truncation, reason = "one bit of the lowest byte")]
-        let first = !meta as u8 & flag::FIRST;
-        let head = Head::new(Tag::Slice, first | u8::from(nested) * flag::NESTED, state::site(meta));
         // The clock is read last, so that what the hook costs lies outside the slice.
-        self.writer.put_slice(at, head, clock::now(), span);
+        self.writer.put_slice(at, state::slice(known.meta), clock::counter(), known.span);
+        true
     }
 
     /// Opens a slice, whatever it takes.
@@ -528,16 +524,16 @@ impl Lane {
         if depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
             return Err(Need::Store(key, known));
         }
-        let mut meta = known.meta & !state::ON_STACK;
+        let mut meta = known.meta;
         let mut at = Writer::NOWHERE;
         let recorded = meta & state::IGNORED == 0;
         if recorded {
-            if meta & state::DEFINED == 0 && known.parent != above {
+            if meta & state::UNDEFINED != 0 && known.parent != above {
                 if known.parent != 0 {
                     let at = self.writer.reserve(2)?;
                     self.writer.put(at, Head::new(Tag::Parent, 0, 0), [known.span, known.parent, 0], &[]);
                 }
-                meta |= state::DEFINED;
+                meta &= !state::UNDEFINED;
             }
             at = self.writer.reserve(1)?;
             if at == Writer::NOWHERE {
@@ -554,12 +550,12 @@ impl Lane {
             deep.push(Open { key, span, slice });
         }
         if frames.pending.key() == key {
-            frames.pending.set_meta(meta | state::ON_STACK | state::ENTERED);
+            frames.pending.set_meta(state::entered(meta));
         }
         self.depth.set(depth + 1);
         frames.set_depth((depth + 1).min(DEPTH));
         if at != Writer::NOWHERE {
-            self.put_slice(at, meta, meta & state::DEFINED == 0, known.span);
+            self.writer.put_slice(at, state::slice(meta), clock::now(), known.span);
         }
         Ok(())
     }
@@ -573,10 +569,9 @@ impl Lane {
         if frame.key() != key || depth > DEPTH {
             return false;
         }
-        let meta = frame.meta();
-        let left = meta | state::ENTERED | (meta & state::ENTERED) << 1;
         let pending = &frames.pending;
         let is_pending = pending.key() == key;
+        let meta = frame.meta();
         const KEPT: u64 = state::STORED | state::IGNORED;
         if !is_pending && meta & KEPT == 0 && pending.meta() & state::FREE == 0 {
             return false;
@@ -588,12 +583,12 @@ impl Lane {
         frames.set_depth(depth - 1);
         self.last_exit.set(key);
         if is_pending {
-            // If it is open twice, the inner exit was the one to say so.
-            pending.set_meta(left | pending.meta() & state::AGAIN);
+            pending.set_meta(pending.meta() & !state::ON_STACK);
         } else if meta & KEPT == 0 {
             // A span that is not defined was entered right inside its parent, which is now the innermost again.
             let parent = frames.frame(depth - 1).span();
-            pending.set(key, SpanState { span: frame.span(), meta: left, parent });
+            let meta = state::entered(meta) & !state::ON_STACK;
+            pending.set(key, SpanState { span: frame.span(), meta, parent });
         }
         true
     }
@@ -633,13 +628,16 @@ impl Lane {
 
     /// The state that the span of frame `at` leaves behind, unless it is kept elsewhere.
     fn left(&self, at: usize) -> Option<SpanState> {
-        let frame = self.frames.get().frame(at);
-        let meta = frame.meta();
-        let again = if self.frames.get().pending.key() == frame.key() { self.frames.get().pending.meta() } else { 0 };
-        let meta_left = meta | state::ENTERED | (meta & state::ENTERED) << 1 | again & state::AGAIN;
-        let parent = self.frames.get().frame(at.saturating_sub(1)).span();
-        let kept = meta & (state::STORED | state::IGNORED) != 0;
-        (!kept).then_some(SpanState { span: frame.span(), meta: meta_left, parent })
+        let frames = self.frames.get();
+        let frame = frames.frame(at);
+        let entered = match &frames.pending {
+            // If it is open twice, the pending slot knows.
+            pending if pending.key() == frame.key() => pending.meta(),
+            _ => state::entered(frame.meta()),
+        };
+        let kept = frame.meta() & (state::STORED | state::IGNORED) != 0;
+        let parent = frames.frame(at.saturating_sub(1)).span();
+        (!kept).then_some(SpanState { span: frame.span(), meta: entered & !state::ON_STACK, parent })
     }
 
     /// The pending span that would be lost if another took its place.
@@ -687,13 +685,13 @@ impl Lane {
     /// Marks the state of a span as stored, wherever the thread keeps it.
     pub(crate) fn mark_stored(&self, key: u64) {
         let frames = self.frames.get();
-        const MARKS: u64 = state::STORED | state::DEFINED;
+        let stored = |meta: u64| meta & !state::UNDEFINED | state::STORED;
         if frames.pending.key() == key {
-            frames.pending.set_meta(frames.pending.meta() | MARKS);
+            frames.pending.set_meta(stored(frames.pending.meta()));
         }
         let stack = (1..=self.depth.get().min(DEPTH)).map(|depth| frames.frame(depth));
         for frame in stack.filter(|frame| frame.key() == key) {
-            frame.set(key, frame.span(), frame.meta() | MARKS, frame.slice());
+            frame.set(key, frame.span(), stored(frame.meta()), frame.slice());
         }
     }
 
@@ -703,7 +701,8 @@ impl Lane {
         let frames = self.frames.get();
         let meta = frames.pending.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual =
+            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
             frames.pending.clear();
         }

@@ -156,7 +156,7 @@ where
         }
         let key = id.into_u64();
         let metadata = attrs.metadata();
-        let usual = |lane: &Lane| lane.site(metadata).is_some_and(|site| lane.new_span(key, site));
+        let usual = |lane: &Lane| lane.recorded_site(metadata).is_some_and(|site| lane.new_span(key, site));
         if !(attrs.fields().is_empty() && attrs.is_contextual() && home::usual(epoch, usual)) {
             self.new_span(attrs, key, &ctx, self.hook(epoch));
         }

@@ -21,30 +21,52 @@ pub(crate) struct SpanState {
     pub(crate) parent: u64,
 }
 
-/// The layout of [`SpanState::meta`]: 8 bits of flags, 24 bits of lending count, 32 bits of callsite.
+/// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
+///
+/// Tag 8 bits, flags 8 bits, lending count 16 bits, callsite 32 bits. The flags that a slice has too stand where they
+/// stand there ([`flag`](crate::buffer::flag)).
 pub(crate) mod state {
-    /// It was entered and exited at least once. The same bit as a slice's `flag::FIRST`, of which it is the opposite.
-    pub(crate) const ENTERED: u64 = 1;
-    /// ... more than once. Twice `ENTERED`, so that an exit is a shift and an or.
-    pub(crate) const AGAIN: u64 = 2;
-    /// Its parent is recorded, or it has none.
-    pub(crate) const DEFINED: u64 = 4;
-    /// Other threads find it in the span's extensions.
-    pub(crate) const STORED: u64 = 8;
-    /// It is not recorded: its callsite is not selected.
-    pub(crate) const IGNORED: u64 = 16;
-    /// The pending slot's copy of a span that the thread is inside.
-    pub(crate) const ON_STACK: u64 = 32;
+    use crate::buffer::{Head, Tag, flag};
 
+    const fn bit(flag: u8) -> u64 {
+        Head::new(Tag::Slice, flag, 0).word() & !Head::new(Tag::Slice, 0, 0).word()
+    }
+
+    /// It was never entered.
+    pub(crate) const FIRST: u64 = bit(flag::FIRST);
+    /// Its parent is not recorded yet; a slice right inside the parent's says it.
+    pub(crate) const UNDEFINED: u64 = bit(flag::NESTED);
+    /// It was entered more than once. Four bits above `FIRST`, of whose absence it is made.
+    pub(crate) const AGAIN: u64 = FIRST << 4;
+    /// Other threads find it in the span's extensions.
+    pub(crate) const STORED: u64 = FIRST << 5;
+    /// It is not recorded: its callsite is not selected.
+    pub(crate) const IGNORED: u64 = FIRST << 6;
+    /// The pending slot's copy of a span that the thread is inside.
+    pub(crate) const ON_STACK: u64 = FIRST << 7;
     /// The pending slot's state may be overwritten: others find it elsewhere, or it is nobody's.
     pub(crate) const FREE: u64 = STORED | ON_STACK | IGNORED;
 
-    const LENT_MASK: u64 = 0xFFFF_FF00;
+    const LENT: u64 = 0xFFFF << 16;
 
-    /// `lent` as [`Frames::lent`](super::Frames::lent) gives it.
+    /// The state of a span of that callsite that was never entered and whose parent is not recorded.
+    pub(crate) const fn new(site: u32) -> u64 {
+        Head::new(Tag::Slice, flag::FIRST | flag::NESTED, site).word()
+    }
+    /// The state of a span of that callsite that is not recorded.
+    pub(crate) const fn ignored(site: u32) -> u64 {
+        Head::new(Tag::Slice, 0, site).word() | IGNORED
+    }
+    /// The head of the slice that an enter in this state opens.
     #[inline(always)]
-    pub(crate) const fn new(site: u32, lent: u64, flags: u64) -> u64 {
-        (site as u64) << 32 | lent | flags
+    pub(crate) const fn slice(meta: u64) -> u64 {
+        meta & Head::new(Tag::Slice, flag::FIRST | flag::NESTED, u32::MAX).word()
+    }
+    /// The state after an enter, as the pending slot keeps it.
+    #[inline(always)]
+    pub(crate) const fn entered(meta: u64) -> u64 {
+        const { assert!(AGAIN == FIRST << 4) };
+        meta & !FIRST | ON_STACK | (!meta & FIRST) << 4
     }
     #[inline(always)]
     pub(crate) const fn site(meta: u64) -> u32 {
@@ -53,11 +75,11 @@ pub(crate) mod state {
     /// Whether nobody has borrowed from the thread since the state was made.
     #[inline(always)]
     pub(crate) const fn is_private(meta: u64, lent: u64) -> bool {
-        (meta ^ lent) & LENT_MASK == 0
+        (meta ^ lent) & LENT == 0
     }
     /// The lending count after one more lending.
     pub(crate) const fn lent_once_more(lent: u64) -> u64 {
-        lent.wrapping_add(0x100) & LENT_MASK
+        lent.wrapping_add(1 << 16) & LENT
     }
 }
 
@@ -223,7 +245,7 @@ impl Frames {
         self.depth.store(depth as u64, Ordering::Release);
     }
 
-    /// Returns how often something was lent, for [`state::new`].
+    /// Returns how often something was lent, to be or-ed to a new state.
     #[inline(always)]
     pub(crate) fn lent(&self) -> u64 {
         self.lent.load(Ordering::Relaxed)
@@ -245,7 +267,7 @@ impl Frames {
     /// unless it moves twice.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
         let frame = self.open().find_map(|frame| {
-            let read = || SpanState { span: frame.span(), meta: frame.meta() | state::DEFINED, parent: 0 };
+            let read = || SpanState { span: frame.span(), meta: frame.meta() & !state::UNDEFINED, parent: 0 };
             seqlock(&frame.key, key, read)
         });
         let found = frame.or_else(|| seqlock(&self.pending.key, key, || self.pending.state()))?;
@@ -274,30 +296,40 @@ fn seqlock<T>(cell: &AtomicU64, key: u64, read: impl FnOnce() -> T) -> Option<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::{Head, Tag, flag};
 
     #[test]
     fn a_span_is_lent_from_the_stack_and_from_the_pending_slot() {
         let frames = Frames::new();
         assert_eq!(frames.lend(5), None);
-        let made = SpanState { span: 50, meta: state::new(3, frames.lent(), 0), parent: 40 };
+        let made = SpanState { span: 50, meta: state::new(3) | frames.lent(), parent: 40 };
         frames.pending.set(5, made);
         assert_eq!(frames.lend(5), Some(made));
         assert!(!state::is_private(made.meta, frames.lent()), "the owner can tell that it was lent");
         assert_eq!(state::site(made.meta), 3);
-        frames.frame(1).set(5, 50, state::new(3, 0, 0), 99);
+        frames.frame(1).set(5, 50, state::new(3), 99);
         frames.set_depth(1);
         frames.pending.clear();
-        assert_eq!(frames.lend(5).unwrap().meta, state::new(3, 0, state::DEFINED));
+        assert_eq!(frames.lend(5).unwrap().meta, state::new(3) & !state::UNDEFINED);
         assert_eq!(frames.lend(6), None);
     }
 
     #[test]
+    fn a_state_is_the_head_of_its_next_slice() {
+        let new = state::new(7) | state::lent_once_more(0);
+        assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::NESTED, 7).word());
+        let once = state::entered(new);
+        assert_eq!(once & (state::FIRST | state::AGAIN | state::ON_STACK), state::ON_STACK);
+        assert_eq!(state::slice(once & !state::UNDEFINED), Head::new(Tag::Slice, 0, 7).word());
+        let twice = state::entered(once);
+        assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
+        assert_eq!(state::entered(twice), twice);
+    }
+
+    #[test]
     fn the_lending_count_never_runs_into_the_callsite() {
-        let mut lent = 0;
-        for _ in 0..(1 << 24) + 5 {
-            lent = state::lent_once_more(lent);
-        }
-        assert_eq!(lent, 5 << 8);
+        let lent = (0..(1 << 16) + 5).fold(0, |lent, _| state::lent_once_more(lent));
+        assert_eq!(lent, 5 << 16);
     }
 
     #[test]
