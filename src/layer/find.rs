@@ -238,7 +238,7 @@ fn close_for_owner<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook
     }
     let key = span.id().into_u64();
     let state = hook.recorder.lanes().find(|frames| frames.lend(key))?;
-    (state.meta & state::IGNORED == 0 && state.meta & state::ENTERED != 0).then_some(state.span)
+    (state.meta & state::IGNORED == 0 && state.meta & state::AGAIN != 0).then_some(state.span)
 }
 
 impl IdleFields {
