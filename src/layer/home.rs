@@ -33,12 +33,10 @@ thread_local! {
 
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
 pub(crate) struct Lane {
-    /// 0 is none; epochs are unique in the process, so this also tells layers apart.
+    /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
     frames: Cell<&'static Frames>,
     writer: Writer,
-    /// Spans that the thread is inside; those beyond [`DEPTH`] are in `deep`.
-    depth: Cell<usize>,
     next_span: Cell<u64>,
     last_span: Cell<u64>,
     /// The span exited last.
@@ -69,6 +67,8 @@ struct Cached {
     state: SpanState,
 }
 
+/// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
+const NO_EPOCH: u64 = u64::MAX;
 const SITES: usize = 64;
 /// Marks the address of a callsite whose spans are not recorded, or not yet decided upon; addresses are even.
 const NOT_RECORDED: usize = 1;
@@ -151,7 +151,7 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let is_free = LANE.with(|lane| lane.epoch.get() == 0) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free = LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -185,10 +185,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = {
-            let Store { first, others } = &mut *store;
-            (first, others)
-        };
+        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -312,10 +309,9 @@ impl Cached {
 impl Lane {
     const fn new() -> Lane {
         Lane {
-            epoch: Cell::new(0),
+            epoch: Cell::new(NO_EPOCH),
             frames: Cell::new(Frames::NONE),
             writer: Writer::empty(),
-            depth: Cell::new(0),
             next_span: Cell::new(0),
             last_span: Cell::new(0),
             last_exit: Cell::new(0),
@@ -329,10 +325,9 @@ impl Lane {
 
     /// Leaves the lane without an epoch, frames and chunk.
     fn close_down(&self) {
-        self.epoch.set(0);
+        self.epoch.set(NO_EPOCH);
         self.writer.uninstall();
         self.frames.set(Frames::NONE);
-        self.depth.set(0);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }
@@ -384,7 +379,7 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
         let frames = self.frames.get();
-        let (span, depth) = (self.next_span.get(), self.depth.get());
+        let (span, depth) = (self.next_span.get(), frames.depth());
         if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH {
             return false;
         }
@@ -412,7 +407,7 @@ impl Lane {
             Parent::Span(parent) => parent,
         };
         if !site.is_recorded() {
-            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: 0 });
+            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT });
             return Ok(());
         }
         let (mut span, mut meta) = (0, site.state | frames.lent());
@@ -445,7 +440,7 @@ impl Lane {
         self.repair();
         match self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             Some(open) => open.span,
-            None => self.frames.get().frame(self.depth.get()).span(),
+            None => self.frames.get().frame(self.frames.get().depth()).span(),
         }
     }
 
@@ -455,7 +450,7 @@ impl Lane {
         if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             return (open.slice, open.span);
         }
-        let frame = self.frames.get().frame(self.depth.get());
+        let frame = self.frames.get().frame(self.frames.get().depth());
         (frame.slice(), frame.span())
     }
 
@@ -465,7 +460,7 @@ impl Lane {
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
             return Some((open.slice, open.span));
         }
-        let mut stack = (1..=self.depth.get().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
+        let mut stack = (1..=self.frames.get().depth().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
         stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
     }
 
@@ -491,27 +486,32 @@ impl Lane {
     /// Opens a slice of a span that the thread knows; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn enter(&self, key: u64, recorder: &Recorder) -> bool {
+        let pending = &self.frames.get().pending;
+        if pending.key() != key {
+            return self.enter_again(key, recorder);
+        }
+        let known = pending.state();
+        self.open(key, known) && {
+            pending.set_meta(state::entered(known.meta));
+            true
+        }
+    }
+
+    /// Opens another slice of a span that is made once and entered for ever, or by several threads.
+    #[inline(never)]
+    fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
+        self.cached(key, recorder).is_some_and(|known| self.open(key, known))
+    }
+
+    #[inline(always)]
+    fn open(&self, key: u64, known: SpanState) -> bool {
         let frames = self.frames.get();
-        let depth = self.depth.get();
-        let (known, is_pending) = if frames.pending.key() == key {
-            (frames.pending.state(), true)
-        } else {
-            match self.cached(key, recorder) {
-                Some(cached) => (cached, false),
-                None => return false,
-            }
-        };
+        let depth = frames.depth();
         let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
-        match known.meta & (state::UNDEFINED | state::IGNORED) {
-            0 => {}
-            state::UNDEFINED if known.parent == frames.frame(depth).span() => {}
-            _ => return false,
+        if known.meta & state::UNDEFINED != 0 && known.parent != frames.frame(depth).span() {
+            return false;
         }
         frames.frame(depth + 1).set(key, known.span, known.meta, slice);
-        if is_pending {
-            frames.pending.set_meta(state::entered(known.meta));
-        }
-        self.depth.set(depth + 1);
         frames.set_depth(depth + 1);
         // The clock is read last, so that what the hook costs lies outside the slice.
         self.writer.put_slice(at, state::slice(known.meta), clock::counter(), known.span);
@@ -523,7 +523,7 @@ impl Lane {
         let Some(known) = self.known(key, recorder) else { return Err(Need::Find) };
         let above = self.current();
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         if depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
             return Err(Need::Store(key, known));
         }
@@ -555,8 +555,7 @@ impl Lane {
         if frames.pending.key() == key {
             frames.pending.set_meta(state::entered(meta));
         }
-        self.depth.set(depth + 1);
-        frames.set_depth((depth + 1).min(DEPTH));
+        frames.set_depth(depth + 1);
         if at != Writer::NOWHERE {
             self.writer.put_slice(at, state::slice(meta), clock::now(), known.span);
         }
@@ -565,9 +564,11 @@ impl Lane {
 
     /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn exit(&self, key: u64, end: Ticks) -> bool {
+    pub(crate) fn exit(&self, key: u64) -> bool {
+        // The clock is read first, so that what the hook costs lies outside the slice.
+        let end = clock::counter();
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let frame = frames.frame(depth);
         if frame.key() != key || depth > DEPTH {
             return false;
@@ -582,7 +583,6 @@ impl Lane {
         if !self.writer.end_here(frame.slice(), end) {
             return false;
         }
-        self.depth.set(depth - 1);
         frames.set_depth(depth - 1);
         self.last_exit.set(key);
         if is_pending {
@@ -600,7 +600,7 @@ impl Lane {
     pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
         self.repair();
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let place = |deep: std::cell::Ref<'_, Vec<Open>>| {
             deep.iter().rposition(|open| open.key == key).and_then(|i| Some((i, deep.get(i)?.slice)))
         };
@@ -653,7 +653,7 @@ impl Lane {
     /// Takes the frame `at` out of the stack; those above move down.
     fn remove(&self, at: usize) {
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let Ok(mut deep) = self.deep.try_borrow_mut() else { return };
         if at > DEPTH {
             if at - DEPTH - 1 < deep.len() {
@@ -668,8 +668,7 @@ impl Lane {
                 frames.frame(DEPTH).set(open.key, open.span, state::STORED, open.slice);
             }
         }
-        self.depth.set(depth - 1);
-        frames.set_depth((depth - 1).min(DEPTH));
+        frames.set_depth(depth - 1);
     }
 
     /// Drops the frames that other threads have exited.
@@ -678,7 +677,7 @@ impl Lane {
         if self.seen_lent.replace(lent) == lent {
             return;
         }
-        for at in (1..=self.depth.get().min(DEPTH)).rev() {
+        for at in (1..=self.frames.get().depth().min(DEPTH)).rev() {
             if self.frames.get().frame(at).key() == 0 {
                 self.remove(at);
             }
@@ -688,13 +687,12 @@ impl Lane {
     /// Marks the state of a span as stored, wherever the thread keeps it.
     pub(crate) fn mark_stored(&self, key: u64) {
         let frames = self.frames.get();
-        let stored = |meta: u64| meta & !state::UNDEFINED | state::STORED;
         if frames.pending.key() == key {
-            frames.pending.set_meta(stored(frames.pending.meta()));
+            frames.pending.set_meta(state::stored(frames.pending.meta()));
         }
-        let stack = (1..=self.depth.get().min(DEPTH)).map(|depth| frames.frame(depth));
+        let stack = (1..=self.frames.get().depth().min(DEPTH)).map(|depth| frames.frame(depth));
         for frame in stack.filter(|frame| frame.key() == key) {
-            frame.set(key, frame.span(), stored(frame.meta()), frame.slice());
+            frame.set(key, frame.span(), state::stored(frame.meta()), frame.slice());
         }
     }
 
@@ -704,7 +702,8 @@ impl Lane {
         let frames = self.frames.get();
         let meta = frames.pending.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual =
+            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
             frames.pending.clear();
         }

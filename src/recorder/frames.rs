@@ -36,7 +36,7 @@ pub(crate) mod state {
     pub(crate) const FIRST: u64 = bit(flag::FIRST);
     /// Its parent is not recorded yet; a slice right inside the parent's says it.
     pub(crate) const UNDEFINED: u64 = bit(flag::NESTED);
-    /// It was entered more than once. Four bits above `FIRST`, of whose absence it is made.
+    /// It was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
     pub(crate) const STORED: u64 = FIRST << 5;
@@ -53,10 +53,13 @@ pub(crate) mod state {
     pub(crate) const fn new(site: u32) -> u64 {
         Head::new(Tag::Slice, flag::FIRST | flag::NESTED, site).word()
     }
-    /// The state of a span of that callsite that is not recorded.
+    /// The state of a span of that callsite that is not recorded: [`UNDEFINED`], with [`NO_PARENT`], so that one look
+    /// at the parent finds what is unusual.
     pub(crate) const fn ignored(site: u32) -> u64 {
-        Head::new(Tag::Slice, 0, site).word() | IGNORED
+        Head::new(Tag::Slice, 0, site).word() | IGNORED | UNDEFINED
     }
+    /// The parent of a span that is not recorded.
+    pub(crate) const NO_PARENT: u64 = u64::MAX;
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
     pub(crate) const fn slice(meta: u64) -> u64 {
@@ -65,8 +68,12 @@ pub(crate) mod state {
     /// The state after an enter, as the pending slot keeps it.
     #[inline(always)]
     pub(crate) const fn entered(meta: u64) -> u64 {
-        const { assert!(AGAIN == FIRST << 4) };
-        meta & !FIRST | ON_STACK | (!meta & FIRST) << 4
+        // A pending span that was never entered is not on the stack, so both flags turn over.
+        if meta & FIRST != 0 { meta ^ (FIRST | ON_STACK) } else { meta | AGAIN | ON_STACK }
+    }
+    /// The state once others find it in the span's extensions, its parent recorded.
+    pub(crate) const fn stored(meta: u64) -> u64 {
+        if meta & IGNORED != 0 { meta | STORED } else { meta & !UNDEFINED | STORED }
     }
     #[inline(always)]
     pub(crate) const fn site(meta: u64) -> u32 {
@@ -140,6 +147,9 @@ impl Frame {
     pub(crate) fn slice(&self) -> u64 {
         self.slice.load(Ordering::Relaxed)
     }
+    fn parent_if_ignored(&self) -> u64 {
+        if self.meta() & state::IGNORED != 0 { state::NO_PARENT } else { 0 }
+    }
     /// Copies another frame over this one, which is then found under that one's key.
     pub(crate) fn copy(&self, from: &Frame) {
         self.set(from.key(), from.span(), from.meta(), from.slice());
@@ -196,12 +206,8 @@ impl Frames {
     };
 
     const fn new() -> Frames {
-        const FRAME: Frame = Frame {
-            key: AtomicU64::new(0),
-            span: AtomicU64::new(0),
-            meta: AtomicU64::new(0),
-            slice: AtomicU64::new(0),
-        };
+        const FRAME: Frame =
+            Frame { key: AtomicU64::new(0), span: AtomicU64::new(0), meta: AtomicU64::new(0), slice: AtomicU64::new(0) };
         Frames {
             pending: Pending {
                 key: AtomicU64::new(0),
@@ -245,6 +251,13 @@ impl Frames {
         self.depth.store(depth as u64, Ordering::Release);
     }
 
+    /// Returns how many spans the thread is inside; those beyond [`DEPTH`] have no frame here.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
+    pub(crate) fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed) as usize
+    }
+
     /// Returns how often something was lent, to be or-ed to a new state.
     #[inline(always)]
     pub(crate) fn lent(&self) -> u64 {
@@ -267,7 +280,7 @@ impl Frames {
     /// unless it moves twice.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
         let frame = self.open().find_map(|frame| {
-            let read = || SpanState { span: frame.span(), meta: frame.meta() & !state::UNDEFINED, parent: 0 };
+            let read = || SpanState { span: frame.span(), meta: state::stored(frame.meta()) & !state::STORED, parent: frame.parent_if_ignored() };
             seqlock(&frame.key, key, read)
         });
         let found = frame.or_else(|| seqlock(&self.pending.key, key, || self.pending.state()))?;
@@ -277,7 +290,9 @@ impl Frames {
 
     /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
-        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let take = |frame: &&Frame| {
+            frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
         let frame = self.open().rev().find(take)?;
         self.note_lending();
         Some(frame.slice())
