@@ -98,3 +98,19 @@ fn a_track_ends_where_a_thread_closes_the_span_that_was_never_in_it() {
     assert_eq!(names(&rows), ["request"]);
     assert!(rows[0]["args"]["finished"].is_null(), "{rows:#?}");
 }
+
+#[test]
+fn a_track_ends_also_if_another_thread_has_looked_for_another_span_meanwhile() {
+    let rows = tracks(AsyncSpans::Both, || {
+        let outer = info_span!("outer").entered();
+        let span = info_span!("request");
+        span.in_scope(|| ());
+        span.in_scope(|| ());
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let look = || tracing::dispatcher::with_default(&dispatch, || drop(info_span!(parent: &*outer, "child")));
+        thread::scope(|scope| scope.spawn(look).join().unwrap());
+        drop(span);
+    });
+    assert_eq!(names(&rows), ["request"]);
+    assert!(rows[0]["args"]["finished"].is_null(), "{rows:#?}");
+}

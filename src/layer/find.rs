@@ -55,7 +55,7 @@ where
         stored.0.remove(0);
     }
     let entered = AtomicBool::new(state.meta & state::FIRST == 0);
-    let kept = SpanState { meta: state.meta & !state::UNDEFINED | state::STORED, ..state };
+    let kept = SpanState { meta: state::stored(state.meta), ..state };
     stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, cached: AtomicBool::new(false) });
     kept
 }
@@ -84,7 +84,7 @@ where
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // Hidden from this layer by a filter that changed its mind between two hooks.
-        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
+        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: state::NO_PARENT });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
     if let Some((found, first)) = stored(&span, hook) {
@@ -160,7 +160,7 @@ where
 {
     let site = hook.site(span.metadata());
     if !site.is_recorded() {
-        return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
+        return SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT };
     }
     let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).map_or(0, |p| p.span);
     let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
@@ -230,7 +230,7 @@ pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hoo
     (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
 }
 
-/// A span closes here that only the thread knows that made and entered it.
+/// A span closes that only the thread knows that made and entered it: the calling one or another.
 fn close_for_owner<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
     // Spans that are not recorded are stored nowhere either, and not worth a look through all threads.
     if !hook.site(span.metadata()).is_recorded() {
@@ -249,7 +249,7 @@ impl IdleFields {
 }
 
 /// Keeps the fields of a span made while nothing is recorded.
-pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, id: &Id)
+pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -258,7 +258,7 @@ where
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(id).filter(|_| !payload.is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));

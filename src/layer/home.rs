@@ -718,7 +718,7 @@ impl Lane {
             return Err(Need::CloseElsewhere);
         }
         if state.meta & state::STORED != 0 || !state::is_private(state.meta, frames.lent()) {
-            frames.pending.clear();
+            // Not forgotten yet: if what was lent was another span, this is the only place where it can be found.
             return Err(Need::CloseElsewhere);
         }
         if state.meta & state::AGAIN != 0 && state.meta & state::IGNORED == 0 {
@@ -726,6 +726,14 @@ impl Lane {
         }
         frames.pending.clear();
         Ok(())
+    }
+
+    /// Lets go of a span that is gone.
+    pub(crate) fn forget(&self, key: u64) {
+        let frames = self.frames.get();
+        if frames.pending.key() == key {
+            frames.pending.clear();
+        }
     }
 
     /// Records that a span is gone.
