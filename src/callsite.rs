@@ -19,7 +19,7 @@ pub(crate) const NAME_FIELD: &str = "kineto.name";
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
 
 /// Decides the class of a callsite's spans; `None` leaves the decision to the other rules.
-pub type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
+pub(crate) type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
 
 /// How callsites are judged; a plain value made from the configuration.
 #[derive(Clone, Default)]

@@ -4,11 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {
-    /// `Both` for spans that look like futures, `PerPoll` for all others.
+    /// `Both` for spans that are polled more than once, `PerPoll` for all others.
     ///
-    /// A future is entered more than once, has closed before the recording ended, and either was closed by the thread
-    /// that had just left it or was entered on several threads. A span that is made once and entered for ever, such as
-    /// a layer of a model, is none.
+    /// What is made once and entered again and again, as a layer of a model is, is not polled: a callsite's spans count
+    /// as polled if one of them was closed by the thread that had just left it, as the end of an async block does.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.

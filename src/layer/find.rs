@@ -217,19 +217,25 @@ where
     }
 }
 
-/// A span closes that others may know: has them forget it, and returns its id if it was entered.
-pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+/// A span closes that others may know: has them forget it, and returns its id if its end is worth a record.
+///
+/// `own` is what the closing thread alone knew of it.
+pub(super) fn close<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, own: Option<SpanState>) -> Option<u64>
+where
+    S: for<'a> LookupSpan<'a>,
+{
     let key = span.id().into_u64();
     let extensions = span.extensions();
     let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
-    if entry.is_none_or(|entry| entry.lent) {
-        // It stands in a frame of the thread that made it.
-        hook.recorder.lanes().find(|frames| {
-            frames.forget(key);
-            None::<()>
-        });
-    }
-    let entry = entry?;
+    let known = own.or_else(|| {
+        // It may stand in a frame of the thread that made it.
+        let is_elsewhere = entry.is_none_or(|entry| entry.lent);
+        is_elsewhere.then(|| hook.recorder.lanes().find(|frames| frames.take_out(key))).flatten()
+    });
+    let Some(entry) = entry else {
+        let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
+        return known.filter(again).map(|known| known.span);
+    };
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
         hook.recorder.closings(key).fetch_add(1, Ordering::Release);

@@ -701,14 +701,21 @@ impl Lane {
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
     pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
         let frames = self.frames.get();
-        let known = frames.known(key);
-        let own = known.filter(|state| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent()));
-        let again = own.filter(|state| state.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
-        if let Some(state) = again {
-            self.close_record(key, state.span)?;
+        let is_own =
+            |state: &SpanState| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent());
+        let Some(own) = frames.known(key).filter(is_own) else { return Err(Need::CloseElsewhere) };
+        if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
+            self.close_record(key, own.span)?;
         }
         frames.forget(key);
-        if own.is_none() { Err(Need::CloseElsewhere) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Lets go of a span that is gone; returns what the thread alone knew of it.
+    pub(crate) fn forget(&self, key: u64) -> Option<SpanState> {
+        let known = self.frames.get().known(key).filter(|state| state.meta & state::STORED == 0);
+        self.frames.get().forget(key);
+        known
     }
 
     /// Records that a span is gone.

@@ -315,8 +315,9 @@ impl KinetoLayer {
     {
         let (key, hook) = (id.into_u64(), self.hook(epoch));
         if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
-            if let Some(span) = ctx.span(&id).and_then(|span| find::close(&span, &hook)) {
-                hook.with(|lane| lane.close_record(key, span));
+            let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
+            if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
+                hook.with(|lane| lane.close_record(key, closed));
             }
         }
     }
