@@ -116,10 +116,15 @@ thread_local! {
     static FIRST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// A thread's destructors run in the reverse order of their variables' first use.
+/// A thread's destructors run in the reverse order of their variables' first use: `LAST`, the lane, `FIRST`, and then the
+/// registry's own number of the thread, without which the registry itself can make no span.
 fn destructors(folder: &Path) {
-    let _guard = record(folder);
-    let thread = std::thread::Builder::new().spawn(|| {
+    let guard = record(folder);
+    let profiler = guard.profiler();
+    profiler.pause().unwrap();
+    let thread = std::thread::Builder::new().spawn(move || {
+        drop(tracing::info_span!("has the registry number the thread"));
+        profiler.resume().unwrap();
         FIRST.with(|first| *first.borrow_mut() = Some(Last("after")));
         work();
         LAST.with(|last| *last.borrow_mut() = Some(Last("before")));
