@@ -161,6 +161,8 @@ impl Index {
                 tracks.entry(span).or_default().poll(record.head.site, lane, start, end);
             }
         });
+        // One slice that is not its span's first: what came before was not recorded.
+        tracks.retain(|_, track| track.polls > 1);
         for (span, at, after_exit) in closes {
             if let Some(track) = tracks.get_mut(span) {
                 track.closed = Some(*at);

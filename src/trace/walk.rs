@@ -129,7 +129,8 @@ impl<'t> Walk<'t> {
     ) -> io::Result<usize> {
         let mut nest = Nest::new(self.converter.error_ns());
         let mut runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
-        runs.sort_unstable_by_key(|run| (run.chunk, run.from));
+        // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
+        runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
         let epoch = |run: &Run| self.recorded.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
         let mut out = Thread { walk: self, source, rows, met, nest: &mut nest, thread };
         for epoch_runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
