@@ -336,8 +336,8 @@ fn a_span_entered_on_several_threads_at_once_is_one_span_with_a_slice_each() {
 #[test]
 fn spans_of_two_registries_at_once_do_not_mix() {
     let [(first, first_guard), (second, second_guard)] = [layer(|b| b), layer(|b| b)];
-    let [first, second] =
-        [tracing_subscriber::registry().with(first), tracing_subscriber::registry().with(second)].map(tracing::Dispatch::new);
+    let [first, second] = [tracing_subscriber::registry().with(first), tracing_subscriber::registry().with(second)]
+        .map(tracing::Dispatch::new);
     let in_first = |work: &dyn Fn()| tracing::dispatcher::with_default(&first, work);
     let in_second = |work: &dyn Fn()| tracing::dispatcher::with_default(&second, work);
     for _ in 0..3 {

@@ -214,13 +214,28 @@ where
 /// A span closes that others may know: has their caches forget it, and returns its id if it was entered.
 pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
     let extensions = span.extensions();
-    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
+    let Some(entry) = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch)) else {
+        drop(extensions);
+        return entered_elsewhere(span, hook);
+    };
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
         hook.recorder.closings(span.id().into_u64()).fetch_add(1, Ordering::Release);
     }
     let recorded = entry.state.meta & state::IGNORED == 0;
     (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
+}
+
+/// A span closes that has nothing stored: whether the thread that alone knows it has entered it more than once.
+#[cold]
+fn entered_elsewhere<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+    // Spans that are not recorded are known to nobody, and may be many.
+    if !hook.site(span.metadata()).is_recorded() {
+        return None;
+    }
+    let key = span.id().into_u64();
+    let known = hook.recorder.lanes().find(|frames| frames.lend(key))?;
+    (known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN).then_some(known.span)
 }
 
 impl IdleFields {

@@ -4,7 +4,10 @@
 //! of slices: those are read where they lie.
 
 use super::recorded::Recorded;
+use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
+use crate::callsite::NAME_FIELD;
+use crate::fields::values;
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -32,6 +35,8 @@ pub(crate) struct Index {
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
     pub(crate) events: u64,
+    /// Values of counters that no counter can show.
+    pub(crate) counter_values: u64,
 }
 
 /// A stretch of a chunk.
@@ -111,7 +116,11 @@ impl Index {
                     Tag::Error => index.errors.0.push((a, record.id())),
                     Tag::Close => closes.push((a, Ticks(b), record.head.flags & flag::AFTER_EXIT != 0)),
                     Tag::Follows => follows.push((a, b)),
-                    Tag::Instant | Tag::Counter => index.events += 1,
+                    Tag::Instant => index.events += 1,
+                    Tag::Counter => {
+                        index.events += 1;
+                        index.counter_values += unshown_values(recorded, &record);
+                    }
                     Tag::Span => {}
                 }
                 at = record.next();
@@ -218,6 +227,24 @@ impl Index {
         let to = self.arrows.partition_point(|arrow| arrow.0 <= slice);
         self.arrows.get(from..to).unwrap_or_default()
     }
+}
+
+/// How many values of a counter are no finite numbers.
+fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
+    let mut bytes = Vec::new();
+    recorded.payload(counter, &mut bytes);
+    let fields = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
+    let is_name = |index: usize| {
+        let named =
+            |name: &str| fields.and_then(|fields| fields.field(name)).is_some_and(|field| field.index() == index);
+        named(NAME_FIELD) || named("message")
+    };
+    let unshown = values(&bytes).filter(|value| match value.value {
+        ArgValue::F64(number) => !number.is_finite(),
+        ArgValue::Str(_) => !is_name(value.field),
+        _ => false,
+    });
+    unshown.count() as u64
 }
 
 impl Track {

@@ -193,7 +193,7 @@ impl<'t> Walk<'t> {
             record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
         let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
         let mut name = Vec::new();
-        let named = record.and_then(|record| source.name(&record, &mut name, None));
+        let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {
             name: named.unwrap_or(site.metadata.name()),
             id: span,
@@ -258,7 +258,7 @@ impl Thread<'_> {
             own: own.get(..count).unwrap_or_default(),
         };
         let mut name = Vec::new();
-        let named = definition.and_then(|definition| self.source.name(&definition, &mut name, None));
+        let named = self.source.span_name(span, record.head.site, &mut name);
         let track = walk.row(self.thread, place.row);
         self.rows.activity(&Activity {
             kind: site.class(),
@@ -287,7 +287,7 @@ impl Thread<'_> {
         let field = |name| site.metadata.fields().field(name).map(|field| field.index());
         let named_by = field(crate::callsite::NAME_FIELD).or_else(|| field("message"));
         let mut name = Vec::new();
-        let named = named_by.and_then(|by| self.source.name(record, &mut name, Some(by)));
+        let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
         self.rows.activity(&Activity {
             kind: ActivityType::CpuInstantEvent,
             name: named.unwrap_or(site.metadata.name()),
