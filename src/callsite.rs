@@ -1,6 +1,7 @@
 //! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
 
 use crate::activity::{ActivityType, ActivityTypes};
+use crate::recorder::state;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -37,6 +38,8 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) index: u32,
+    /// The state that a new span of this callsite has.
+    pub(crate) state: u64,
     pub(crate) metadata: &'static Metadata<'static>,
     /// The fields to record, a bit each.
     pub(crate) fields: u64,
@@ -194,7 +197,7 @@ impl Sites {
             return site;
         }
         let index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
-        let site: &'static Site = Box::leak(Box::new(Site { index, ..judged }));
+        let site: &'static Site = Box::leak(Box::new(Site { index, state: state::new(index), ..judged }));
         known.in_order.push(site);
         known.by_address.insert(address, site);
         site
@@ -204,6 +207,7 @@ impl Sites {
         let class = self.rules.class(metadata);
         let site = Site {
             index: 0,
+            state: 0,
             metadata,
             fields: self.rules.fields(metadata),
             kind_field: class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten(),

@@ -2,10 +2,12 @@
 //!
 //! Everything in it is an atomic, so sharing it needs no `unsafe`: records are written with relaxed stores and become
 //! visible by the release store of the committed length. Only a slice's end is written after that; it is a single word.
+//!
+//! The memory of a chunk is never freed: a chunk that nobody holds has its pages given back to the operating system and
+//! is used again. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,99 +18,173 @@ pub(crate) const SLOTS: usize = 2048;
 #[cfg(loom)]
 pub(crate) const SLOTS: usize = 4;
 
-/// Four words, of which a record takes one slot or more.
-type Slot = [AtomicU64; 4];
-
-/// A shared handle to 64 KiB of slots.
+/// The slots of a chunk, four words each, of which a record takes one slot or more.
 ///
-/// Slot 0 is the header: committed length, id of slot 0, epoch. The id of the record in slot `i` is the chunk's first id
-/// plus `i`: unique in the process, and no bytes are spent on it.
-#[derive(Clone, Debug)]
+/// Slot 0 is the header: committed length, id of slot 0, epoch, holders. The id of the record in slot `i` is the chunk's
+/// first id plus `i`: unique in the process, and no bytes are spent on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots(&'static [[AtomicU64; 4]; SLOTS]);
+
+/// A counted handle to 64 KiB of slots.
+#[derive(Debug)]
 pub(crate) struct Chunk {
-    slots: Arc<[Slot]>,
+    slots: Slots,
 }
 
 const COMMITTED: usize = 0;
 const FIRST_ID: usize = 1;
 const EPOCH: usize = 2;
+const HOLDERS: usize = 3;
 
-impl Chunk {
-    /// Bytes that one chunk takes.
-    pub(crate) const BYTES: u64 = (SLOTS * size_of::<Slot>()) as u64;
+/// Chunks that nobody holds, their pages given back.
+#[cfg(not(loom))]
+static SPARE: crossbeam_queue::SegQueue<Slots> = crossbeam_queue::SegQueue::new();
 
-    /// Makes an empty chunk and touches every page of it.
-    pub(crate) fn new() -> Chunk {
-        Chunk { slots: (0..SLOTS).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect() }
+impl Slots {
+    /// Stands where there is no chunk; never written.
+    #[cfg(not(loom))]
+    pub(crate) const NONE: Slots = {
+        static NONE: [[AtomicU64; 4]; SLOTS] = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
+        Slots(&NONE)
+    };
+
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "SLOTS is a power of two, so the mask keeps the index inside")]
+    fn slot(self, at: usize) -> &'static [AtomicU64; 4] {
+        const { assert!(SLOTS.is_power_of_two()) };
+        &self.0[at & (SLOTS - 1)]
     }
 
-    /// Puts the chunk into service; nobody else may hold it yet.
-    pub(crate) fn open(&self, first_id: u64, epoch: u64) {
-        self.header(FIRST_ID).store(first_id, Ordering::Relaxed);
-        self.header(EPOCH).store(epoch, Ordering::Relaxed);
-        // Release: whoever sees a length of 1 or more sees the id and the epoch.
-        self.header(COMMITTED).store(1, Ordering::Release);
-    }
-
-    /// Returns whether nobody else holds the chunk, so that it can be opened again.
-    pub(crate) fn is_unique(&mut self) -> bool {
-        Arc::get_mut(&mut self.slots).is_some()
-    }
-
-    /// Returns the id of slot 0.
-    pub(crate) fn first_id(&self) -> u64 {
-        self.header(FIRST_ID).load(Ordering::Relaxed)
-    }
-
-    /// Returns the epoch in which the chunk was opened.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.header(EPOCH).load(Ordering::Relaxed)
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "slot 0 is there; words are constants below 4")]
+    fn header(self, word: usize) -> &'static AtomicU64 {
+        &self.0[0][word]
     }
 
     /// Returns how many slots are filled, the header included.
-    pub(crate) fn committed(&self) -> usize {
+    pub(crate) fn committed(self) -> usize {
         // Acquire: pairs with `commit`, so that every slot below the length is seen whole.
         usize::try_from(self.header(COMMITTED).load(Ordering::Acquire)).unwrap_or(0).min(SLOTS)
     }
 
-    /// Writes a slot that is not committed yet.
+    /// Returns the id of slot 0.
+    pub(crate) fn first_id(self) -> u64 {
+        self.header(FIRST_ID).load(Ordering::Relaxed)
+    }
+
+    /// Writes a slot, below [`SLOTS`], that is not committed yet.
     #[inline(always)]
-    pub(crate) fn write(&self, at: usize, words: [u64; 4]) {
-        if let Some(slot) = self.slots.get(at) {
-            for (cell, word) in slot.iter().zip(words) {
-                cell.store(word, Ordering::Relaxed);
-            }
-        }
+    pub(crate) fn write(self, at: usize, words: [u64; 4]) {
+        let ([a, b, c, d], [wa, wb, wc, wd]) = (self.slot(at), words);
+        a.store(wa, Ordering::Relaxed);
+        b.store(wb, Ordering::Relaxed);
+        c.store(wc, Ordering::Relaxed);
+        d.store(wd, Ordering::Relaxed);
     }
 
     /// Publishes all slots below `length`.
     #[inline(always)]
-    pub(crate) fn commit(&self, length: usize) {
+    pub(crate) fn commit(self, length: usize) {
         // Release: a reader that sees the length sees the slots.
         self.header(COMMITTED).store(length as u64, Ordering::Release);
     }
 
-    /// Stores the end of the slice in a slot that may be committed already.
+    /// Stores the end of the slice in a slot, below [`SLOTS`], that may be committed already.
     #[inline(always)]
-    pub(crate) fn end(&self, at: usize, ticks: u64) {
-        if let Some([_, end, ..]) = self.slots.get(at) {
-            // Relaxed: the word stands alone; a reader sees the old or the new one.
-            end.store(ticks, Ordering::Relaxed);
+    pub(crate) fn end(self, at: usize, ticks: u64) {
+        let [_, end, ..] = self.slot(at);
+        // Relaxed: the word stands alone; a reader sees the old or the new one.
+        end.store(ticks, Ordering::Relaxed);
+    }
+}
+
+impl Chunk {
+    /// Bytes that one chunk takes.
+    pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
+
+    /// Returns an empty chunk, every page of it touched.
+    pub(crate) fn new() -> Chunk {
+        #[cfg(not(loom))]
+        if let Some(slots) = SPARE.pop() {
+            slots.0.iter().for_each(|[first, ..]| first.store(0, Ordering::Relaxed));
+            slots.header(HOLDERS).store(1, Ordering::Relaxed);
+            return Chunk { slots };
         }
+        Chunk::leak()
+    }
+
+    /// Makes a chunk that was not there before.
+    #[expect(clippy::expect_used, reason = "a list of SLOTS slots is an array of SLOTS slots")]
+    fn leak() -> Chunk {
+        // Collected, since 64 KiB on the stack are too much for some threads; then leaked, for good.
+        let zeros = |_| -> [AtomicU64; 4] { std::array::from_fn(|_| AtomicU64::new(0)) };
+        let slots: Box<[[AtomicU64; 4]]> = (0..SLOTS).map(zeros).collect();
+        let slots = Slots(Box::leak(<Box<[_; SLOTS]>>::try_from(slots).expect("SLOTS slots")));
+        slots.header(HOLDERS).store(1, Ordering::Relaxed);
+        Chunk { slots }
+    }
+
+    /// Puts the chunk into service; nobody else may hold it yet.
+    pub(crate) fn open(&self, first_id: u64, epoch: u64) {
+        self.slots.header(FIRST_ID).store(first_id, Ordering::Relaxed);
+        self.slots.header(EPOCH).store(epoch, Ordering::Relaxed);
+        // Release: whoever sees a length of 1 or more sees the id and the epoch.
+        self.slots.commit(1);
+    }
+
+    /// Returns the slots, to be written by one thread at a time and only while a handle is held.
+    pub(crate) fn slots(&self) -> Slots {
+        self.slots
+    }
+
+    /// Returns whether nobody else holds the chunk, so that it can be opened again.
+    pub(crate) fn is_unique(&self) -> bool {
+        // Acquire: what the last other holder did is done.
+        self.slots.header(HOLDERS).load(Ordering::Acquire) == 1
+    }
+
+    /// Returns the id of slot 0.
+    pub(crate) fn first_id(&self) -> u64 {
+        self.slots.first_id()
+    }
+
+    /// Returns the epoch in which the chunk was opened.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.slots.header(EPOCH).load(Ordering::Relaxed)
+    }
+
+    /// Returns how many slots are filled, the header included.
+    pub(crate) fn committed(&self) -> usize {
+        self.slots.committed()
     }
 
     /// Reads a committed slot; a slot out of range reads as zeros.
     #[inline(always)]
     pub(crate) fn read(&self, at: usize) -> [u64; 4] {
-        match self.slots.get(at) {
-            Some(slot) => std::array::from_fn(|i| slot.get(i).map_or(0, |cell| cell.load(Ordering::Relaxed))),
+        match self.slots.0.get(at) {
+            Some([a, b, c, d]) => [a, b, c, d].map(|word| word.load(Ordering::Relaxed)),
             None => [0; 4],
         }
     }
+}
 
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "a chunk has SLOTS slots, so slot 0 is there; words are constants")]
-    fn header(&self, word: usize) -> &AtomicU64 {
-        &self.slots[0][word]
+impl Clone for Chunk {
+    fn clone(&self) -> Chunk {
+        self.slots.header(HOLDERS).fetch_add(1, Ordering::Relaxed);
+        Chunk { slots: self.slots }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // Release, and Acquire for the last: what each holder did is done before the chunk is used again.
+        if self.slots.header(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
+            #[cfg(not(loom))]
+            {
+                crate::os::memory::discard(self.slots.0.as_flattened());
+                SPARE.push(self.slots);
+            }
+        }
     }
 }
 
@@ -121,11 +197,11 @@ mod tests {
         assert_eq!(Chunk::BYTES, 64 * 1024);
         let chunk = Chunk::new();
         chunk.open(100, 7);
-        chunk.write(1, [1, 2, 3, 4]);
+        chunk.slots().write(1, [1, 2, 3, 4]);
         assert_eq!(chunk.committed(), 1, "written is not yet committed");
-        chunk.commit(2);
+        chunk.slots().commit(2);
         assert_eq!((chunk.committed(), chunk.first_id(), chunk.epoch(), chunk.read(1)), (2, 100, 7, [1, 2, 3, 4]));
-        chunk.end(1, 9);
+        chunk.slots().end(1, 9);
         assert_eq!(chunk.read(1), [1, 9, 3, 4]);
         assert_eq!(chunk.read(SLOTS), [0; 4]);
     }
@@ -144,9 +220,9 @@ mod tests {
             }
         });
         for at in 1..SLOTS {
-            chunk.write(at, [at as u64, 0, at as u64, at as u64]);
-            chunk.commit(at + 1);
-            chunk.end(at, 5);
+            chunk.slots().write(at, [at as u64, 0, at as u64, at as u64]);
+            chunk.slots().commit(at + 1);
+            chunk.slots().end(at, 5);
         }
         thread.unwrap().join().unwrap();
     }
@@ -164,11 +240,11 @@ mod loom_tests {
             chunk.open(10, 1);
             let writer = chunk.clone();
             let thread = loom::thread::spawn(move || {
-                writer.write(1, [5, 0, 6, 7]);
-                writer.commit(2);
-                writer.end(1, 8);
-                writer.write(2, [1, 1, 1, 1]);
-                writer.commit(3);
+                writer.slots().write(1, [5, 0, 6, 7]);
+                writer.slots().commit(2);
+                writer.slots().end(1, 8);
+                writer.slots().write(2, [1, 1, 1, 1]);
+                writer.slots().commit(3);
             });
             let committed = chunk.committed();
             if committed > 1 {

@@ -52,7 +52,7 @@ impl Pool {
 
     /// Takes back chunks that were taken: those that nobody else holds are ready again, the others are let go.
     pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        for mut chunk in chunks {
+        for chunk in chunks {
             if !(chunk.is_unique() && self.ready.push(chunk).is_ok()) {
                 self.release(Chunk::BYTES);
             }

@@ -1,6 +1,6 @@
 //! What the slots of a chunk mean: one head slot for each record, then the rest of its payload.
 
-use super::chunk::{Chunk, SLOTS};
+use super::chunk::{Chunk, SLOTS, Slots};
 
 /// The kinds of records.
 ///
@@ -148,22 +148,30 @@ impl<'c> Record<'c> {
         (at + head.slots() <= committed).then_some(Record { chunk, at, head, words: [a, b, c] })
     }
 
-    /// Writes a record into `chunk` at slot `at`, without committing it; `words` beyond the tag's own are ignored.
+    /// Writes a record at slot `at`, without committing it; `words` beyond the tag's own are ignored.
     #[inline(always)]
-    pub(crate) fn write(chunk: &Chunk, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
+    pub(crate) fn write(slots: Slots, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
         let [a, b, c] = words;
         if payload.is_empty() {
-            return chunk.write(at, [a, b, c, head.word()]);
+            slots.write(at, [a, b, c, head.word()]);
+        } else {
+            Record::write_payload(slots, at, head, words, payload);
         }
-        let mut words_of = payload.chunks(8).map(word_of);
-        let mut inline = [a, b, c];
-        for word in inline.iter_mut().skip(head.tag.words()) {
-            *word = words_of.next().unwrap_or(0);
+    }
+
+    fn write_payload(slots: Slots, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
+        let (inline, rest) = payload.split_at_checked(head.tag.inline_bytes()).unwrap_or((payload, &[]));
+        let mut inline = inline.chunks(8).map(word_of);
+        let [a, b, c] = words;
+        let mut words = [a, b, c];
+        for word in words.iter_mut().skip(head.tag.words()) {
+            *word = inline.next().unwrap_or(0);
         }
-        let [a, b, c] = inline;
-        chunk.write(at, [a, b, c, head.word()]);
-        for slot in at + 1..at + head.slots() {
-            chunk.write(slot, std::array::from_fn(|_| words_of.next().unwrap_or(0)));
+        let [a, b, c] = words;
+        slots.write(at, [a, b, c, head.word()]);
+        for (slot, bytes) in rest.chunks(32).enumerate() {
+            let mut words = bytes.chunks(8).map(word_of);
+            slots.write(at + 1 + slot, std::array::from_fn(|_| words.next().unwrap_or(0)));
         }
     }
 
@@ -216,8 +224,8 @@ mod tests {
                 chunk.open(1000, 1);
                 let payload: Vec<u8> = (0..length).map(|i| (i * 7 + 1) as u8).collect();
                 let head = Head { payload: length as u16, ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
-                Record::write(&chunk, 1, head, [11, 22, 33], &payload);
-                chunk.commit(1 + head.slots());
+                Record::write(chunk.slots(), 1, head, [11, 22, 33], &payload);
+                chunk.slots().commit(1 + head.slots());
                 let record = Record::read(&chunk, 1, chunk.committed()).unwrap();
                 assert_eq!((record.head, record.id()), (head, 1001));
                 assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
@@ -235,9 +243,9 @@ mod tests {
     fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
         let chunk = Chunk::new();
         chunk.open(0, 1);
-        chunk.write(1, [0, 0, 0, 200]);
-        chunk.write(2, [0, 0, 0, Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word()]);
-        chunk.commit(3);
+        chunk.slots().write(1, [0, 0, 0, 200]);
+        chunk.slots().write(2, [0, 0, 0, Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word()]);
+        chunk.slots().commit(3);
         assert!(Record::read(&chunk, 1, 3).is_none());
         assert!(Record::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
     }

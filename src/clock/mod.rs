@@ -10,4 +10,4 @@ mod tick;
 
 pub(crate) use anchor::Anchor;
 pub(crate) use convert::Converter;
-pub(crate) use tick::{now, source};
+pub(crate) use tick::{counter, is_counter, now, source};

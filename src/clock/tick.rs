@@ -17,6 +17,11 @@ pub(crate) fn now() -> Ticks {
     if INVARIANT.load(Ordering::Relaxed) { counter() } else { monotonic() }
 }
 
+/// Returns whether [`counter`] may be read in place of [`now`], so that the span path need not ask each time.
+pub(crate) fn is_counter() -> bool {
+    INVARIANT.load(Ordering::Relaxed)
+}
+
 /// Returns the name of what [`now`] reads, after finding out what can be trusted; called before any reading counts.
 pub(crate) fn source() -> &'static str {
     static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
@@ -41,7 +46,7 @@ fn monotonic() -> Ticks {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-fn counter() -> Ticks {
+pub(crate) fn counter() -> Ticks {
     // SAFETY: rdtsc has no precondition; where the OS forbids it (PR_SET_TSC), programs that use it are not started.
     Ticks(unsafe { core::arch::x86_64::_rdtsc() })
 }
@@ -61,7 +66,7 @@ fn is_invariant() -> bool {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
-fn counter() -> Ticks {
+pub(crate) fn counter() -> Ticks {
     let ticks: u64;
     // SAFETY: the virtual counter is readable from user space on every OS that std supports there.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
@@ -75,7 +80,7 @@ fn is_invariant() -> bool {
 }
 
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-fn counter() -> Ticks {
+pub(crate) fn counter() -> Ticks {
     monotonic()
 }
 

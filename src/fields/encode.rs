@@ -3,7 +3,10 @@
 //! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
 
 use super::code;
+use crate::buffer::Loss;
 use crate::callsite::Site;
+use crate::diag::diag;
+use crate::recorder::Recorder;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing_core::field::{Field, Visit};
@@ -14,14 +17,25 @@ pub(crate) struct Encoder<'a> {
     bytes: &'a mut Vec<u8>,
     text_bytes_max: usize,
     /// How many values were cut.
-    pub(crate) cut: u64,
+    cut: u64,
     /// The value of `kineto.kind`, where it is waited for.
-    pub(crate) kind: Option<String>,
+    kind: Option<String>,
 }
 
 impl<'a> Encoder<'a> {
     pub(crate) fn new(site: &'a Site, bytes: &'a mut Vec<u8>, text_bytes_max: usize) -> Self {
         Encoder { site, bytes, text_bytes_max, cut: 0, kind: None }
+    }
+
+    /// Counts what was cut, and lets the first value of `kineto.kind` decide the class of its callsite.
+    #[inline]
+    pub(crate) fn finish(self, recorder: &Recorder) {
+        if self.cut != 0 {
+            recorder.losses.add(Loss::FieldsCut, self.cut);
+        }
+        if let Some(kind) = &self.kind {
+            decide(recorder, self.site, kind);
+        }
     }
 
     #[inline(always)]
@@ -34,6 +48,15 @@ impl<'a> Encoder<'a> {
 
     fn wants_kind(&self, field: &Field) -> bool {
         self.site.kind_field == Some(field.index()) && self.site.is_undecided()
+    }
+}
+
+#[cold]
+fn decide(recorder: &Recorder, site: &Site, kind: &str) {
+    if !site.decide(kind, &recorder.sites.rules) {
+        recorder.losses.add(Loss::KindsRefused, 1);
+        let name = site.metadata.name();
+        diag!(Warning, "kineto.kind", "span \"{name}\" cannot be of kind \"{kind}\", so it is a cpu_op");
     }
 }
 

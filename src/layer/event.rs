@@ -1,7 +1,7 @@
 //! Events: instants, counters, and errors that mark the slice around them.
 
 use super::{Hook, home};
-use crate::buffer::{Head, Loss, Tag};
+use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
 use crate::fields::Encoder;
@@ -23,8 +23,7 @@ where
     let mut payload = home::take_scratch();
     let mut encoder = Encoder::new(site, &mut payload, hook.recorder.settings.field_bytes_max);
     event.record(&mut encoder);
-    let cut = encoder.cut;
-    hook.recorder.losses.add(Loss::FieldsCut, cut);
+    encoder.finish(hook.recorder);
     let (slice, span) = around(event, ctx, &hook);
     match site.event {
         EventRole::Counter => {

@@ -54,8 +54,8 @@ where
     if stored.0.len() >= LAYERS_MAX {
         stored.0.remove(0);
     }
-    let entered = AtomicBool::new(state.meta & state::ENTERED != 0);
-    let kept = SpanState { meta: state.meta | state::STORED | state::DEFINED, ..state };
+    let entered = AtomicBool::new(state.meta & state::FIRST == 0);
+    let kept = SpanState { meta: state.meta & !state::UNDEFINED | state::STORED, ..state };
     stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, cached: AtomicBool::new(false) });
     kept
 }
@@ -65,7 +65,7 @@ pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: S
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    if state.meta & (state::DEFINED | state::IGNORED) == 0 && state.parent != 0 {
+    if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
         hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
     }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
@@ -84,7 +84,7 @@ where
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // Hidden from this layer by a filter that changed its mind between two hooks.
-        return hand(hook, key, SpanState { span: 0, meta: state::IGNORED, parent: 0 });
+        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
     if let Some((found, first)) = stored(&span, hook) {
@@ -100,7 +100,7 @@ where
     let found = state_of(ctx, hook, &span);
     let stored = store(&span, hook, found);
     let first = mark_entered(&span, hook);
-    hand(hook, key, SpanState { meta: stored.meta | if first { 0 } else { state::ENTERED }, ..stored });
+    hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
 
 fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
@@ -119,7 +119,11 @@ fn stored<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> 
         // Relaxed: the one who closes the span does so after this thread has let go of it.
         entry.cached.store(true, Ordering::Relaxed);
     }
-    Some((SpanState { meta: entry.state.meta | if first { 0 } else { state::ENTERED }, ..entry.state }, first))
+    Some((SpanState { meta: with_first(entry.state.meta, first), ..entry.state }, first))
+}
+
+fn with_first(meta: u64, first: bool) -> u64 {
+    if first { meta | state::FIRST } else { meta & !state::FIRST }
 }
 
 fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> bool {
@@ -136,7 +140,7 @@ where
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
         if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
-            if state.meta & (state::DEFINED | state::IGNORED) == 0 && state.parent != 0 {
+            if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
                 hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
             }
             return state;
@@ -156,7 +160,7 @@ where
 {
     let site = hook.site(span.metadata());
     if !site.is_recorded() {
-        return SpanState { span: 0, meta: state::new(site.index, 0, state::IGNORED), parent: 0 };
+        return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
     }
     let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).map_or(0, |p| p.span);
     let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
@@ -168,10 +172,10 @@ where
     if defined == 0 && parent != 0 {
         let span = crate::recorder::ids(1);
         hook.put(Head::new(Tag::Parent, 0, 0), [span, parent, 0], &[]);
-        return SpanState { span, meta: state::new(site.index, 0, state::DEFINED), parent };
+        return SpanState { span, meta: site.state & !state::UNDEFINED, parent };
     }
     let span = if defined == 0 { crate::recorder::ids(1) } else { defined };
-    SpanState { span, meta: state::new(site.index, 0, state::DEFINED), parent }
+    SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
 /// Returns what anyone knows of a span that is not being entered: a parent, or one that is followed.
@@ -254,9 +258,7 @@ where
     let mut payload = Vec::new();
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
-    let (kind, cut) = (encoder.kind.take(), encoder.cut);
-    super::decide(recorder, site, kind);
-    recorder.losses.add(Loss::FieldsCut, cut);
+    encoder.finish(recorder);
     let Some(span) = ctx.span(id).filter(|_| !payload.is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
@@ -276,16 +278,8 @@ where
         Need::Lane => return hook.enroll(),
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
-        Need::Evict(key, state) => evict(ctx, hook, key, state),
-        Need::Store(state) => {
-            evict(ctx, hook, key, state);
-            hand(hook, key, SpanState { meta: state.meta | state::STORED | state::DEFINED, ..state });
-        }
+        Need::Store(key, state) => evict(ctx, hook, key, state),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
-        Need::Nothing => {
-            hook.recorder.losses.add(Loss::Reentered, 1);
-            return false;
-        }
     }
     true
 }

@@ -4,51 +4,54 @@
 //! and in the span's extensions ([`find`](super::find)). A state is a copy of values that never change, so copies need
 //! no care; only before the last copy that others can find is overwritten, it is stored in the extensions.
 //!
-//! No user code runs while a lane is borrowed. What needs the allocator, a lock or the registry is returned as a
-//! [`Need`], done outside, and the hook tried again.
+//! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
+//! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
+//! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
-use crate::buffer::{Chunk, Full, Head, Tag, Writer, flag};
+use crate::buffer::{Chunk, Full, Head, Loss, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::recorder::{DEPTH, Frame, Frames, Recorder, SpanState, bucket, ids, state};
+use crate::recorder::{CLOSINGS, DEPTH, Frames, Recorder, SpanState, bucket, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::Metadata;
 
 thread_local! {
-    static HOME: Home = const { Home { lane: RefCell::new(Lane::NONE), others: RefCell::new(Vec::new()), scratch: Cell::new(Vec::new()) } };
+    /// The first layer's lane, inline; it has no destructor, so reaching it costs nothing.
+    static LANE: Lane = const { Lane::new() };
+    /// What belongs to the lanes and is let go of when the thread ends.
+    static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
+    /// A hook is getting what it needs.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+    /// A buffer for field values.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A thread's lanes: one inline for the first layer, a list for others, and a buffer for field values.
-struct Home {
-    lane: RefCell<Lane>,
-    others: RefCell<Vec<Lane>>,
-    scratch: Cell<Vec<u8>>,
-}
-
-/// What a thread keeps for one epoch of one layer.
+/// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
 pub(crate) struct Lane {
     /// 0 is none; epochs are unique in the process, so this also tells layers apart.
-    epoch: u64,
-    recorder: Option<Arc<Recorder>>,
-    frames: Option<Arc<Frames>>,
-    /// Number of its row.
-    row: u64,
+    epoch: Cell<u64>,
+    frames: Cell<&'static Frames>,
     writer: Writer,
-    depth: usize,
-    /// Frames deeper than others can see; their spans are stored in their extensions.
-    deep: Vec<Open>,
-    next_span: u64,
-    last_span: u64,
-    /// The span exited last, if nothing was entered since.
-    last_exit: u64,
+    /// Spans that the thread is inside; those beyond [`DEPTH`] are in `deep`.
+    depth: Cell<usize>,
+    next_span: Cell<u64>,
+    last_span: Cell<u64>,
+    /// The span exited last.
+    last_exit: Cell<u64>,
     /// The frames' lending count when they were last looked through for slices that others have exited.
-    seen_lent: u64,
+    seen_lent: Cell<u64>,
+    /// Frames deeper than others can see; their spans are stored in their extensions. Emptied by `close_down`, so that a
+    /// lane needs no destructor.
+    deep: ManuallyDrop<RefCell<Vec<Open>>>,
     /// A span found for the hook that is being tried again.
-    found: Option<(u64, SpanState)>,
-    caches: Option<Box<Caches>>,
+    found: Cell<(u64, SpanState)>,
+    sites: [Cell<(usize, Option<&'static Site>)>; SITES],
+    spans: [Cell<Cached>; CLOSINGS],
 }
 
 /// A frame outside the visible stack.
@@ -56,13 +59,7 @@ pub(crate) struct Lane {
 struct Open {
     key: u64,
     span: u64,
-    meta: u64,
     slice: u64,
-}
-
-struct Caches {
-    sites: [(usize, Option<&'static Site>); SITES],
-    spans: [Cached; crate::recorder::CLOSINGS],
 }
 
 #[derive(Clone, Copy)]
@@ -73,9 +70,30 @@ struct Cached {
 }
 
 const SITES: usize = 64;
+/// Marks the address of a callsite whose spans are not recorded, or not yet decided upon; addresses are even.
+const NOT_RECORDED: usize = 1;
+const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
-/// What a hook needs before it can be done; see [`super::settle`].
-#[derive(Debug)]
+/// The owners of what the lanes refer to.
+struct Store {
+    first: Option<Owned>,
+    /// Lanes of further layers, each with what belongs to it.
+    others: Vec<(Rc<Lane>, Owned)>,
+}
+
+/// What one lane refers to.
+struct Owned {
+    epoch: u64,
+    recorder: Arc<Recorder>,
+    frames: &'static Frames,
+    chunk: Option<Chunk>,
+    /// The number of its row.
+    row: u64,
+    is_first: bool,
+}
+
+/// What a hook needs before it can be done; see [`super::find::settle`].
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     /// The thread has no lane for this epoch yet.
     Lane,
@@ -85,14 +103,10 @@ pub(crate) enum Need {
     Find,
     /// The thread does not know that the span was entered.
     ExitElsewhere,
-    /// The pending span has to be stored in its extensions first.
-    Evict(u64, SpanState),
-    /// The state of the span itself has to be stored in its extensions first.
-    Store(SpanState),
+    /// The state of that span has to be stored in its extensions first.
+    Store(u64, SpanState),
     /// The span may be known to others, who have to hear that it closes.
     CloseElsewhere,
-    /// The thread is inside another hook, or ending.
-    Nothing,
 }
 
 impl From<Full> for Need {
@@ -110,69 +124,109 @@ pub(crate) enum Parent {
     Span(u64),
 }
 
-/// Calls `hook` with the thread's lane for `epoch`.
+/// Calls `hook` with the thread's lane if it is the first layer's; else, or if it says so, returns false.
+///
+/// There is no such lane where the counter cannot be trusted, so `hook` may read it without asking.
 #[inline(always)]
-pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&mut Lane) -> Result<R, Need>) -> Result<R, Need> {
-    let visit = |home: &Home| match home.lane.try_borrow_mut() {
-        Ok(mut lane) if lane.epoch == epoch => hook(&mut lane),
-        Ok(_) => with_other(home, epoch, hook),
-        Err(_) => Err(Need::Nothing),
-    };
-    HOME.try_with(visit).unwrap_or(Err(Need::Nothing))
+pub(crate) fn usual(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| lane.epoch.get() == epoch && hook(lane))
+}
+
+/// Calls `hook` with the thread's lane for `epoch`, whichever it is.
+pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Result<R, Need> {
+    LANE.with(|lane| if lane.epoch.get() == epoch { hook(lane) } else { with_other(epoch, hook) })
 }
 
 #[cold]
-#[inline(never)]
-fn with_other<R>(home: &Home, epoch: u64, hook: impl FnOnce(&mut Lane) -> Result<R, Need>) -> Result<R, Need> {
-    let Ok(mut others) = home.others.try_borrow_mut() else { return Err(Need::Nothing) };
-    match others.iter_mut().find(|lane| lane.epoch == epoch) {
-        Some(lane) => hook(lane),
-        None => Err(Need::Lane),
+fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Result<R, Need> {
+    let find = |store: &RefCell<Store>| {
+        let store = store.try_borrow().ok()?;
+        store.others.iter().find(|(lane, _)| lane.epoch.get() == epoch).map(|(lane, _)| lane.clone())
+    };
+    match STORE.try_with(find) {
+        Ok(Some(lane)) => hook(&lane),
+        _ => Err(Need::Lane),
     }
 }
 
-/// Gives the thread a lane for `epoch`; `false` if the thread is ending.
+/// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let frames = Arc::new(Frames::default());
-    let mut lane = Lane::NONE;
-    lane.epoch = epoch;
-    lane.recorder = Some(recorder.clone());
-    lane.frames = Some(frames.clone());
-    lane.caches =
-        Some(Box::new(Caches { sites: [(0, None); SITES], spans: [Cached::NONE; crate::recorder::CLOSINGS] }));
-    lane.row = recorder.lanes().enter(frames);
-    lane.install(recorder.chunk_for_new_thread(epoch));
-    let gone = HOME.try_with(|home| {
-        let mut first = home.lane.try_borrow_mut().ok()?;
-        if first.is_over() {
-            return Some(vec![std::mem::replace(&mut *first, lane)]);
-        }
-        drop(first);
-        let mut others = home.others.try_borrow_mut().ok()?;
-        let over = others.extract_if(.., |lane| lane.is_over()).collect();
-        others.push(lane);
-        Some(over)
+    let is_free = LANE.with(|lane| lane.epoch.get() == 0) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_first = is_free && clock::is_counter();
+    if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
+        return false;
+    }
+    let frames = Frames::take();
+    let row = recorder.lanes().enter(frames);
+    let chunk = recorder.chunk_for_new_thread(epoch);
+    let other = (!is_first).then(|| Rc::new(Lane::new()));
+    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, row, is_first };
+    match &other {
+        Some(lane) => owned.open(lane),
+        None => LANE.with(|lane| owned.open(lane)),
+    }
+    let over = STORE.try_with(|store| {
+        let mut store = store.try_borrow_mut().ok()?;
+        Some(match other {
+            Some(lane) => {
+                let over: Vec<_> = store.others.extract_if(.., |(_, owned)| owned.is_over()).map(|(_, o)| o).collect();
+                store.others.push((lane, owned));
+                over
+            }
+            None => store.first.replace(owned).into_iter().collect(),
+        })
     });
-    // Lanes that are over are dropped here, outside the borrow.
-    matches!(gone, Ok(Some(_)))
+    // What is over is dropped here, outside the borrow; a lane that could not be kept is closed by its owner's drop.
+    matches!(over, Ok(Some(_)))
 }
 
-/// Forgets the forking thread's lane, so that its next hook in the child finds out where it is.
-pub(crate) fn forget_lane() {
-    let _ = HOME.try_with(|home| {
-        if let Ok(mut lane) = home.lane.try_borrow_mut() {
-            lane.epoch = 0;
+/// Gives the thread's lane another chunk, or the word that there is none.
+pub(crate) fn install(recorder: &Recorder, epoch: u64) {
+    let chunk = recorder.open_chunk(epoch);
+    let before = STORE.try_with(|store| {
+        let mut store = store.try_borrow_mut().ok()?;
+        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
+        if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
+            return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
-        if let Ok(mut others) = home.others.try_borrow_mut() {
-            others.iter_mut().for_each(|lane| lane.epoch = 0);
+        let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
+        Some(owned.install(lane, chunk))
+    });
+    // The chunk of before is let go of outside the borrow.
+    drop(before);
+}
+
+/// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.
+pub(crate) fn forget_lane() {
+    LANE.with(Lane::close_down);
+    let _ = STORE.try_with(|store| {
+        if let Ok(store) = store.try_borrow() {
+            store.others.iter().for_each(|(lane, _)| lane.close_down());
         }
     });
+}
+
+/// The thread is getting what a hook needs. What the allocator or the registry do meanwhile is not recorded, if they
+/// have spans of their own: it would need the same things.
+pub(crate) struct Busy(());
+
+impl Busy {
+    /// `None` if the thread is busy already, or ending.
+    pub(crate) fn begin() -> Option<Busy> {
+        BUSY.with(|busy| !busy.replace(true)).then_some(Busy(()))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.with(|busy| busy.set(false));
+    }
 }
 
 /// Takes the thread's buffer for field values; user code may run while it is out.
 #[inline(always)]
 pub(crate) fn take_scratch() -> Vec<u8> {
-    HOME.try_with(|home| home.scratch.take()).unwrap_or_default()
+    SCRATCH.try_with(Cell::take).unwrap_or_default()
 }
 
 /// Puts the buffer back for the next span.
@@ -181,7 +235,70 @@ pub(crate) fn put_scratch(mut scratch: Vec<u8>) {
     const KEPT_BYTES_MAX: usize = 64 * 1024;
     scratch.clear();
     if scratch.capacity() <= KEPT_BYTES_MAX {
-        let _ = HOME.try_with(|home| home.scratch.set(scratch));
+        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
+    }
+}
+
+impl Store {
+    fn first_is_over(store: &RefCell<Store>) -> bool {
+        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(Owned::is_over))
+    }
+}
+
+impl Owned {
+    /// Whether the epoch has ended or its layer is gone.
+    fn is_over(&self) -> bool {
+        self.recorder.epoch() != self.epoch
+    }
+
+    /// Makes `lane` the thread's lane for this epoch.
+    fn open(&self, lane: &Lane) {
+        lane.close_down();
+        lane.frames.set(self.frames);
+        lane.last_exit.set(0);
+        lane.seen_lent.set(self.frames.lent());
+        lane.spans.iter().for_each(|entry| entry.set(Cached::NONE));
+        lane.sites.iter().for_each(|entry| entry.set((0, None)));
+        self.go_on(lane);
+        lane.epoch.set(self.epoch);
+    }
+
+    /// Has `lane` write into the chunk; the record says whose it is from here on.
+    fn go_on(&self, lane: &Lane) {
+        let Some(chunk) = &self.chunk else { return lane.writer.exhaust() };
+        lane.writer.install(chunk);
+        let at = lane.writer.reserve(1).unwrap_or(Writer::NOWHERE);
+        lane.writer.put(at, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
+    }
+
+    /// Goes on in another chunk; without one, what does not fit is lost, but slices still end in the one of before.
+    fn install(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
+        let Some(chunk) = chunk else {
+            lane.writer.exhaust();
+            return None;
+        };
+        let before = self.chunk.replace(chunk);
+        self.go_on(lane);
+        before
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let ours = |lane: &Lane| lane.epoch.get() == self.epoch;
+        if self.is_first && LANE.with(ours) {
+            LANE.with(Lane::close_down);
+        }
+        if self.recorder.is_forked() {
+            // The locks that the rest needs may have been held by a thread that does not exist here.
+            std::mem::forget(self.chunk.take());
+            return;
+        }
+        self.recorder.lanes().leave(self.frames);
+        self.frames.give_back();
+        if let Some(chunk) = self.chunk.take() {
+            self.recorder.leave_chunk(chunk);
+        }
     }
 }
 
@@ -190,406 +307,438 @@ impl Cached {
 }
 
 impl Lane {
-    const NONE: Lane = Lane {
-        epoch: 0,
-        recorder: None,
-        frames: None,
-        row: 0,
-        writer: Writer::empty(),
-        depth: 0,
-        deep: Vec::new(),
-        next_span: 0,
-        last_span: 0,
-        last_exit: 0,
-        seen_lent: 0,
-        found: None,
-        caches: None,
-    };
-
-    /// Whether the epoch has ended or its layer is gone.
-    fn is_over(&self) -> bool {
-        self.epoch == 0 || self.recorder.as_ref().is_none_or(|recorder| recorder.epoch() != self.epoch)
+    const fn new() -> Lane {
+        Lane {
+            epoch: Cell::new(0),
+            frames: Cell::new(Frames::NONE),
+            writer: Writer::empty(),
+            depth: Cell::new(0),
+            next_span: Cell::new(0),
+            last_span: Cell::new(0),
+            last_exit: Cell::new(0),
+            seen_lent: Cell::new(0),
+            deep: ManuallyDrop::new(RefCell::new(Vec::new())),
+            found: Cell::new((0, Cached::NONE.state)),
+            sites: [const { Cell::new((0, None)) }; SITES],
+            spans: [const { Cell::new(Cached::NONE) }; CLOSINGS],
+        }
     }
 
-    /// Goes on in `chunk`; without one, what does not fit is lost from here on.
-    pub(crate) fn install(&mut self, chunk: Option<Chunk>) {
-        let Some(chunk) = chunk else { return self.writer.exhaust() };
-        self.writer.install(chunk);
-        let at = self.writer.reserve(1).unwrap_or(Writer::NOWHERE);
-        self.writer.put(at, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
+    /// Leaves the lane without an epoch, frames and chunk.
+    fn close_down(&self) {
+        self.epoch.set(0);
+        self.writer.uninstall();
+        self.frames.set(Frames::NONE);
+        self.depth.set(0);
+        if let Ok(mut deep) = self.deep.try_borrow_mut() {
+            *deep = Vec::new();
+        }
     }
 
+    /// Returns the judgement on a callsite from the thread's cache, if its spans are recorded.
     #[inline(always)]
-    fn frames(&self) -> Result<&Frames, Need> {
-        self.frames.as_deref().ok_or(Need::Nothing)
+    pub(crate) fn recorded_site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+        let address = std::ptr::from_ref(metadata).addr();
+        let (known, site) = self.site_entry(address).get();
+        if known == address { site } else { None }
     }
 
     /// Returns the judgement on a callsite from the thread's cache.
     #[inline(always)]
-    pub(crate) fn site(&mut self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
         let address = std::ptr::from_ref(metadata).addr();
-        match self.caches.as_ref()?.sites.get(slot_of(address))? {
-            (known, site) if *known == address => *site,
-            _ => None,
-        }
+        let (known, site) = self.site_entry(address).get();
+        if known & !NOT_RECORDED == address { site } else { None }
     }
 
-    /// Keeps a judgement for [`site`](Lane::site).
-    pub(crate) fn cache_site(&mut self, site: &'static Site) {
+    /// Keeps a judgement.
+    pub(crate) fn cache_site(&self, site: &'static Site) {
         let address = std::ptr::from_ref(site.metadata).addr();
-        if let Some(entry) = self.caches.as_mut().and_then(|caches| caches.sites.get_mut(slot_of(address))) {
-            *entry = (address, Some(site));
-        }
+        let mark = if site.is_recorded() && !site.is_undecided() { 0 } else { NOT_RECORDED };
+        self.site_entry(address).set((address | mark, Some(site)));
+    }
+
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "a remainder of SITES is smaller than SITES")]
+    fn site_entry(&self, address: usize) -> &Cell<(usize, Option<&'static Site>)> {
+        // Callsites are statics of some hundred bytes.
+        &self.sites[(address >> 5) % SITES]
     }
 
     /// Keeps the state of a span whose extensions know that threads may have cached it.
-    pub(crate) fn cache_span(&mut self, key: u64, state: SpanState, closings: u32) {
-        if let Some(entry) = self.caches.as_mut().and_then(|caches| caches.spans.get_mut(bucket(key))) {
-            *entry = Cached { key, closings, state };
+    pub(crate) fn cache_span(&self, key: u64, state: SpanState, closings: u32) {
+        if let Some(entry) = self.spans.get(bucket(key)) {
+            entry.set(Cached { key, closings, state });
         }
     }
 
     /// Has the hook that is tried again know that span.
-    pub(crate) fn hand(&mut self, key: u64, state: SpanState) {
-        self.found = Some((key, state));
+    pub(crate) fn hand(&self, key: u64, state: SpanState) {
+        self.found.set((key, state));
+    }
+
+    /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
+        let frames = self.frames.get();
+        let (span, depth) = (self.next_span.get(), self.depth.get());
+        if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH {
+            return false;
+        }
+        self.next_span.set(span + 1);
+        let parent = frames.frame(depth).span();
+        frames.pending.set(key, SpanState { span, meta: site.state | frames.lent(), parent });
+        true
     }
 
     /// Makes a span: gives it an id, records its fields if it has any, and makes it the pending one.
-    #[inline(always)]
-    pub(crate) fn new_span(
-        &mut self,
+    #[inline]
+    pub(crate) fn new_span_carefully(
+        &self,
         key: u64,
         site: &Site,
         parent: Parent,
         fields: Option<(&[u8], u8)>,
     ) -> Result<(), Need> {
-        let frames = self.frames()?;
-        let before = frames.pending.key();
-        if before != 0
-            && frames.pending.meta() & (state::STORED | state::ON_STACK | state::IGNORED) == 0
-            && before != key
-        {
-            return Err(Need::Evict(before, frames.pending.state()));
+        let frames = self.frames.get();
+        if let Some((before, state)) = self.displaced(key) {
+            return Err(Need::Store(before, state));
         }
-        let lent = frames.lent();
-        if lent != self.seen_lent {
-            self.repair();
-        }
-        let frames = self.frames()?;
         let parent = match parent {
-            Parent::Current => self.current(frames),
+            Parent::Current => self.current(),
             Parent::Span(parent) => parent,
         };
         if !site.is_recorded() {
-            frames
-                .pending
-                .set(key, SpanState { span: 0, meta: state::new(site.index, lent, state::IGNORED), parent: 0 });
+            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: 0 });
             return Ok(());
         }
-        let (mut span, mut flags) = (0, 0);
+        let (mut span, mut meta) = (0, site.state | frames.lent());
         if let Some((payload, head_flags)) = fields {
-            span =
-                put_payload(&mut self.writer, Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
-            flags = if span == 0 { 0 } else { state::DEFINED };
+            span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
+            meta &= !state::UNDEFINED;
         }
         if span == 0 {
-            span = self.next_span;
-            if span == self.last_span {
-                span = self.refill_ids();
-            }
-            self.next_span = span + 1;
+            // Without fields, or no room for them.
+            span = self.span_id();
+            meta |= state::UNDEFINED;
         }
-        let Some(frames) = &self.frames else { return Err(Need::Nothing) };
-        frames.pending.set(key, SpanState { span, meta: state::new(site.index, lent, flags), parent });
+        frames.pending.set(key, SpanState { span, meta, parent });
         Ok(())
     }
 
-    #[cold]
-    fn refill_ids(&mut self) -> u64 {
+    fn span_id(&self) -> u64 {
         const BLOCK: u64 = 4096;
-        let first = ids(BLOCK);
-        self.last_span = first + BLOCK;
-        first
+        if self.next_span.get() == self.last_span.get() {
+            self.next_span.set(ids(BLOCK));
+            self.last_span.set(self.next_span.get() + BLOCK);
+        }
+        let span = self.next_span.get();
+        self.next_span.set(span + 1);
+        span
     }
 
-    /// The span id of the innermost frame, 0 if there is none.
-    #[inline(always)]
-    fn current(&self, frames: &Frames) -> u64 {
-        match self.depth.checked_sub(1).and_then(|top| frames.frame(top)) {
-            Some(frame) => frame.span(),
-            None => self.deep.last().map_or(0, |open| open.span),
+    /// The span id of the innermost frame, 0 if there is none; frames that others have exited are dropped first.
+    fn current(&self) -> u64 {
+        self.repair();
+        match self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
+            Some(open) => open.span,
+            None => self.frames.get().frame(self.depth.get()).span(),
         }
     }
 
     /// Returns the id of the innermost open slice and of its span.
     pub(crate) fn innermost(&self) -> (u64, u64) {
-        if let Some(open) = self.deep.last() {
+        self.repair();
+        if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             return (open.slice, open.span);
         }
-        let top = self.depth.checked_sub(1).zip(self.frames.as_deref()).and_then(|(top, frames)| frames.frame(top));
-        top.map_or((0, 0), |frame| (frame.slice(), frame.span()))
+        let frame = self.frames.get().frame(self.depth.get());
+        (frame.slice(), frame.span())
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
     pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
-        let deep = self.deep.iter().rev().find(|open| open.key == key).map(|open| (open.slice, open.span));
-        let frames = self.frames.as_deref()?;
-        let visible = || {
-            let mut stack = (0..self.depth.min(DEPTH)).rev().filter_map(|depth| frames.frame(depth));
-            stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
-        };
-        deep.or_else(visible)
+        let find_deep = |deep: std::cell::Ref<'_, Vec<Open>>| deep.iter().rev().find(|open| open.key == key).copied();
+        if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
+            return Some((open.slice, open.span));
+        }
+        let mut stack = (1..=self.depth.get().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
+        stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
     }
 
     /// Returns what the thread itself knows of a span.
     #[inline(always)]
-    pub(crate) fn known(&mut self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let frames = self.frames.as_deref()?;
-        if frames.pending.key() == key {
-            return Some(frames.pending.state());
-        }
-        let cached = self.caches.as_ref()?.spans.get(bucket(key))?;
-        // Acquire is not needed: whoever hands this thread a span of a reused key did so after the closing.
+    pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let pending = &self.frames.get().pending;
+        if pending.key() == key { Some(pending.state()) } else { self.cached(key, recorder) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    fn cached(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let cached = self.spans[bucket(key)].get();
+        // Relaxed: whoever hands this thread a span of a key that is used again did so after the closing.
         if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
             return Some(cached.state);
         }
-        self.found.take().filter(|(found, _)| *found == key).map(|(_, state)| state)
+        let (found, state) = self.found.get();
+        (found == key).then_some(state)
     }
 
-    /// Opens a slice.
+    /// Opens a slice of a span that the thread knows; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+    pub(crate) fn enter(&self, key: u64, recorder: &Recorder) -> bool {
+        let frames = self.frames.get();
+        let depth = self.depth.get();
+        let (known, is_pending) = if frames.pending.key() == key {
+            (frames.pending.state(), true)
+        } else {
+            match self.cached(key, recorder) {
+                Some(cached) => (cached, false),
+                None => return false,
+            }
+        };
+        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
+        match known.meta & (state::UNDEFINED | state::IGNORED) {
+            0 => {}
+            state::UNDEFINED if known.parent == frames.frame(depth).span() => {}
+            _ => return false,
+        }
+        frames.frame(depth + 1).set(key, known.span, known.meta, slice);
+        if is_pending {
+            frames.pending.set_meta(state::entered(known.meta));
+        }
+        self.depth.set(depth + 1);
+        frames.set_depth(depth + 1);
+        // The clock is read last, so that what the hook costs lies outside the slice.
+        self.writer.put_slice(at, state::slice(known.meta), clock::counter(), known.span);
+        true
+    }
+
+    /// Opens a slice, whatever it takes.
+    pub(crate) fn enter_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
         let Some(known) = self.known(key, recorder) else { return Err(Need::Find) };
-        if self.frames()?.lent() != self.seen_lent {
-            self.repair();
+        let above = self.current();
+        let frames = self.frames.get();
+        let depth = self.depth.get();
+        if depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
+            return Err(Need::Store(key, known));
         }
-        let frames = self.frames()?;
-        let above = self.current(frames);
-        if self.depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
-            return Err(Need::Store(known));
-        }
-        let mut meta = known.meta & !state::ON_STACK;
-        let mut slice = 0;
+        let mut meta = known.meta;
         let mut at = Writer::NOWHERE;
-        if meta & state::IGNORED == 0 {
-            if meta & state::DEFINED == 0 && known.parent != above {
+        let recorded = meta & state::IGNORED == 0;
+        if recorded {
+            if meta & state::UNDEFINED != 0 && known.parent != above {
                 if known.parent != 0 {
                     let at = self.writer.reserve(2)?;
                     self.writer.put(at, Head::new(Tag::Parent, 0, 0), [known.span, known.parent, 0], &[]);
                 }
-                meta |= state::DEFINED;
+                meta &= !state::UNDEFINED;
             }
             at = self.writer.reserve(1)?;
-            slice = self.writer.id(at);
-            if slice == 0 {
-                recorder.losses.add(crate::buffer::Loss::SlicesOverLimit, 1);
+            if at == Writer::NOWHERE {
+                recorder.losses.add(Loss::SlicesOverLimit, 1);
             }
         }
-        let Some(frames) = &self.frames else { return Err(Need::Nothing) };
-        match frames.frame(self.depth) {
-            Some(frame) => frame.set(key, known.span, meta, slice),
-            None => self.deep.push(Open { key, span: known.span, meta, slice }),
+        self.found.set((0, Cached::NONE.state));
+        let slice = self.writer.id(at);
+        // A span that is not recorded passes on the one around it.
+        let span = if recorded { known.span } else { above };
+        if depth < DEPTH {
+            frames.frame(depth + 1).set(key, span, meta, slice);
+        } else if let Ok(mut deep) = self.deep.try_borrow_mut() {
+            deep.push(Open { key, span, slice });
         }
         if frames.pending.key() == key {
-            frames.pending.set_meta(meta | state::ON_STACK | state::ENTERED);
+            frames.pending.set_meta(state::entered(meta));
         }
-        self.depth += 1;
-        frames.set_depth(self.depth.min(DEPTH));
-        self.last_exit = 0;
+        self.depth.set(depth + 1);
+        frames.set_depth((depth + 1).min(DEPTH));
         if at != Writer::NOWHERE {
-            // FIRST and NESTED are 1 and 2; ENTERED is 2 and DEFINED 8.
-            let first = u8::from(meta & state::ENTERED == 0) * flag::FIRST;
-            let nested = u8::from(meta & state::DEFINED == 0) * flag::NESTED;
-            let head = Head::new(Tag::Slice, first | nested, state::site(meta));
-            // The clock is read last, so that what the hook costs lies outside the slice.
-            self.writer.put(at, head, [clock::now().0, 0, known.span], &[]);
+            self.writer.put_slice(at, state::slice(meta), clock::now(), known.span);
         }
         Ok(())
     }
 
-    /// Closes the innermost slice, if it is one of that span.
+    /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn exit(&mut self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
-        let frames = self.frames()?;
-        let top = self.depth.wrapping_sub(1);
-        let Some(frame) = frames.frame(top) else { return self.exit_unusual(key, end, recorder) };
-        if frame.key() != key || frame.meta() & state::ELSEWHERE != 0 {
-            return self.exit_unusual(key, end, recorder);
+    pub(crate) fn exit(&self, key: u64, end: Ticks) -> bool {
+        let frames = self.frames.get();
+        let depth = self.depth.get();
+        let frame = frames.frame(depth);
+        if frame.key() != key || depth > DEPTH {
+            return false;
         }
-        let (span, meta, slice) = (frame.span(), frame.meta(), frame.slice());
-        let mut left = meta | state::ENTERED | (meta & state::ENTERED) << 1;
         let pending = &frames.pending;
-        let mut give_back = false;
-        if pending.key() == key {
-            // If it is open twice, the inner exit was the one to say so.
-            left |= pending.meta() & state::AGAIN;
-            give_back = true;
-        } else if meta & (state::STORED | state::IGNORED) == 0 {
-            if pending.key() != 0 && pending.meta() & (state::STORED | state::ON_STACK | state::IGNORED) == 0 {
-                return Err(Need::Evict(pending.key(), pending.state()));
-            }
-            give_back = true;
+        let is_pending = pending.key() == key;
+        let meta = frame.meta();
+        const KEPT: u64 = state::STORED | state::IGNORED;
+        if !is_pending && meta & KEPT == 0 && pending.meta() & state::FREE == 0 {
+            return false;
         }
-        if slice != 0 && !self.writer.end(slice, end)? {
-            recorder.losses.add(crate::buffer::Loss::EndsOverLimit, 1);
+        if !self.writer.end_here(frame.slice(), end) {
+            return false;
         }
-        let Some(frames) = &self.frames else { return Err(Need::Nothing) };
-        self.depth = top;
-        frames.set_depth(top);
-        self.last_exit = key;
-        if give_back {
+        self.depth.set(depth - 1);
+        frames.set_depth(depth - 1);
+        self.last_exit.set(key);
+        if is_pending {
+            pending.set_meta(pending.meta() & !state::ON_STACK);
+        } else if meta & KEPT == 0 {
             // A span that is not defined was entered right inside its parent, which is now the innermost again.
-            let parent = if left & state::DEFINED == 0 { self.current(frames) } else { 0 };
-            frames.pending.set(key, SpanState { span, meta: left, parent });
+            let parent = frames.frame(depth - 1).span();
+            let meta = state::entered(meta) & !state::ON_STACK;
+            pending.set(key, SpanState { span: frame.span(), meta, parent });
         }
-        Ok(())
+        true
     }
 
-    /// Closes a slice that is not the innermost, is too deep to be seen, or is not this thread's.
-    #[cold]
-    #[inline(never)]
-    fn exit_unusual(&mut self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
-        recorder.note_disorder();
+    /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
+    pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
         self.repair();
-        let frames = self.frames()?;
-        let find = |frame: &Frame| frame.key() == key;
-        let visible = (0..self.depth.min(DEPTH)).rev().find(|i| frames.frame(*i).is_some_and(find));
-        let deep = self.deep.iter().rposition(|open| open.key == key);
-        let slice = match (deep, visible.and_then(|i| frames.frame(i))) {
-            (Some(i), _) => self.deep.get(i).map_or(0, |open| open.slice),
-            (None, Some(frame)) => {
-                if frame.meta() & (state::STORED | state::IGNORED) == 0 {
-                    let meta = frame.meta() | state::ENTERED;
-                    let parent = if meta & state::DEFINED == 0 { self.span_below(frames, visible) } else { 0 };
-                    return Err(Need::Store(SpanState { span: frame.span(), meta, parent }));
-                }
-                frame.slice()
-            }
+        let frames = self.frames.get();
+        let depth = self.depth.get();
+        let place = |deep: std::cell::Ref<'_, Vec<Open>>| {
+            deep.iter().rposition(|open| open.key == key).and_then(|i| Some((i, deep.get(i)?.slice)))
+        };
+        let deep = self.deep.try_borrow().ok().and_then(place);
+        let visible = (1..=depth.min(DEPTH)).rev().find(|i| frames.frame(*i).key() == key);
+        let (at, slice) = match (deep, visible) {
+            (Some((i, slice)), _) => (DEPTH + 1 + i, slice),
+            (None, Some(i)) => (i, frames.frame(i).slice()),
             (None, None) => return Err(Need::ExitElsewhere),
         };
+        let left = if at <= DEPTH { self.left(at) } else { None };
+        if let Some((before, state)) = left.and(self.displaced(key)) {
+            return Err(Need::Store(before, state));
+        }
         if slice != 0 && !self.writer.end(slice, end)? {
-            recorder.losses.add(crate::buffer::Loss::EndsOverLimit, 1);
+            recorder.losses.add(Loss::EndsOverLimit, 1);
         }
-        match (deep, visible) {
-            (Some(i), _) => {
-                self.deep.remove(i);
-                self.depth -= 1;
-            }
-            (None, Some(i)) => self.remove_frame(i),
-            (None, None) => {}
+        if at != depth {
+            recorder.note_disorder();
         }
-        self.last_exit = key;
+        self.remove(at);
+        self.last_exit.set(key);
+        if let Some(left) = left {
+            frames.pending.set(key, left);
+        }
         Ok(())
     }
 
-    fn span_below(&self, frames: &Frames, at: Option<usize>) -> u64 {
-        at.and_then(|at| at.checked_sub(1)).and_then(|below| frames.frame(below)).map_or(0, Frame::span)
+    /// The state that the span of frame `at` leaves behind, unless it is kept elsewhere.
+    fn left(&self, at: usize) -> Option<SpanState> {
+        let frames = self.frames.get();
+        let frame = frames.frame(at);
+        let entered = match &frames.pending {
+            // If it is open twice, the pending slot knows.
+            pending if pending.key() == frame.key() => pending.meta(),
+            _ => state::entered(frame.meta()),
+        };
+        let kept = frame.meta() & (state::STORED | state::IGNORED) != 0;
+        let parent = frames.frame(at.saturating_sub(1)).span();
+        (!kept).then_some(SpanState { span: frame.span(), meta: entered & !state::ON_STACK, parent })
     }
 
-    /// Takes frame `at` out of the visible stack; the deep ones move up.
-    fn remove_frame(&mut self, at: usize) {
-        let Some(frames) = &self.frames else { return };
-        let visible = self.depth.min(DEPTH);
-        for i in at + 1..visible {
-            if let (Some(to), Some(from)) = (frames.frame(i - 1), frames.frame(i)) {
-                to.copy(from);
+    /// The pending span that would be lost if another took its place.
+    fn displaced(&self, by: u64) -> Option<(u64, SpanState)> {
+        let pending = &self.frames.get().pending;
+        let stays = pending.key() == by || pending.meta() & state::FREE != 0;
+        (!stays).then(|| (pending.key(), pending.state()))
+    }
+
+    /// Takes the frame `at` out of the stack; those above move down.
+    fn remove(&self, at: usize) {
+        let frames = self.frames.get();
+        let depth = self.depth.get();
+        let Ok(mut deep) = self.deep.try_borrow_mut() else { return };
+        if at > DEPTH {
+            if at - DEPTH - 1 < deep.len() {
+                deep.remove(at - DEPTH - 1);
+            }
+        } else {
+            for i in at..depth.min(DEPTH) {
+                frames.frame(i).copy(frames.frame(i + 1));
+            }
+            if !deep.is_empty() {
+                let open = deep.remove(0);
+                frames.frame(DEPTH).set(open.key, open.span, state::STORED, open.slice);
             }
         }
-        if !self.deep.is_empty() {
-            let open = self.deep.remove(0);
-            if let Some(last) = frames.frame(visible - 1) {
-                last.set(open.key, open.span, open.meta, open.slice);
-            }
-        }
-        self.depth -= 1;
-        frames.set_depth(self.depth.min(DEPTH));
+        self.depth.set(depth - 1);
+        frames.set_depth((depth - 1).min(DEPTH));
     }
 
     /// Drops the frames that other threads have exited.
-    fn repair(&mut self) {
-        let Some(frames) = self.frames.clone() else { return };
-        self.seen_lent = frames.lent();
-        for i in (0..self.depth.min(DEPTH)).rev() {
-            if frames.frame(i).is_some_and(|frame| frame.meta() & state::ELSEWHERE != 0) {
-                self.remove_frame(i);
+    fn repair(&self) {
+        let lent = self.frames.get().lent();
+        if self.seen_lent.replace(lent) == lent {
+            return;
+        }
+        for at in (1..=self.depth.get().min(DEPTH)).rev() {
+            if self.frames.get().frame(at).key() == 0 {
+                self.remove(at);
             }
         }
     }
 
-    /// Marks the state that the hook is about to use as stored, wherever the thread keeps it.
-    pub(crate) fn mark_stored(&mut self, key: u64) {
-        let Some(frames) = self.frames.as_deref() else { return };
+    /// Marks the state of a span as stored, wherever the thread keeps it.
+    pub(crate) fn mark_stored(&self, key: u64) {
+        let frames = self.frames.get();
+        let stored = |meta: u64| meta & !state::UNDEFINED | state::STORED;
         if frames.pending.key() == key {
-            frames.pending.set_meta(frames.pending.meta() | state::STORED | state::DEFINED);
+            frames.pending.set_meta(stored(frames.pending.meta()));
         }
-        let stack = (0..self.depth.min(DEPTH)).filter_map(|depth| frames.frame(depth));
+        let stack = (1..=self.depth.get().min(DEPTH)).map(|depth| frames.frame(depth));
         for frame in stack.filter(|frame| frame.key() == key) {
-            frame.set(key, frame.span(), frame.meta() | state::STORED | state::DEFINED, frame.slice());
+            frame.set(key, frame.span(), stored(frame.meta()), frame.slice());
         }
+    }
+
+    /// The span is gone, and nobody else knew it; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn close(&self, key: u64) -> bool {
+        let frames = self.frames.get();
+        let meta = frames.pending.meta();
+        const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
+        let usual =
+            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        if usual {
+            frames.pending.clear();
+        }
+        usual
     }
 
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
-    #[inline(always)]
-    pub(crate) fn close(&mut self, key: u64) -> Result<(), Need> {
-        let last_exit = self.last_exit;
-        let frames = self.frames()?;
-        let (meta, lent) = (frames.pending.meta(), frames.lent());
+    pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
+        let frames = self.frames.get();
+        let state = frames.pending.state();
         if frames.pending.key() != key {
             return Err(Need::CloseElsewhere);
         }
-        if meta & state::STORED != 0 || !state::is_private(meta, lent) {
+        if state.meta & state::STORED != 0 || !state::is_private(state.meta, frames.lent()) {
             frames.pending.clear();
             return Err(Need::CloseElsewhere);
         }
-        if meta & state::AGAIN != 0 && meta & state::IGNORED == 0 {
-            let span = frames.pending.state().span;
-            self.close_record(span, last_exit == key)?;
+        if state.meta & state::AGAIN != 0 && state.meta & state::IGNORED == 0 {
+            self.close_record(key, state.span)?;
         }
-        self.frames()?.pending.clear();
+        frames.pending.clear();
         Ok(())
     }
 
-    /// Whether the thread's last hook was an exit of that span.
-    pub(crate) fn has_just_exited(&self, key: u64) -> bool {
-        self.last_exit == key
-    }
-
     /// Records that a span is gone.
-    pub(crate) fn close_record(&mut self, span: u64, after_exit: bool) -> Result<(), Need> {
-        let flags = if after_exit { flag::AFTER_EXIT } else { 0 };
+    pub(crate) fn close_record(&self, key: u64, span: u64) -> Result<(), Need> {
+        let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
         self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[]).map(drop)
     }
 
-    /// Records anything that is no slice; returns its id, 0 if it is lost.
-    pub(crate) fn put(&mut self, head: Head, words: [u64; 3], payload: &[u8]) -> Result<u64, Need> {
-        put_payload(&mut self.writer, head, words, payload)
+    /// Records anything that is no slice, with at most `PAYLOAD_MAX` bytes of payload; returns its id, 0 if it is lost.
+    #[inline(always)]
+    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u8]) -> Result<u64, Need> {
+        let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
+        let head = Head { payload: length, ..head };
+        let at = self.writer.reserve(head.slots())?;
+        Ok(self.writer.put(at, head, words, payload.get(..usize::from(length)).unwrap_or_default()))
     }
-}
-
-/// Records something with a payload of at most `PAYLOAD_MAX` bytes; returns its id, 0 if it is lost.
-#[inline(always)]
-fn put_payload(writer: &mut Writer, head: Head, words: [u64; 3], payload: &[u8]) -> Result<u64, Need> {
-    let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
-    let head = Head { payload: length, ..head };
-    let at = writer.reserve(head.slots())?;
-    Ok(writer.put(at, head, words, payload.get(..usize::from(length)).unwrap_or_default()))
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        if let (Some(recorder), Some(frames)) = (&self.recorder, &self.frames) {
-            if self.epoch != 0 {
-                recorder.lanes().leave(frames);
-                if let Some(chunk) = self.writer.take() {
-                    recorder.leave_chunk(chunk);
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn slot_of(address: usize) -> usize {
-    // Callsites are statics of some hundred bytes.
-    (address >> 4 ^ address >> 10) % SITES
 }

@@ -1,8 +1,7 @@
 //! The `tracing` layer: turns spans and events into records on the thread where they happen.
 //!
-//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done in
-//! [`home`] under the thread's own borrow; what is missing there is found or fetched by [`find`] outside it, and the
-//! hook tried again.
+//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done in [`home`] with
+//! what the thread has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
 mod event;
 mod find;
@@ -11,11 +10,10 @@ pub(crate) mod home;
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::diag::diag;
 use crate::fields::Encoder;
 use crate::recorder::Recorder;
 use crate::time::Ticks;
-use home::{Need, Parent};
+use home::{Lane, Need, Parent};
 use std::fmt;
 use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};
@@ -77,15 +75,11 @@ impl Hook<'_> {
 
     #[cold]
     fn next_chunk(&self) {
-        let chunk = self.recorder.open_chunk(self.epoch);
-        let _ = home::with(self.epoch, |lane| {
-            lane.install(chunk);
-            Ok(())
-        });
+        home::install(self.recorder, self.epoch);
     }
 
     /// Does something with the thread's lane that needs no span.
-    fn with<R>(&self, mut hook: impl FnMut(&mut home::Lane) -> Result<R, Need>) -> Option<R> {
+    fn with<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Need>) -> Option<R> {
         for _ in 0..TRIES {
             match home::with(self.epoch, &mut hook) {
                 Ok(done) => return Some(done),
@@ -147,17 +141,6 @@ impl Hook<'_> {
     }
 }
 
-/// Lets the first value of `kineto.kind` decide the class of its callsite.
-fn decide(recorder: &Recorder, site: &Site, kind: Option<String>) {
-    if let Some(kind) = kind {
-        if !site.decide(&kind, &recorder.sites.rules) {
-            recorder.losses.add(Loss::KindsRefused, 1);
-            let name = site.metadata.name();
-            diag!(Warning, "kineto.kind", "span \"{name}\" cannot be of kind \"{kind}\", so it is a cpu_op");
-        }
-    }
-}
-
 impl<S> Layer<S> for KinetoLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -171,29 +154,19 @@ where
             }
             return;
         }
-        let hook = self.hook(epoch);
         let key = id.into_u64();
-        if attrs.fields().is_empty() && attrs.is_contextual() {
-            let metadata = attrs.metadata();
-            let made = home::with(epoch, |lane| match lane.site(metadata) {
-                Some(site) => lane.new_span(key, site, Parent::Current, None),
-                None => Err(Need::Find),
-            });
-            if made.is_ok() {
-                return;
-            }
+        let metadata = attrs.metadata();
+        let usual = |lane: &Lane| lane.recorded_site(metadata).is_some_and(|site| lane.new_span(key, site));
+        if !(attrs.fields().is_empty() && attrs.is_contextual() && home::usual(epoch, usual)) {
+            self.new_span(attrs, key, &ctx, self.hook(epoch));
         }
-        self.new_span(attrs, key, &ctx, hook);
     }
 
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 {
-            let key = id.into_u64();
-            if let Err(need) = home::with(epoch, |lane| lane.enter(key, &self.recorder)) {
-                self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.enter(key, &self.recorder));
-            }
+        if epoch != 0 && !home::usual(epoch, |lane| lane.enter(id.into_u64(), &self.recorder)) {
+            self.enter(id.into_u64(), &ctx, self.hook(epoch));
         }
     }
 
@@ -203,12 +176,8 @@ where
         if epoch != 0 {
             // The clock is read first, so that what the hook costs lies outside the slice.
             let end = clock::now();
-            let key = id.into_u64();
-            if let Err(need) = home::with(epoch, |lane| lane.exit(key, end, &self.recorder)) {
-                let exit = |lane: &mut home::Lane| lane.exit(key, end, &self.recorder);
-                if let Some(Need::ExitElsewhere) = self.retry(need, key, &ctx, self.hook(epoch), exit) {
-                    self.exit_elsewhere(key, end, &ctx, self.hook(epoch));
-                }
+            if !home::usual(epoch, |lane| lane.exit(id.into_u64(), end)) {
+                self.exit(id.into_u64(), end, &ctx, self.hook(epoch));
             }
         }
     }
@@ -216,15 +185,8 @@ where
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 {
-            let key = id.into_u64();
-            if let Err(need) = home::with(epoch, |lane| lane.close(key)) {
-                if let Some(Need::CloseElsewhere) =
-                    self.retry(need, key, &ctx, self.hook(epoch), |lane| lane.close(key))
-                {
-                    self.close_elsewhere(&id, &ctx, self.hook(epoch));
-                }
-            }
+        if epoch != 0 && !home::usual(epoch, |lane| lane.close(id.into_u64())) {
+            self.close(&id, &ctx, self.hook(epoch));
         }
     }
 
@@ -265,18 +227,16 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let site = hook.site(attrs.metadata());
+        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(ctx, &hook, attrs) };
+        if attrs.fields().is_empty() || !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+            self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
+            return;
+        }
         let mut payload = home::take_scratch();
         let mut flags = 0;
-        if (site.fields != 0 || site.kind_field.is_some()) && site.is_recorded() {
-            let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
-            attrs.record(&mut encoder);
-            let (kind, cut) = (encoder.kind.take(), encoder.cut);
-            decide(&self.recorder, site, kind);
-            if cut != 0 {
-                self.recorder.losses.add(Loss::FieldsCut, cut);
-            }
-        }
-        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(ctx, &hook, attrs) };
+        let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
+        attrs.record(&mut encoder);
+        encoder.finish(&self.recorder);
         if payload.len() > PAYLOAD_MAX {
             let block = hook.block(&payload);
             payload.clear();
@@ -284,37 +244,69 @@ impl KinetoLayer {
             flags = if block.is_some() { flag::BLOCK } else { 0 };
         }
         let fields = (!payload.is_empty()).then_some((payload.as_slice(), flags));
-        let make = |lane: &mut home::Lane| lane.new_span(key, site, parent, fields);
-        if let Err(need) = home::with(hook.epoch, make) {
-            self.retry(need, key, ctx, hook, make);
+        let make = |lane: &Lane| lane.new_span_carefully(key, site, parent, fields);
+        if home::with(hook.epoch, make).is_err() {
+            self.retry(key, ctx, hook, make);
         }
         home::put_scratch(payload);
     }
 
-    /// Does what a hook needs and tries it again, until it is done or returns what only its caller can do.
     #[cold]
     #[inline(never)]
+    fn enter<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.retry(key, ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exit<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
+        if let Some(Need::ExitElsewhere) = unsettled {
+            self.exit_elsewhere(key, end, ctx, hook);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn close<S>(&self, id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let key = id.into_u64();
+        if let Some(Need::CloseElsewhere) = self.retry(key, ctx, hook, |lane| lane.close_carefully(key)) {
+            if let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook)) {
+                hook.with(|lane| lane.close_record(key, span));
+            }
+        }
+    }
+
+    /// Tries a hook, does what it needs and tries again, until it is done or returns what only its caller can do.
     fn retry<S>(
         &self,
-        mut need: Need,
         key: u64,
         ctx: &Context<'_, S>,
         hook: Hook<'_>,
-        mut again: impl FnMut(&mut home::Lane) -> Result<(), Need>,
+        mut attempt: impl FnMut(&Lane) -> Result<(), Need>,
     ) -> Option<Need>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        let Some(_busy) = home::Busy::begin() else {
+            self.recorder.losses.add(Loss::Reentered, 1);
+            return None;
+        };
         for _ in 0..TRIES {
-            if matches!(need, Need::ExitElsewhere | Need::CloseElsewhere) {
-                return Some(need);
-            }
-            if !find::settle(need, ctx, &hook, key) {
-                return None;
-            }
-            match home::with(hook.epoch, &mut again) {
+            match home::with(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
-                Err(next) => need = next,
+                Err(need @ (Need::ExitElsewhere | Need::CloseElsewhere)) => return Some(need),
+                Err(need) if find::settle(need, ctx, &hook, key) => {}
+                Err(_) => break,
             }
         }
         self.recorder.losses.add(Loss::Reentered, 1);
@@ -327,6 +319,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        self.recorder.note_disorder();
         if let Some(slice) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
@@ -339,19 +332,6 @@ impl KinetoLayer {
             let site = crate::recorder::state::site(state.meta);
             hook.put(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
         }
-    }
-
-    #[cold]
-    fn close_elsewhere<S>(&self, id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook)) else { return };
-        let key = id.into_u64();
-        hook.with(|lane| {
-            let after_exit = lane.has_just_exited(key);
-            lane.close_record(span, after_exit)
-        });
     }
 
     /// Records values that come after the span was made.
@@ -368,9 +348,7 @@ impl KinetoLayer {
         let mut payload = home::take_scratch();
         let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
         values.record(&mut encoder);
-        let (kind, cut) = (encoder.kind.take(), encoder.cut);
-        decide(&self.recorder, site, kind);
-        self.recorder.losses.add(Loss::FieldsCut, cut);
+        encoder.finish(&self.recorder);
         if !payload.is_empty() {
             let key = id.into_u64();
             let known = find::lookup(ctx, &hook, key).filter(|state| state.span != 0).or_else(|| {

@@ -4,10 +4,11 @@
 //! All of it are atomics: fields are written between two stores of the key, and a reader that sees the same key before
 //! and after has read what belongs to it.
 
+use crossbeam_queue::SegQueue;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Spans that a thread can be inside with all of them visible to others; deeper ones are stored with their spans.
-pub(crate) const DEPTH: usize = 64;
+pub(crate) const DEPTH: usize = 63;
 
 /// What is known of a live span; everything but the flags never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -20,29 +21,52 @@ pub(crate) struct SpanState {
     pub(crate) parent: u64,
 }
 
-/// The layout of [`SpanState::meta`]: 8 bits of flags, 24 bits of lending count, 32 bits of callsite.
+/// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
+///
+/// Tag 8 bits, flags 8 bits, lending count 16 bits, callsite 32 bits. The flags that a slice has too stand where they
+/// stand there ([`flag`](crate::buffer::flag)).
 pub(crate) mod state {
+    use crate::buffer::{Head, Tag, flag};
+
+    const fn bit(flag: u8) -> u64 {
+        Head::new(Tag::Slice, flag, 0).word() & !Head::new(Tag::Slice, 0, 0).word()
+    }
+
+    /// It was never entered.
+    pub(crate) const FIRST: u64 = bit(flag::FIRST);
+    /// Its parent is not recorded yet; a slice right inside the parent's says it.
+    pub(crate) const UNDEFINED: u64 = bit(flag::NESTED);
+    /// It was entered more than once. Four bits above `FIRST`, of whose absence it is made.
+    pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
-    pub(crate) const STORED: u64 = 1;
-    /// It was entered and exited at least once.
-    pub(crate) const ENTERED: u64 = 2;
-    /// ... more than once. Twice `ENTERED`, so that an exit is a shift and an or.
-    pub(crate) const AGAIN: u64 = 4;
-    /// Its parent is recorded, or it has none.
-    pub(crate) const DEFINED: u64 = 8;
+    pub(crate) const STORED: u64 = FIRST << 5;
     /// It is not recorded: its callsite is not selected.
-    pub(crate) const IGNORED: u64 = 16;
+    pub(crate) const IGNORED: u64 = FIRST << 6;
     /// The pending slot's copy of a span that the thread is inside.
-    pub(crate) const ON_STACK: u64 = 32;
-    /// Another thread has exited it.
-    pub(crate) const ELSEWHERE: u64 = 64;
+    pub(crate) const ON_STACK: u64 = FIRST << 7;
+    /// The pending slot's state may be overwritten: others find it elsewhere, or it is nobody's.
+    pub(crate) const FREE: u64 = STORED | ON_STACK | IGNORED;
 
-    const LENT_SHIFT: u32 = 8;
-    const LENT_MASK: u64 = 0xFF_FFFF << LENT_SHIFT;
+    const LENT: u64 = 0xFFFF << 16;
 
+    /// The state of a span of that callsite that was never entered and whose parent is not recorded.
+    pub(crate) const fn new(site: u32) -> u64 {
+        Head::new(Tag::Slice, flag::FIRST | flag::NESTED, site).word()
+    }
+    /// The state of a span of that callsite that is not recorded.
+    pub(crate) const fn ignored(site: u32) -> u64 {
+        Head::new(Tag::Slice, 0, site).word() | IGNORED
+    }
+    /// The head of the slice that an enter in this state opens.
     #[inline(always)]
-    pub(crate) const fn new(site: u32, lent: u64, flags: u64) -> u64 {
-        (site as u64) << 32 | (lent << LENT_SHIFT) & LENT_MASK | flags
+    pub(crate) const fn slice(meta: u64) -> u64 {
+        meta & Head::new(Tag::Slice, flag::FIRST | flag::NESTED, u32::MAX).word()
+    }
+    /// The state after an enter, as the pending slot keeps it.
+    #[inline(always)]
+    pub(crate) const fn entered(meta: u64) -> u64 {
+        const { assert!(AGAIN == FIRST << 4) };
+        meta & !FIRST | ON_STACK | (!meta & FIRST) << 4
     }
     #[inline(always)]
     pub(crate) const fn site(meta: u64) -> u32 {
@@ -51,12 +75,16 @@ pub(crate) mod state {
     /// Whether nobody has borrowed from the thread since the state was made.
     #[inline(always)]
     pub(crate) const fn is_private(meta: u64, lent: u64) -> bool {
-        meta & LENT_MASK == (lent << LENT_SHIFT) & LENT_MASK
+        (meta ^ lent) & LENT == 0
+    }
+    /// The lending count after one more lending.
+    pub(crate) const fn lent_once_more(lent: u64) -> u64 {
+        lent.wrapping_add(1 << 16) & LENT
     }
 }
 
 /// An open slice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Frame {
     key: AtomicU64,
     span: AtomicU64,
@@ -65,7 +93,7 @@ pub(crate) struct Frame {
 }
 
 /// The span that the thread made or left last; what its next enter most often asks for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pending {
     key: AtomicU64,
     span: AtomicU64,
@@ -77,10 +105,11 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Frames {
     pub(crate) pending: Pending,
-    depth: AtomicU64,
-    stack: [Frame; DEPTH],
-    /// How often another thread has found something here.
+    /// How often another thread has found something here, as the middle bits of a [`SpanState::meta`].
     lent: AtomicU64,
+    depth: AtomicU64,
+    /// The frame at 0 stands for no span; the innermost one is at `depth`.
+    stack: [Frame; DEPTH + 1],
 }
 
 impl Frame {
@@ -131,6 +160,8 @@ impl Pending {
     #[inline(always)]
     pub(crate) fn clear(&self) {
         self.key.store(0, Ordering::Relaxed);
+        // Nobody's, so that one look at the flags tells that another may take its place.
+        self.set_meta(state::ON_STACK);
     }
     #[inline(always)]
     pub(crate) fn key(&self) -> u64 {
@@ -154,40 +185,76 @@ impl Pending {
     }
 }
 
-impl Default for Frames {
-    fn default() -> Frames {
-        Frames {
-            pending: Pending::default(),
-            depth: AtomicU64::new(0),
-            stack: std::array::from_fn(|_| Frame::default()),
-            lent: AtomicU64::new(0),
-        }
-    }
-}
+/// Frames of ended threads, to be used again: a thread keeps a plain reference, so they are never freed.
+static SPARE: SegQueue<&'static Frames> = SegQueue::new();
 
 impl Frames {
-    /// Returns the frame at `depth` below [`DEPTH`].
+    /// Stands where there are none; never written.
+    pub(crate) const NONE: &'static Frames = {
+        static NONE: Frames = Frames::new();
+        &NONE
+    };
+
+    const fn new() -> Frames {
+        const FRAME: Frame =
+            Frame { key: AtomicU64::new(0), span: AtomicU64::new(0), meta: AtomicU64::new(0), slice: AtomicU64::new(0) };
+        Frames {
+            pending: Pending {
+                key: AtomicU64::new(0),
+                span: AtomicU64::new(0),
+                meta: AtomicU64::new(state::ON_STACK),
+                parent: AtomicU64::new(0),
+            },
+            lent: AtomicU64::new(0),
+            depth: AtomicU64::new(0),
+            stack: [const { FRAME }; DEPTH + 1],
+        }
+    }
+
+    /// Returns empty frames for a thread.
+    pub(crate) fn take() -> &'static Frames {
+        let frames = SPARE.pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())));
+        frames.pending.clear();
+        frames.set_depth(0);
+        frames
+    }
+
+    /// Takes back the frames of a thread that has ended.
+    pub(crate) fn give_back(&'static self) {
+        self.pending.clear();
+        self.set_depth(0);
+        SPARE.push(self);
+    }
+
+    /// Returns the frame at `depth`, at most [`DEPTH`].
     #[inline(always)]
-    pub(crate) fn frame(&self, depth: usize) -> Option<&Frame> {
-        self.stack.get(depth)
+    #[expect(clippy::indexing_slicing, reason = "DEPTH + 1 is a power of two, so the mask keeps the index inside")]
+    pub(crate) fn frame(&self, depth: usize) -> &Frame {
+        const { assert!((DEPTH + 1).is_power_of_two()) };
+        &self.stack[depth & DEPTH]
     }
 
     /// Tells readers how many frames are in use.
     #[inline(always)]
     pub(crate) fn set_depth(&self, depth: usize) {
-        // Release: a reader that sees the depth sees the frames below it.
+        // Release: a reader that sees the depth sees the frames up to it.
         self.depth.store(depth as u64, Ordering::Release);
     }
 
-    /// Returns how often something was lent.
+    /// Returns how often something was lent, to be or-ed to a new state.
     #[inline(always)]
     pub(crate) fn lent(&self) -> u64 {
         self.lent.load(Ordering::Relaxed)
     }
 
-    fn open(&self) -> impl Iterator<Item = &Frame> {
+    fn note_lending(&self) {
+        // Release: before the borrower lets go of the span, and so before the owner can see it close.
+        let _ = self.lent.fetch_update(Ordering::Release, Ordering::Relaxed, |lent| Some(state::lent_once_more(lent)));
+    }
+
+    fn open(&self) -> impl DoubleEndedIterator<Item = &Frame> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH);
-        self.stack.iter().take(depth)
+        self.stack.get(1..=depth.min(DEPTH)).unwrap_or_default().iter()
     }
 
     /// Looks for a span from another thread; `None` also if the owner moved it meanwhile, so look again.
@@ -195,25 +262,22 @@ impl Frames {
     /// The owner moves a state from the stack to the pending slot to the extensions, so looking in that order finds it
     /// unless it moves twice.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
-        let frame = self.open().find_map(|frame| seqlock(&frame.key, key, || (frame.span(), frame.meta(), 0)));
-        let pending = || {
-            seqlock(&self.pending.key, key, || {
-                let state = self.pending.state();
-                (state.span, state.meta, state.parent)
-            })
-        };
-        let (span, meta, parent) = frame.or_else(pending)?;
-        // Before the borrower lets go of the span, and so before the owner can see it close.
-        self.lent.fetch_add(1, Ordering::Release);
-        let defined = if frame.is_some() { state::DEFINED } else { 0 };
-        Some(SpanState { span, meta: meta & !state::ON_STACK | defined, parent })
+        let frame = self.open().find_map(|frame| {
+            let read = || SpanState { span: frame.span(), meta: frame.meta() & !state::UNDEFINED, parent: 0 };
+            seqlock(&frame.key, key, read)
+        });
+        let found = frame.or_else(|| seqlock(&self.pending.key, key, || self.pending.state()))?;
+        self.note_lending();
+        Some(SpanState { meta: found.meta & !state::ON_STACK, ..found })
     }
 
-    /// Marks the innermost open slice of a span as exited by the calling thread; returns the slice's id.
+    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
-        let frame = self.open().filter(|frame| frame.key() == key && frame.meta() & state::ELSEWHERE == 0).last()?;
-        frame.meta.fetch_or(state::ELSEWHERE, Ordering::Relaxed);
-        self.lent.fetch_add(1, Ordering::Release);
+        let take = |frame: &&Frame| {
+            frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        let frame = self.open().rev().find(take)?;
+        self.note_lending();
         Some(frame.slice())
     }
 }
@@ -230,27 +294,47 @@ fn seqlock<T>(cell: &AtomicU64, key: u64, read: impl FnOnce() -> T) -> Option<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::{Head, Tag, flag};
 
     #[test]
     fn a_span_is_lent_from_the_stack_and_from_the_pending_slot() {
-        let frames = Frames::default();
+        let frames = Frames::new();
         assert_eq!(frames.lend(5), None);
-        frames.pending.set(5, SpanState { span: 50, meta: state::new(3, 0, 0), parent: 40 });
-        assert_eq!(frames.lend(5), Some(SpanState { span: 50, meta: state::new(3, 0, 0), parent: 40 }));
-        frames.frame(0).unwrap().set(5, 50, state::new(3, 0, 0), 99);
-        assert_eq!(frames.lent(), 1);
+        let made = SpanState { span: 50, meta: state::new(3) | frames.lent(), parent: 40 };
+        frames.pending.set(5, made);
+        assert_eq!(frames.lend(5), Some(made));
+        assert!(!state::is_private(made.meta, frames.lent()), "the owner can tell that it was lent");
+        assert_eq!(state::site(made.meta), 3);
+        frames.frame(1).set(5, 50, state::new(3), 99);
         frames.set_depth(1);
         frames.pending.clear();
-        assert_eq!(frames.lend(5).unwrap().meta, state::new(3, 0, state::DEFINED));
-        assert_eq!((frames.lent(), frames.lend(6)), (2, None));
-        assert!(!state::is_private(state::new(3, 0, 0), frames.lent()));
+        assert_eq!(frames.lend(5).unwrap().meta, state::new(3) & !state::UNDEFINED);
+        assert_eq!(frames.lend(6), None);
+    }
+
+    #[test]
+    fn a_state_is_the_head_of_its_next_slice() {
+        let new = state::new(7) | state::lent_once_more(0);
+        assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::NESTED, 7).word());
+        let once = state::entered(new);
+        assert_eq!(once & (state::FIRST | state::AGAIN | state::ON_STACK), state::ON_STACK);
+        assert_eq!(state::slice(once & !state::UNDEFINED), Head::new(Tag::Slice, 0, 7).word());
+        let twice = state::entered(once);
+        assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
+        assert_eq!(state::entered(twice), twice);
+    }
+
+    #[test]
+    fn the_lending_count_never_runs_into_the_callsite() {
+        let lent = (0..(1 << 16) + 5).fold(0, |lent, _| state::lent_once_more(lent));
+        assert_eq!(lent, 5 << 16);
     }
 
     #[test]
     fn a_slice_is_exited_from_elsewhere_once() {
-        let frames = Frames::default();
-        frames.frame(0).unwrap().set(5, 50, 0, 99);
-        frames.frame(1).unwrap().set(5, 50, 0, 100);
+        let frames = Frames::new();
+        frames.frame(1).set(5, 50, 0, 99);
+        frames.frame(2).set(5, 50, 0, 100);
         frames.set_depth(2);
         assert_eq!(frames.exit_from_elsewhere(5), Some(100));
         assert_eq!(frames.exit_from_elsewhere(5), Some(99));
@@ -259,23 +343,22 @@ mod tests {
 
     #[test]
     fn readers_never_see_a_mixed_state() {
-        let frames = std::sync::Arc::new(Frames::default());
-        let reader = {
-            let frames = frames.clone();
-            std::thread::Builder::new().spawn(move || {
-                for _ in 0..20_000 {
-                    for key in 1..4 {
-                        if let Some(state) = frames.lend(key) {
-                            assert_eq!((state.span, state.parent), (key * 10, key * 100));
-                        }
+        const ROUNDS: u64 = if cfg!(miri) { 300 } else { 20_000 };
+        let frames: &'static Frames = Frames::take();
+        let reader = std::thread::Builder::new().spawn(move || {
+            for _ in 0..ROUNDS {
+                for key in 1..4 {
+                    if let Some(state) = frames.lend(key) {
+                        assert_eq!((state.span, state.parent), (key * 10, key * 100));
                     }
                 }
-            })
-        };
-        for i in 0..60_000u64 {
+            }
+        });
+        for i in 0..ROUNDS * 3 {
             let key = i % 3 + 1;
             frames.pending.set(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
         }
         reader.unwrap().join().unwrap();
+        frames.give_back();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Frames;
 use crate::os::thread;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// All threads that have recorded in this session.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Lanes {
 #[derive(Debug)]
 struct Lane {
     row: LaneRow,
-    live: Option<Arc<Frames>>,
+    live: Option<&'static Frames>,
 }
 
 /// A thread as the trace shows it.
@@ -31,25 +31,24 @@ impl Lanes {
     }
 
     /// Adds the calling thread; returns the number of its lane.
-    pub(crate) fn enter(&self, frames: Arc<Frames>) -> u64 {
+    pub(crate) fn enter(&self, frames: &'static Frames) -> u64 {
         let row = LaneRow { thread: thread::id(), name: thread::name() };
         let mut lanes = self.lock();
         lanes.push(Lane { row, live: Some(frames) });
         lanes.len() as u64 - 1
     }
 
-    /// The thread of that lane ends; its row stays.
-    pub(crate) fn leave(&self, frames: &Arc<Frames>) {
+    /// The thread with those frames ends, or starts another lane; its row stays.
+    pub(crate) fn leave(&self, frames: &'static Frames) {
         let mut lanes = self.lock();
-        let lane = lanes.iter_mut().rev().find(|lane| lane.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, frames)));
-        let gone = lane.and_then(|lane| lane.live.take());
-        drop(lanes);
-        drop(gone);
+        for lane in lanes.iter_mut().filter(|lane| lane.live.is_some_and(|live| std::ptr::eq(live, frames))) {
+            lane.live = None;
+        }
     }
 
     /// Calls `look` with the frames of each live thread until it returns something.
     pub(crate) fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.lock().iter().filter_map(|lane| lane.live.as_deref()).find_map(look)
+        self.lock().iter().filter_map(|lane| lane.live).find_map(look)
     }
 
     /// Takes all rows, for the end of a session.

@@ -120,7 +120,7 @@ impl Session {
         clock::source();
         state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
         drop(self.recorder.take());
-        drop(self.recorder.losses.take());
+        self.recorder.losses.take();
         self.pulse.start()?;
         self.open(&mut state);
         Ok(())

@@ -1,128 +1,244 @@
 //! JSON text of strings and numbers, put together in pieces of fixed size.
 //!
-//! Each of these writes to the start of an array and returns how many bytes of it count; what it leaves behind them is
-//! of no account. So the bounds of a piece are checked once, and copies are stores, not calls.
+//! The size of a piece is known to the compiler, so most of its bounds are checked at compile time, and copies are
+//! stores, not calls.
 
-/// The greatest integer that every reader takes as one: Perfetto and SQLite lose what is above.
-pub(super) const MAX_INTEGER: u64 = i64::MAX.unsigned_abs();
+use std::io;
 
-/// What the longest number takes, and some more.
-pub(super) const NUMBER: usize = 40;
+use serde_json::ser::{CompactFormatter, Formatter};
 
-/// The longest text that [`short_text`] takes.
+/// How many bytes a piece holds; each user sees to it that its own fit.
+pub(super) const PIECE: usize = 128;
+
+/// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
 
 const E8: u64 = 100_000_000;
 
-/// Writes `value`.
-#[inline]
-pub(super) fn uint(room: &mut [u8; NUMBER], value: u64) -> usize {
-    if value < E8 {
-        let digits = spread(value);
-        let zeros = leading_zeros(digits).min(7);
-        store(room, 0, (ascii(digits) >> (zeros * 8)).to_le_bytes());
-        8 - zeros
-    } else if value < E8 * E8 {
-        let (high, low) = (spread(value / E8), spread(value % E8));
-        let zeros = leading_zeros(high);
-        let digits = u128::from(ascii(high)) | (u128::from(ascii(low)) << 64);
-        store(room, 0, (digits >> (zeros * 8)).to_le_bytes());
-        16 - zeros
-    } else {
-        let high = spread(value / (E8 * E8));
-        let zeros = leading_zeros(high);
-        store(room, 0, (ascii(high) >> (zeros * 8)).to_le_bytes());
-        store(room, 8 - zeros, ascii(spread(value / E8 % E8)).to_le_bytes());
-        store(room, 16 - zeros, ascii(spread(value % E8)).to_le_bytes());
-        24 - zeros
-    }
+/// A piece of text that is being written.
+#[derive(Debug)]
+pub(super) struct Piece<'b> {
+    bytes: &'b mut [u8; PIECE],
+    length: usize,
 }
 
-/// Writes `ns` nanoseconds as microseconds with three decimals.
-#[inline]
-pub(super) fn micros(room: &mut [u8; NUMBER], ns: u64) -> usize {
-    let (us, rest) = (ns / 1000, ns % 1000);
-    let length = uint(room, us);
-    store(room, length, [b'.', digit(rest / 100), digit(rest / 10 % 10), digit(rest % 10)]);
-    length + 4
-}
-
-/// Writes `value` in lower-case hexadecimal digits.
-pub(super) fn hex(room: &mut [u8; NUMBER], value: u64) -> usize {
-    let mut length = 0;
-    for at in (0..=value.checked_ilog2().unwrap_or(0) / 4).rev() {
-        store(room, length, [hex_digit((value >> (at * 4)) & 0xf)]);
-        length += 1;
+impl<'b> Piece<'b> {
+    /// An empty piece in `bytes`, which may hold anything.
+    #[inline]
+    pub(super) fn new(bytes: &'b mut [u8; PIECE]) -> Self {
+        Piece { bytes, length: 0 }
     }
-    length
-}
 
-/// Writes `text` as it stands and says whether that was right, that is, whether nothing in it needs an escape.
-///
-/// `text` is not longer than [`SHORT`].
-#[inline]
-pub(super) fn short_text(room: &mut [u8; SHORT], text: &[u8]) -> bool {
-    let mut marks = 0;
-    let (words, _) = text.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        marks |= marked(*word);
-        store(room, at * 8, *word);
+    /// Returns how many bytes have been written.
+    #[inline]
+    pub(super) fn length(&self) -> usize {
+        self.length
     }
-    // The last word overlaps the one before it, which is cheaper than a copy whose length is not known.
-    if let Some(last) = text.last_chunk::<8>() {
-        marks |= marked(*last);
-        store(room, text.len() - 8, *last);
-    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
-        marks |= marked([a, b, c, d, e, f, g, h]);
-        store(room, 0, *first);
-        store(room, text.len() - 4, *last);
-    } else {
-        for (at, &byte) in text.iter().enumerate() {
-            marks |= u64::from(needs_escape(byte));
-            store(room, at, [byte]);
+
+    /// Writes a literal.
+    #[inline(always)]
+    pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
+        self.store(*text);
+        self.length += N;
+    }
+
+    /// Writes `value`.
+    #[inline(always)]
+    pub(super) fn uint(&mut self, value: u64) {
+        if value < 10 {
+            self.raw(&[digit(value)]);
+        } else if value < E8 {
+            self.leading(value);
+        } else {
+            self.long_uint(value);
         }
     }
-    marks == 0
+
+    #[inline(never)]
+    fn long_uint(&mut self, value: u64) {
+        if value < E8 * E8 {
+            self.leading(value / E8);
+        } else {
+            self.leading(value / (E8 * E8));
+            self.raw(&eight_digits(value / E8 % E8).to_le_bytes());
+        }
+        self.raw(&eight_digits(value % E8).to_le_bytes());
+    }
+
+    /// Writes `value`.
+    #[inline(always)]
+    pub(super) fn int(&mut self, value: i64) {
+        if value < 0 {
+            self.raw(b"-");
+        }
+        self.uint(value.unsigned_abs());
+    }
+
+    /// Writes `value`, as a string if it is above 2^63-1: Perfetto and others lose such integers.
+    #[inline(always)]
+    pub(super) fn wide(&mut self, value: u64) {
+        if value <= i64::MAX.unsigned_abs() {
+            self.uint(value);
+        } else {
+            self.raw(b"\"");
+            self.long_uint(value);
+            self.raw(b"\"");
+        }
+    }
+
+    /// Writes `ns` nanoseconds as microseconds with three decimals.
+    #[inline(always)]
+    pub(super) fn micros(&mut self, ns: u64) {
+        let (high, low) = (ns / E8, ns % E8);
+        let digits = eight_digits(low);
+        let [.., a, b, c] = digits.to_le_bytes();
+        let decimals = [b'.', a, b, c];
+        if high == 0 {
+            let length = decimal_length(low).saturating_sub(3).max(1);
+            self.store((digits >> ((40 - 8 * length) & 63)).to_le_bytes());
+            self.length += length;
+        } else {
+            self.uint(high);
+            self.store(digits.to_le_bytes());
+            self.length += 5;
+        }
+        self.raw(&decimals);
+    }
+
+    /// Writes `value` in lower-case hexadecimal digits.
+    pub(super) fn hex(&mut self, value: u64) {
+        for at in (0..=value.checked_ilog2().unwrap_or(0) / 4).rev() {
+            self.raw(&[hex_digit((value >> (at * 4)) & 0xf)]);
+        }
+    }
+
+    /// Writes `value` in the fewest digits that read back as the same value, integral ones without ".0".
+    ///
+    /// What is not finite becomes "inf", "-inf" or "nan", quoted, as libkineto does in args.
+    pub(super) fn float(&mut self, value: f64) {
+        if value.is_finite() {
+            let mut rest = self.bytes.get_mut(self.length..).unwrap_or_default();
+            let room = rest.len();
+            // No double takes more than 24 bytes.
+            let _: io::Result<()> = CompactFormatter.write_f64(&mut rest, value);
+            self.length += room - rest.len();
+            if self.bytes.get(..self.length).is_some_and(|text| text.ends_with(b".0")) {
+                self.length -= 2;
+            }
+        } else if value.is_nan() {
+            self.raw(b"\"nan\"");
+        } else if value > 0.0 {
+            self.raw(b"\"inf\"");
+        } else {
+            self.raw(b"\"-inf\"");
+        }
+    }
+
+    /// Writes `text` as it stands and says whether that was right, that is, whether nothing in it needs an escape.
+    ///
+    /// `text` is not longer than [`SHORT`]. Two blocks that overlap are cheaper than a copy whose length is not known.
+    #[inline(always)]
+    pub(super) fn short_text(&mut self, text: &[u8]) -> bool {
+        let end = self.length + text.len();
+        let marks = if let (Some(first), Some(last)) = (text.first_chunk::<16>(), text.last_chunk::<16>()) {
+            self.store(*first);
+            self.store_at(end - 16, *last);
+            marks_of_block(*first) | marks_of_block(*last)
+        } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+            self.store(*first);
+            self.store_at(end - 8, *last);
+            marks(*first) | marks(*last)
+        } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            self.store(*first);
+            self.store_at(end - 4, *last);
+            let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
+            marks([a, b, c, d, e, f, g, h])
+        } else {
+            let mut word = [b' '; 8];
+            word.iter_mut().zip(text).for_each(|(place, byte)| *place = *byte);
+            self.store(word);
+            marks(word)
+        };
+        self.length = end;
+        marks & HIGH == 0
+    }
+
+    /// Writes one byte of a text, escaped if it must be.
+    ///
+    /// Escaped are the quote, the backslash and U+0000 to U+001F; everything else stays as it is, in UTF-8.
+    pub(super) fn escaped(&mut self, byte: u8) {
+        let short = match byte {
+            b'"' | b'\\' => byte,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0x08 => b'b',
+            0x0c => b'f',
+            0..0x20 => {
+                let low = hex_digit(u64::from(byte & 0xf));
+                return self.raw(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
+            }
+            _ => return self.raw(&[byte]),
+        };
+        self.raw(&[b'\\', short]);
+    }
+
+    /// Writes `value`, which is below 10^8 and not 0, without leading zeros.
+    ///
+    /// How many digits it has is found out beside the digits, not from them: what follows waits for their number alone.
+    #[inline(always)]
+    fn leading(&mut self, value: u64) {
+        let length = decimal_length(value);
+        self.store((eight_digits(value) >> ((64 - 8 * length) & 63)).to_le_bytes());
+        self.length += length;
+    }
+
+    /// Stores `bytes` behind what has been written.
+    #[inline(always)]
+    fn store<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.store_at(self.length, bytes);
+    }
+
+    /// Stores `bytes` at `at`; where they do not fit, which users see to, nothing.
+    #[inline(always)]
+    fn store_at<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = bytes;
+        }
+    }
 }
 
 /// Says whether nothing in `block` needs an escape.
 #[inline]
 pub(super) fn is_clean(block: &[u8; SHORT]) -> bool {
     let (words, _) = block.as_chunks::<8>();
-    words.iter().fold(0, |marks, word| marks | marked(*word)) == 0
+    words.iter().fold(0, |all, word| all | marks(*word)) & HIGH == 0
 }
 
-/// Writes one byte of a text, escaped if it must be.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The highest bit of each byte.
+const HIGH: u64 = ONES * 0x80;
+
+/// Marks, by the [`HIGH`] bit of its byte, the first byte of `word` that needs an escape, if there is one; bits beyond
+/// that one, and other bits, mean nothing.
 ///
-/// Escaped are the quote, the backslash and U+0000 to U+001F; everything else stays as it is, in UTF-8.
-pub(super) fn escaped(room: &mut [u8; 6], byte: u8) -> usize {
-    let short = match byte {
-        b'"' | b'\\' => byte,
-        b'\n' => b'n',
-        b'\r' => b'r',
-        b'\t' => b't',
-        0x08 => b'b',
-        0x0c => b'f',
-        0..0x20 => {
-            *room = [b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), hex_digit(u64::from(byte & 0xf))];
-            return 6;
-        }
-        _ => {
-            store(room, 0, [byte]);
-            return 1;
-        }
-    };
-    store(room, 0, [b'\\', short]);
-    2
+/// The high bit of `(x - n) & !x` tells of each byte whether it is below n; a borrow only reaches bytes after one that
+/// is marked itself.
+#[inline]
+fn marks(word: [u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(word);
+    let control = word.wrapping_sub(ONES * 0x20);
+    let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
+    let backslash = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
+    (control | quote | backslash) & !word
 }
 
-/// Writes `bytes` at `at`; where they do not fit, which callers see to, nothing.
+/// The [`marks`] of both words of a block.
 #[inline]
-pub(super) fn store<const N: usize>(room: &mut [u8], at: usize, bytes: [u8; N]) {
-    if let Some(place) = room.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        *place = bytes;
-    }
+fn marks_of_block(block: [u8; 16]) -> u64 {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = block;
+    marks([a, b, c, d, e, f, g, h]) | marks(rest)
 }
 
 /// The digit `value`, which is below 10, in ASCII.
@@ -138,48 +254,26 @@ fn hex_digit(value: u64) -> u8 {
     if low < 10 { b'0' + low } else { b'a' + low - 10 }
 }
 
+/// How many digits `value` has, which is below 10^8.
 #[inline]
-fn ascii(digits: u64) -> u64 {
-    digits | 0x3030_3030_3030_3030
+fn decimal_length(value: u64) -> usize {
+    const POWERS: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+    1 + POWERS.iter().map(|&power| usize::from(value >= power)).sum::<usize>()
 }
 
-/// How many of eight digits are leading zeros.
-#[inline]
-fn leading_zeros(digits: u64) -> usize {
-    (digits.trailing_zeros() / 8) as usize
-}
-
-/// Spreads the eight digits of `value`, which is below 10^8, over the bytes of a word, the first in the lowest.
+/// The eight digits of `value`, which is below 10^8, in ASCII, the first in the lowest byte.
 ///
 /// Halves the groups of digits three times, each time all groups of the word at once; dividing by 100 and by 10 is
 /// multiplying by 10486 / 2^20 and by 103 / 2^10, exact in these ranges.
 #[inline]
-fn spread(value: u64) -> u64 {
+fn eight_digits(value: u64) -> u64 {
     let by4 = (value / 10_000) | ((value % 10_000) << 32);
     let hundreds = ((by4 * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let by2 = hundreds | ((by4 - 100 * hundreds) << 16);
     let tens = ((by2 * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | ((by2 - 10 * tens) << 8)
-}
-
-fn needs_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
-}
-
-/// Not 0 if a byte of `word` needs an escape, 0 if none does.
-///
-/// The high bit of `(x - n) & !x` tells in each byte whether it is below n; a borrow only reaches a byte above one
-/// that is marked itself.
-#[inline]
-fn marked(word: [u8; 8]) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(word);
-    let quote = word ^ (ONES * 0x22);
-    let backslash = word ^ (ONES * 0x5c);
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let quote = quote.wrapping_sub(ONES) & !quote;
-    let backslash = backslash.wrapping_sub(ONES) & !backslash;
-    (control | quote | backslash) & (ONES * 0x80)
+    let digits = tens | ((by2 - 10 * tens) << 8);
+    digits | 0x3030_3030_3030_3030
 }
 
 #[cfg(test)]
@@ -188,10 +282,13 @@ mod tests {
 
     use super::*;
 
-    fn text(write: impl FnOnce(&mut [u8; NUMBER]) -> usize) -> String {
-        let mut room = [b'~'; NUMBER];
-        let length = write(&mut room);
-        String::from_utf8(room[..length].to_vec()).unwrap()
+    fn text(write: impl FnOnce(&mut Piece<'_>)) -> String {
+        let mut bytes = [b'~'; PIECE];
+        let mut piece = Piece::new(&mut bytes);
+        piece.raw(b"<");
+        write(&mut piece);
+        let length = piece.length();
+        String::from_utf8(bytes[1..length].to_vec()).unwrap()
     }
 
     #[test]
@@ -199,7 +296,7 @@ mod tests {
         for power in 0..20 {
             let edge = 10_u64.pow(power);
             for value in [edge - 1, edge, edge + 1, edge.wrapping_mul(7), u64::MAX - edge] {
-                assert_eq!(text(|room| uint(room, value)), value.to_string());
+                assert_eq!(text(|piece| piece.uint(value)), value.to_string());
             }
         }
     }
@@ -208,9 +305,31 @@ mod tests {
     fn microseconds_have_three_decimals() {
         let cases = [(0, "0.000"), (7, "0.007"), (1000, "1.000"), (9_997_999, "9997.999"), (120, "0.120")];
         for (ns, expected) in cases {
-            assert_eq!(text(|room| micros(room, ns)), expected);
+            assert_eq!(text(|piece| piece.micros(ns)), expected);
         }
-        assert_eq!(text(|room| micros(room, u64::MAX)), "18446744073709551.615");
+        assert_eq!(text(|piece| piece.micros(u64::MAX)), "18446744073709551.615");
+    }
+
+    #[test]
+    fn floats_by_hand() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (1.25, "1.25"),
+            (-1e15, "-1000000000000000"),
+            (100.0, "100"),
+            (f64::INFINITY, "\"inf\""),
+            (f64::NEG_INFINITY, "\"-inf\""),
+            (f64::NAN, "\"nan\""),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(text(|piece| piece.float(value)), expected);
+        }
+        for (value, exponent) in [(1e20, "20"), (5e-324, "-324"), (f64::MAX, "308")] {
+            let printed = text(|piece| piece.float(value));
+            assert!(printed.contains('e') && printed.ends_with(exponent) && printed.len() <= 25, "{printed}");
+        }
     }
 
     #[test]
@@ -220,10 +339,13 @@ mod tests {
                 for at in 0..length {
                     let mut bytes = [b'x'; SHORT];
                     bytes[at] = byte;
-                    let mut room = [b'~'; SHORT];
-                    let clean = short_text(&mut room, &bytes[..length]);
-                    assert_eq!(clean, !needs_escape(byte), "{byte} at {at} of {length}");
-                    assert_eq!(&room[..length], &bytes[..length]);
+                    let mut room = [b'~'; PIECE];
+                    let mut piece = Piece::new(&mut room);
+                    piece.raw(b"<\"");
+                    let clean = piece.short_text(&bytes[..length]);
+                    assert_eq!(piece.length(), length + 2);
+                    assert_eq!(clean, (byte >= 0x20 && byte != b'"' && byte != b'\\'), "{byte} at {at} of {length}");
+                    assert_eq!(&room[2..2 + length], &bytes[..length]);
                     assert_eq!(is_clean(&bytes), clean);
                 }
             }
@@ -232,11 +354,7 @@ mod tests {
 
     #[test]
     fn escapes_are_the_shortest() {
-        let escape = |byte: u8| {
-            let mut room = [b'~'; 6];
-            let length = escaped(&mut room, byte);
-            String::from_utf8(room[..length].to_vec()).unwrap()
-        };
+        let escape = |byte: u8| text(|piece| piece.escaped(byte));
         assert_eq!(b"a\"\\\n\r\t\x08\x0c\0\x1f\x7f".map(escape).concat(), "a\\\"\\\\\\n\\r\\t\\b\\f\\u0000\\u001f\x7f");
         for byte in 0..128 {
             let printed = format!("\"{}\"", escape(byte));
@@ -249,17 +367,27 @@ mod tests {
         #[test]
         fn any_integer_is_printed_as_rust_prints_it(value in any::<u64>(), shift in 0..64_u32) {
             let value = value >> shift;
-            prop_assert_eq!(text(|room| uint(room, value)), value.to_string());
-            prop_assert_eq!(text(|room| hex(room, value)), format!("{value:x}"));
+            prop_assert_eq!(text(|piece| piece.uint(value)), value.to_string());
+            prop_assert_eq!(text(|piece| piece.hex(value)), format!("{value:x}"));
         }
 
         #[test]
         fn any_time_comes_back(ns in any::<u64>(), shift in 0..64_u32) {
             let ns = ns >> shift;
-            let printed = text(|room| micros(room, ns));
+            let printed = text(|piece| piece.micros(ns));
             let (us, rest) = printed.split_once('.').unwrap();
             prop_assert_eq!(rest.len(), 3);
             prop_assert_eq!(us.parse::<u128>().unwrap() * 1000 + rest.parse::<u128>().unwrap(), u128::from(ns));
+        }
+
+        #[test]
+        fn any_float_comes_back(bits in any::<u64>()) {
+            let value = f64::from_bits(bits);
+            prop_assume!(value.is_finite());
+            let printed = text(|piece| piece.float(value));
+            prop_assert_eq!(printed.parse::<f64>().unwrap().to_bits(), bits);
+            prop_assert!(serde_json::from_str::<serde_json::Number>(&printed).is_ok());
+            prop_assert!(!printed.ends_with(".0") && printed.len() <= 25, "{}", printed);
         }
     }
 }

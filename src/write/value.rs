@@ -31,6 +31,7 @@ impl Number {
 
 impl<W: Write> Buffer<W> {
     /// Appends `value`.
+    #[inline(never)]
     pub(super) fn value(&mut self, value: ArgValue<'_>) {
         match value {
             ArgValue::Bool(true) => self.raw(b"true"),
@@ -47,9 +48,9 @@ impl<W: Write> Buffer<W> {
                 Err(_) => self.quoted(value),
             },
             ArgValue::Str(text) => self.string(text),
-            ArgValue::Ints(list) => self.list(list, |buffer, &value| buffer.int(value)),
-            ArgValue::Strs(list) => self.list(list, |buffer, text| buffer.string(text)),
-            ArgValue::Json(text) => self.verbatim(text),
+            ArgValue::Ints(list) => self.ints(list),
+            ArgValue::Strs(list) => self.strings(list),
+            ArgValue::Json(text) => self.verbatim(text.as_bytes()),
             ArgValue::Dict(args) => {
                 self.raw(b"{");
                 self.members(args);
@@ -68,13 +69,16 @@ impl<W: Write> Buffer<W> {
     }
 
     /// Appends a member, after a comma unless it is the first of its object.
-    #[inline]
+    #[inline(always)]
     pub(super) fn member(&mut self, first: bool, key: &str, value: ArgValue<'_>) {
-        if !first {
-            self.raw(b",");
+        match value {
+            ArgValue::I64(value) => self.start_of_member(first, key, |piece| piece.int(value)),
+            ArgValue::U64(value) => self.start_of_member(first, key, |piece| piece.wide(value)),
+            value => {
+                self.key(first, key);
+                self.value(value);
+            }
         }
-        self.key(key);
-        self.value(value);
     }
 
     /// Appends `number`.
@@ -85,15 +89,31 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) {
-        self.raw(b"[");
+    fn ints(&mut self, list: &[i64]) {
         let mut rest = list.iter();
-        if let Some(value) = rest.next() {
-            each(self, value);
+        self.piece(|piece| {
+            piece.raw(b"[");
+            rest.by_ref().take(1).for_each(|&value| piece.int(value));
+        });
+        // What four integers take fits into a piece.
+        for few in rest.as_slice().chunks(4) {
+            self.piece(|piece| {
+                for &value in few {
+                    piece.raw(b",");
+                    piece.int(value);
+                }
+            });
         }
-        for value in rest {
-            self.raw(b",");
-            each(self, value);
+        self.raw(b"]");
+    }
+
+    fn strings(&mut self, list: &[&str]) {
+        self.raw(b"[");
+        for (at, text) in list.iter().enumerate() {
+            if at > 0 {
+                self.raw(b",");
+            }
+            self.string(text);
         }
         self.raw(b"]");
     }

@@ -42,7 +42,7 @@ impl<W: Write> ChromeWriter<W> {
             if at > 0 {
                 self.out.raw(b",");
             }
-            self.out.verbatim(device);
+            self.out.verbatim(device.as_bytes());
         }
         self.out.raw(b"]");
         for (key, value) in header.metadata {
@@ -73,11 +73,11 @@ impl<W: Write> ChromeWriter<W> {
     /// Appends a member of the top level.
     fn member(&mut self, key: &str, value: &str) {
         self.out.raw(b",\n");
-        self.out.key(key);
+        self.out.key(true, key);
         if key == DISTRIBUTED_INFO {
-            self.out.verbatim(&spaced_rank(value));
+            self.out.verbatim(spaced_rank(value).as_bytes());
         } else {
-            self.out.verbatim(value);
+            self.out.verbatim(value.as_bytes());
         }
     }
 }

@@ -75,11 +75,17 @@ impl<W: Write> ChromeWriter<W> {
     /// Appends a time, relative to the base; what lies before the base is at 0.
     #[inline]
     fn time(&mut self, at: Timestamp) {
-        self.out.micros(at.since(self.base));
+        self.out.piece(|piece| piece.micros(at.since(self.base)));
     }
 
     /// Appends where and when: `"pid":…,"tid":…,"ts":…`.
-    fn place(&mut self, track: Track<'_>, at: Timestamp) {
+    fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
+        self.place(track);
+        self.time(at);
+    }
+
+    /// Appends where: `"pid":…,"tid":…,"ts":`.
+    fn place(&mut self, track: Track<'_>) {
         self.out.raw(b"\"pid\":");
         match track.process {
             Lane::Id(id) => self.out.int(id),
@@ -91,7 +97,6 @@ impl<W: Write> ChromeWriter<W> {
             Lane::Name(name) => self.out.string(name),
         }
         self.out.raw(b",\"ts\":");
-        self.time(at);
     }
 
     /// Appends `"args":{…}` after a comma, or nothing if there are none.
@@ -113,9 +118,9 @@ impl<W: Write> ChromeWriter<W> {
     /// Writes the metadata row `what`, which has one arg.
     fn about(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
         self.out.raw(b"\n{\"ph\":\"M\",\"name\":\"");
-        self.out.verbatim(what);
+        self.out.verbatim(what.as_bytes());
         self.out.raw(b"\",");
-        self.place(track, at);
+        self.place_and_time(track, at);
         self.out.raw(b",\"args\":{");
         self.out.member(true, arg.0, arg.1);
         self.out.raw(b"}},");
@@ -128,9 +133,9 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"\",\"cat\":\"async\",\"name\":");
         self.out.string(row.name);
         self.out.raw(b",\"id2\":{\"local\":\"0x");
-        self.out.hex(row.id);
+        self.out.piece(|piece| piece.hex(row.id));
         self.out.raw(b"\"},");
-        self.place(track, at);
+        self.place_and_time(track, at);
     }
 }
 
@@ -192,9 +197,9 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":");
         self.out.string(&format!("{} ({})", row.name, row.iteration));
         self.out.raw(b",");
-        self.place(Track { process: group, thread: Lane::Name(row.name) }, row.start);
+        self.place_and_time(Track { process: group, thread: Lane::Name(row.name) }, row.start);
         self.out.raw(b",\"dur\":");
-        self.out.micros(row.end.since(row.start));
+        self.out.piece(|piece| piece.micros(row.end.since(row.start)));
         self.out.raw(b",\"args\":{\"Op count\":");
         self.out.wide(row.op_count);
         self.out.raw(b"}},");
@@ -204,7 +209,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.string(&format!("Iteration Start: {}", row.name));
         self.out.raw(b",");
         let thread = format!("Trace {}", row.name);
-        self.place(Track { process: Lane::Name("Traces"), thread: Lane::Name(&thread) }, row.start);
+        self.place_and_time(Track { process: Lane::Name("Traces"), thread: Lane::Name(&thread) }, row.start);
         self.out.raw(b"},");
         self.out.end_row()
     }
@@ -214,4 +219,134 @@ impl<W: Write> Rows for ChromeWriter<W> {
 #[inline]
 fn thread_id(id: i64) -> u64 {
     id.checked_abs().map_or(0, i64::unsigned_abs)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::activity::{ActivityType, CorrelationId, NO_ARGS};
+
+    pub(super) const HEADER: Header<'_> =
+        Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(1000) };
+    pub(super) const SLICE: Activity<'_> = Activity {
+        kind: ActivityType::CpuOp,
+        name: "op",
+        track: Track::new(1, 2),
+        body: Body::Slice { start: Timestamp::from_nanos(3500), end: Timestamp::from_nanos(4000) },
+        id: CorrelationId(7),
+        linked: CorrelationId(0),
+        flow: None,
+        args: NO_ARGS,
+    };
+
+    pub(super) fn ns(ns: u64) -> Timestamp {
+        Timestamp::from_nanos(ns)
+    }
+
+    /// The lines of the rows that `rows` writes.
+    pub(super) fn lines(rows: impl FnOnce(&mut ChromeWriter<Vec<u8>>)) -> Vec<String> {
+        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+        rows(&mut writer);
+        let text = String::from_utf8(writer.finish(ns(0), None, "").unwrap()).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap();
+        let (_, events) = text.split_once("\"traceEvents\":[\n").unwrap();
+        let (events, _) = events.split_once("{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\"").unwrap();
+        events.lines().map(|line| line.strip_suffix(',').unwrap().to_owned()).collect()
+    }
+
+    pub(super) fn of(activity: Activity<'_>) -> Vec<String> {
+        lines(|writer| writer.activity(&activity).unwrap())
+    }
+
+    #[test]
+    fn rows_may_have_names_for_numbers() {
+        let track = Track { process: Lane::Name("a \"b\""), thread: Lane::Name("c\n") };
+        assert!(of(Activity { track, ..SLICE })[0].contains(r#""pid":"a \"b\"","tid":"c\n","ts":"#));
+        assert!(of(Activity { track: Track::new(-5, i64::MIN), ..SLICE })[0].contains(r#""pid":-5,"tid":0,"#));
+    }
+
+    #[test]
+    fn async_tracks_to_the_byte() {
+        let args: [(&str, ArgValue<'_>); 1] = [("busy", ArgValue::U64(1))];
+        let (begin, finish) = (Track::new(1, 2), Track::new(1, 3));
+        let row = AsyncRow { name: "get", id: 0xabc, begin, start: ns(2000), finish, end: ns(5000), args: &args };
+        let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":2,"ts":1.000,"args":{"busy":1}}"#;
+        let e = r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":3,"ts":4.000}"#;
+        assert_eq!(lines(|writer| writer.async_track(&row).unwrap()), [b, e]);
+        let backwards = lines(|writer| writer.async_track(&AsyncRow { end: ns(1), ..row }).unwrap());
+        assert!(backwards[1].contains(r#""ts":1.000"#));
+    }
+
+    #[test]
+    fn a_span_that_did_not_end_lasts_0() {
+        let row = SpanRow { name: "a \"b\"", iteration: 3, start: ns(2000), end: ns(0), op_count: 9 };
+        let span = r#"{"ph":"X","cat":"Trace","name":"a \"b\" (3)","pid":"Spans","tid":"a \"b\"","ts":1.000,"dur":0.000,"args":{"Op count":9}}"#;
+        let written = lines(|writer| writer.span(&row).unwrap());
+        assert_eq!(written.len(), 3);
+        assert_eq!(written[0], span);
+    }
+
+    #[test]
+    fn names_of_any_length_and_values_of_4_mib_pass() {
+        let name = "\"\\\0🦀漢".repeat(1 << 13);
+        let value = "\n".repeat(4 << 20);
+        let args: [(&str, ArgValue<'_>); 2] = [(&name, ArgValue::Str(&value)), ("k", ArgValue::Str(&name))];
+        let track = Track { process: Lane::Name(&name), thread: Lane::Name(&name) };
+        let written = of(Activity { name: &name, args: &args, track, ..SLICE });
+        let event: Value = serde_json::from_str(&written[0]).unwrap();
+        assert_eq!(event["name"], name.as_str());
+        assert_eq!(event["pid"], name.as_str());
+        assert_eq!(event["args"][&name], value.as_str());
+        assert_eq!(event["args"]["k"], name.as_str());
+    }
+
+    #[test]
+    fn an_error_of_the_writer_reaches_the_caller_of_a_row_or_of_finish() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        let failed = (0..100_000).find_map(|_| writer.activity(&SLICE).err());
+        assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
+        let writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+
+    proptest! {
+        #[test]
+        fn any_slice_comes_back(
+            (name, key, text) in any::<(String, String, String)>(),
+            (pid, tid, id) in any::<(i64, i64, u64)>(),
+            (start, lasted) in any::<(u64, u64)>(),
+            (number, index) in (any::<f64>(), 0..29_u8),
+        ) {
+            let kind = ActivityType::from_number(index).unwrap();
+            let (start, lasted) = (start >> 1, lasted >> 1);
+            let body = Body::Slice { start: ns(start), end: ns(start + lasted) };
+            let args: [(&str, ArgValue<'_>); 2] = [(&key, ArgValue::Str(&text)), ("number\t", ArgValue::F64(number))];
+            let activity =
+                Activity { kind, name: &name, track: Track::new(pid, tid), body, id: CorrelationId(id), args: &args, ..SLICE };
+            let event: Value = serde_json::from_str(&of(activity)[0]).unwrap();
+            prop_assert_eq!(&event["name"], name.as_str());
+            prop_assert_eq!(&event["cat"], kind.as_str());
+            prop_assert_eq!(event["pid"].as_i64(), Some(pid));
+            prop_assert_eq!(event["tid"].as_u64(), Some(tid.unsigned_abs() & (u64::MAX >> 1)));
+            prop_assert_eq!(&event["args"][&key], text.as_str());
+            if number.is_finite() {
+                prop_assert_eq!(event["args"]["number\t"].as_f64(), Some(number));
+            }
+            if kind != ActivityType::GpuUserAnnotation {
+                prop_assert_eq!(event["dur"].to_string(), format!("{}.{:03}", lasted / 1000, lasted % 1000));
+            }
+        }
+    }
 }

@@ -11,11 +11,11 @@ use crate::write::value::Number;
 impl<W: Write> ChromeWriter<W> {
     pub(super) fn instant(&mut self, activity: &Activity<'_>, at: Timestamp) {
         self.out.raw(b"\n{\"ph\":\"i\",\"cat\":\"");
-        self.out.verbatim(activity.kind.as_str());
+        self.out.verbatim(activity.kind.as_str().as_bytes());
         self.out.raw(b"\",\"s\":\"t\",\"name\":");
         self.out.string(activity.name);
         self.out.raw(b",");
-        self.place(activity.track, at);
+        self.place_and_time(activity.track, at);
         self.args_if_any(activity.args);
         self.out.raw(b"},");
     }
@@ -34,10 +34,7 @@ impl<W: Write> ChromeWriter<W> {
             let mut first = true;
             activity.args.visit(&mut |series, value| {
                 if let Some(number) = Number::of(value) {
-                    if !first {
-                        self.out.raw(b",");
-                    }
-                    self.out.key(series);
+                    self.out.key(first, series);
                     self.out.number(number);
                     first = false;
                 }
@@ -55,11 +52,11 @@ impl<W: Write> ChromeWriter<W> {
         }
         self.out.wide(flow.id);
         self.out.raw(b",");
-        self.place(track, at);
+        self.place_and_time(track, at);
         self.out.raw(b",\"cat\":\"");
-        self.out.verbatim(name);
+        self.out.verbatim(name.as_bytes());
         self.out.raw(b"\",\"name\":\"");
-        self.out.verbatim(name);
+        self.out.verbatim(name.as_bytes());
         match flow.end {
             FlowEnd::Start => self.out.raw(b"\"},"),
             FlowEnd::Finish => self.out.raw(b"\",\"bp\":\"e\"},"),
@@ -76,7 +73,7 @@ impl<W: Write> ChromeWriter<W> {
         activity.args.visit(&mut |metric, value| {
             if let Some(number) = Number::of(value) {
                 self.start_of_counter(activity.kind, metric, track, at);
-                self.out.key("");
+                self.out.key(true, "");
                 self.out.number(number);
                 self.out.raw(b"}},");
             }
@@ -85,11 +82,73 @@ impl<W: Write> ChromeWriter<W> {
 
     fn start_of_counter(&mut self, kind: ActivityType, name: &str, track: Track<'_>, at: Timestamp) {
         self.out.raw(b"\n{\"ph\":\"C\",\"cat\":\"");
-        self.out.verbatim(kind.as_str());
+        self.out.verbatim(kind.as_str().as_bytes());
         self.out.raw(b"\",\"name\":");
         self.out.string(name);
         self.out.raw(b",");
-        self.place(track, at);
+        self.place_and_time(track, at);
         self.out.raw(b",\"args\":{");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::{ArgValue, Body, FlowKind};
+    use crate::write::chrome::Rows;
+    use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
+
+    #[test]
+    fn instants_and_counters_to_the_byte() {
+        let at = Body::Instant { at: ns(2000) };
+        let instant = Activity { kind: ActivityType::CpuInstantEvent, body: at, ..SLICE };
+        let bare = r#"{"ph":"i","cat":"cpu_instant_event","s":"t","name":"op","pid":1,"tid":2,"ts":1.000}"#;
+        assert_eq!(of(instant), [bare]);
+        let args: [(&str, ArgValue<'_>); 4] = [
+            ("a", ArgValue::F64(0.5)),
+            ("b", ArgValue::F64(f64::NAN)),
+            ("c", ArgValue::Str("x")),
+            ("d", ArgValue::Bool(true)),
+        ];
+        let with_args = bare.strip_suffix('}').unwrap().to_owned() + r#","args":{"a":0.5,"b":"nan","c":"x","d":true}}"#;
+        assert_eq!(of(Activity { args: &args, ..instant }), [with_args]);
+
+        let counter = Activity { body: Body::Counter { at: ns(2000) }, args: &args, ..instant };
+        let expected =
+            r#"{"ph":"C","cat":"cpu_instant_event","name":"op","pid":1,"tid":2,"ts":1.000,"args":{"a":0.5,"d":1}}"#;
+        assert_eq!(of(counter), [expected]);
+        let hardware = of(Activity { kind: ActivityType::HardwareCounters, ..counter });
+        let expected = [("a", "0.5"), ("d", "1")].map(|(metric, value)| {
+            format!(
+                r#"{{"ph":"C","cat":"hardware_counters","name":"{metric}","pid":"GPU 1 Counters","tid":2,"ts":1.000,"args":{{"":{value}}}}}"#
+            )
+        });
+        assert_eq!(hardware, expected);
+    }
+
+    #[test]
+    fn what_is_no_number_is_counted_and_a_counter_without_numbers_is_not_written() {
+        let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::F64(f64::INFINITY)), ("b", ArgValue::Str("1"))];
+        for kind in [ActivityType::CpuInstantEvent, ActivityType::HardwareCounters] {
+            let counter = Activity { kind, body: Body::Counter { at: ns(2000) }, args: &args, ..SLICE };
+            let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+            writer.activity(&counter).unwrap();
+            assert_eq!(writer.skipped(), 2);
+            assert!(of(counter).is_empty());
+        }
+    }
+
+    #[test]
+    fn arrows_follow_their_slice_or_stand_alone() {
+        let start = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Start };
+        let finish = Flow { end: FlowEnd::Finish, ..start };
+        let written = lines(|writer| {
+            writer.activity(&Activity { flow: Some(start), ..SLICE }).unwrap();
+            writer.flow(ns(3000), Track::new(3, 4), finish).unwrap();
+        });
+        assert!(written[0].starts_with(r#"{"ph":"X""#));
+        let s = r#"{"ph":"s","id":5,"pid":1,"tid":2,"ts":2.500,"cat":"follows_from","name":"follows_from"}"#;
+        let f = r#"{"ph":"f","id":5,"pid":3,"tid":4,"ts":2.000,"cat":"follows_from","name":"follows_from","bp":"e"}"#;
+        assert_eq!(written[1..], [s, f]);
     }
 }

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use crate::activity::ActivityType;
 use crate::write::buffer::Buffer;
-use crate::write::json::SHORT;
 
 /// A small table of rendered starts, `{"ph":"X","cat":…,"name":…,"pid":…,"tid":…,"ts":`.
 ///
@@ -24,16 +23,14 @@ pub(super) struct Key<'t> {
     pub(super) thread: u64,
 }
 
-/// One entry; empty while `length` is 0.
+/// One entry; empty while `text` is.
 #[derive(Clone, Debug)]
 struct Slot {
     kind: ActivityType,
     process: i64,
     thread: u64,
     name: Vec<u8>,
-    text: Vec<[u8; SHORT]>,
-    /// How many bytes of `text` count.
-    length: usize,
+    text: Vec<u8>,
 }
 
 /// A power of two.
@@ -47,8 +44,7 @@ const RENDERED: usize = 6 * LONGEST + 200;
 
 impl Prefixes {
     pub(super) fn new() -> Self {
-        let empty =
-            Slot { kind: ActivityType::CpuOp, process: 0, thread: 0, name: Vec::new(), text: Vec::new(), length: 0 };
+        let empty = Slot { kind: ActivityType::CpuOp, process: 0, thread: 0, name: Vec::new(), text: Vec::new() };
         Prefixes { slots: vec![empty; SLOTS].into() }
     }
 
@@ -57,7 +53,7 @@ impl Prefixes {
     pub(super) fn append<W: Write>(&mut self, out: &mut Buffer<W>, key: Key<'_>) {
         let slot = self.slots.get_mut(key.hash() % SLOTS).filter(|_| key.name.len() <= LONGEST);
         match slot {
-            Some(slot) if slot.holds(key) => out.blocks(&slot.text, slot.length),
+            Some(slot) if slot.holds(key) => out.verbatim(&slot.text),
             Some(slot) => slot.fill(key, out.capture(RENDERED, |out| key.render(out))),
             None => key.render(out),
         }
@@ -68,7 +64,7 @@ impl Key<'_> {
     /// Appends the start of a slice.
     fn render<W: Write>(&self, out: &mut Buffer<W>) {
         out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
-        out.verbatim(self.kind.as_str());
+        out.verbatim(self.kind.as_str().as_bytes());
         out.raw(b"\",\"name\":");
         out.string(self.name);
         out.raw(b",\"pid\":");
@@ -100,7 +96,7 @@ impl Slot {
             && self.process == key.process
             && self.kind == key.kind
             && self.name == key.name.as_bytes()
-            && self.length > 0
+            && !self.text.is_empty()
     }
 
     #[cold]
@@ -110,13 +106,8 @@ impl Slot {
         self.thread = key.thread;
         self.name.clear();
         self.name.extend_from_slice(key.name.as_bytes());
-        let (blocks, rest) = text.as_chunks::<SHORT>();
         self.text.clear();
-        self.text.extend_from_slice(blocks);
-        let mut last = [0; SHORT];
-        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        self.text.push(last);
-        self.length = text.len();
+        self.text.extend_from_slice(text);
     }
 }
 

@@ -20,52 +20,56 @@ impl<W: Write> ChromeWriter<W> {
     /// Writes a slice and returns the row where it is drawn.
     pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
-        let annotation = activity.kind == ActivityType::GpuUserAnnotation;
         // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
-        let (early, wider) = if annotation { (1, 2) } else { (0, 0) };
-        self.start_of_slice(activity, track, Timestamp::from_nanos(start.as_nanos().saturating_sub(early)));
-        self.out.raw(b",\"dur\":");
-        self.out.micros(end.since(start).saturating_add(wider));
-        match external_id(activity) {
-            None if activity.kind == ActivityType::Overhead => self.args_if_any(activity.args),
-            None => {
-                self.out.raw(b",\"args\":{");
-                self.out.members(activity.args);
-                self.out.raw(b"}");
+        let (early, wider) = if activity.kind == ActivityType::GpuUserAnnotation { (1, 2) } else { (0, 0) };
+        let from_base = start.as_nanos().saturating_sub(early).saturating_sub(self.base.as_nanos());
+        let lasted = end.since(start).saturating_add(wider);
+        let external = external_id(activity);
+        self.start_of_slice(activity, track);
+        self.out.piece(|piece| {
+            piece.micros(from_base);
+            piece.raw(b",\"dur\":");
+            piece.micros(lasted);
+            if let Some(id) = external {
+                piece.raw(b",\"args\":{\"External id\":");
+                piece.wide(id.0);
             }
-            Some(id) => {
-                self.out.raw(b",\"args\":{\"External id\":");
-                self.out.wide(id.0);
-                let (out, skipped) = (&mut self.out, &mut self.skipped);
-                activity.args.visit(&mut |key, value| match key {
-                    EXTERNAL_ID => *skipped += 1,
-                    _ => out.member(false, key, value),
-                });
-                self.out.raw(b"}");
-            }
+        });
+        if external.is_some() {
+            let (out, skipped) = (&mut self.out, &mut self.skipped);
+            activity.args.visit(&mut |key, value| match key {
+                EXTERNAL_ID => *skipped += 1,
+                _ => out.member(false, key, value),
+            });
+            self.out.raw(b"}},");
+        } else if activity.kind == ActivityType::Overhead {
+            self.args_if_any(activity.args);
+            self.out.raw(b"},");
+        } else {
+            self.out.raw(b",\"args\":{");
+            self.out.members(activity.args);
+            self.out.raw(b"}},");
         }
-        self.out.raw(b"},");
         track
     }
 
     /// Appends everything of a slice up to its time.
     #[inline]
-    fn start_of_slice(&mut self, activity: &Activity<'_>, track: Track<'_>, at: Timestamp) {
+    fn start_of_slice(&mut self, activity: &Activity<'_>, track: Track<'_>) {
         let kind = activity.kind;
         // As libkineto prints it.
         let name = if activity.name == "kernel" { "Kernel" } else { activity.name };
         if let Track { process: Lane::Id(process), thread: Lane::Id(thread) } = track {
             let key = Key { kind, name, process, thread: thread_id(thread) };
             self.prefixes.append(&mut self.out, key);
-            self.time(at);
             return;
         }
         self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
-        self.out.verbatim(kind.as_str());
+        self.out.verbatim(kind.as_str().as_bytes());
         self.out.raw(b"\",\"name\":");
         self.out.string(name);
         self.out.raw(b",");
-        self.place(track, at);
+        self.place(track);
     }
 
     /// Returns the row of a slice: its own, but a synchronization with a stream has one beside the stream's, which gets
@@ -118,4 +122,96 @@ fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
         }
     };
     (id != CorrelationId(0)).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::activity::Body;
+    use crate::write::chrome::Rows;
+    use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
+
+    #[test]
+    fn a_slice_to_the_byte() {
+        let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::Str("b")), ("Ev Idx", ArgValue::I64(-1))];
+        let expected = r#"{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":2,"ts":2.500,"dur":0.500,"args":{"External id":7,"a":"b","Ev Idx":-1}}"#;
+        assert_eq!(of(Activity { args: &args, ..SLICE }), [expected]);
+        let bare = r#"{"ph":"X","cat":"overhead","name":"op","pid":-1,"tid":2,"ts":2.500,"dur":0.500}"#;
+        let overhead = Activity { kind: ActivityType::Overhead, id: CorrelationId(0), ..SLICE };
+        assert_eq!(of(Activity { track: Track::new(-1, -2), ..overhead }), [bare]);
+        assert!(of(Activity { args: &args, ..overhead })[0].ends_with(r#","args":{"a":"b","Ev Idx":-1}}"#));
+    }
+
+    #[test]
+    fn times_are_clamped() {
+        let odd = Activity { body: Body::Slice { start: ns(999), end: ns(998) }, ..SLICE };
+        assert!(of(odd)[0].contains(r#""ts":0.000,"dur":0.000"#));
+        let annotation = Activity { kind: ActivityType::GpuUserAnnotation, ..SLICE };
+        assert!(of(annotation)[0].contains(r#""ts":2.499,"dur":0.502"#));
+        assert!(of(Activity { body: odd.body, ..annotation })[0].contains(r#""ts":0.000,"dur":0.002"#));
+    }
+
+    #[test]
+    fn the_external_id_of_every_kind() {
+        let without = "gpu_memcpy gpu_memset kernel cuda_runtime cuda_driver xpu_runtime xpu_driver privateuse1_runtime \
+                       privateuse1_driver";
+        for number in 0..29 {
+            let kind = ActivityType::from_number(number).unwrap();
+            let id = |activity| {
+                let event: Value = serde_json::from_str(&of(activity)[0]).unwrap();
+                assert_eq!(event["cat"], kind.as_str());
+                event["args"].get("External id").cloned()
+            };
+            let own = (!without.split_whitespace().any(|name| name == kind.as_str())).then(|| json!(7));
+            assert_eq!(id(Activity { kind, ..SLICE }), own, "{kind:?}");
+            assert_eq!(id(Activity { kind, linked: CorrelationId(9), ..SLICE }), Some(json!(9)), "{kind:?}");
+            let large = Activity { kind, linked: CorrelationId(u64::MAX), ..SLICE };
+            assert_eq!(id(large), Some(json!("18446744073709551615")), "{kind:?}");
+            assert_eq!(id(Activity { kind, id: CorrelationId(0), ..SLICE }), None, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_arg_called_external_id_gives_way_to_the_activitys_own() {
+        let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
+        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+        writer.activity(&Activity { args: &args, ..SLICE }).unwrap();
+        assert_eq!(writer.skipped(), 1);
+        assert!(of(Activity { args: &args, ..SLICE })[0].ends_with(r#""args":{"External id":7}}"#));
+        let without = Activity { args: &args, id: CorrelationId(0), ..SLICE };
+        assert!(of(without)[0].ends_with(r#""args":{"External id":1}}"#));
+    }
+
+    #[test]
+    fn synchronizations_with_a_stream_have_a_row_of_their_own() {
+        let sync = Activity { kind: ActivityType::CudaSync, name: "Stream Sync", track: Track::new(0, 7), ..SLICE };
+        let written = lines(|writer| {
+            writer.activity(&sync).unwrap();
+            writer.activity(&sync).unwrap();
+            writer.activity(&Activity { track: Track::new(0, 8), ..sync }).unwrap();
+            writer.activity(&Activity { name: "Context Sync", ..sync }).unwrap();
+            writer.activity(&Activity { kind: ActivityType::CpuOp, ..sync }).unwrap();
+        });
+        let tids: Vec<(Value, Value)> = written
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .map(|event| (event["ph"].clone(), event["tid"].clone()))
+            .collect();
+        let (x, m) = (json!("X"), json!("M"));
+        let [seven, eight] = [json!(1_000_007), json!(1_000_008)];
+        let expected = [
+            (m.clone(), seven.clone()),
+            (m.clone(), seven.clone()),
+            (x.clone(), seven.clone()),
+            (x.clone(), seven),
+            (m.clone(), eight.clone()),
+            (m, eight.clone()),
+            (x.clone(), eight),
+            (x.clone(), json!(7)),
+            (x, json!(7)),
+        ];
+        assert_eq!(tids, expected);
+    }
 }
