@@ -185,7 +185,10 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let (first, others) = { let Store { first, others } = &mut *store; (first, others) };
+        let (first, others) = {
+            let Store { first, others } = &mut *store;
+            (first, others)
+        };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
@@ -701,8 +704,7 @@ impl Lane {
         let frames = self.frames.get();
         let meta = frames.pending.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual =
-            frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
             frames.pending.clear();
         }
@@ -716,15 +718,13 @@ impl Lane {
         if frames.pending.key() != key {
             return Err(Need::CloseElsewhere);
         }
-        if state.meta & state::STORED != 0 || !state::is_private(state.meta, frames.lent()) {
-            frames.pending.clear();
-            return Err(Need::CloseElsewhere);
-        }
-        if state.meta & state::AGAIN != 0 && state.meta & state::IGNORED == 0 {
+        // What is stored is recorded by whoever reads it there.
+        if state.meta & (state::AGAIN | state::IGNORED | state::STORED) == state::AGAIN {
             self.close_record(key, state.span)?;
         }
+        let private = state::is_private(state.meta, frames.lent());
         frames.pending.clear();
-        Ok(())
+        if state.meta & state::STORED == 0 && private { Ok(()) } else { Err(Need::CloseElsewhere) }
     }
 
     /// Records that a span is gone.

@@ -196,8 +196,12 @@ impl Frames {
     };
 
     const fn new() -> Frames {
-        const FRAME: Frame =
-            Frame { key: AtomicU64::new(0), span: AtomicU64::new(0), meta: AtomicU64::new(0), slice: AtomicU64::new(0) };
+        const FRAME: Frame = Frame {
+            key: AtomicU64::new(0),
+            span: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+            slice: AtomicU64::new(0),
+        };
         Frames {
             pending: Pending {
                 key: AtomicU64::new(0),
@@ -273,9 +277,7 @@ impl Frames {
 
     /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
-        let take = |frame: &&Frame| {
-            frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
+        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let frame = self.open().rev().find(take)?;
         self.note_lending();
         Some(frame.slice())
