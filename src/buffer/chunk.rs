@@ -44,7 +44,12 @@ impl Slots {
     /// Stands where there is no chunk; never written.
     #[cfg(not(loom))]
     pub(crate) const NONE: Slots = {
-        static NONE: [[AtomicU64; 4]; SLOTS] = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
+        // Full from the start.
+        static NONE: [[AtomicU64; 4]; SLOTS] = {
+            let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
+            slots[0][COMMITTED] = AtomicU64::new(SLOTS as u64);
+            slots
+        };
         Slots(&NONE)
     };
 
@@ -65,6 +70,13 @@ impl Slots {
     pub(crate) fn committed(self) -> usize {
         // Acquire: pairs with `commit`, so that every slot below the length is seen whole.
         usize::try_from(self.header(COMMITTED).load(Ordering::Acquire)).unwrap_or(0).min(SLOTS)
+    }
+
+    /// Returns the same to the one thread that writes.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
+    pub(crate) fn filled(self) -> usize {
+        self.header(COMMITTED).load(Ordering::Relaxed) as usize
     }
 
     /// Returns the id of slot 0.

@@ -12,8 +12,6 @@ use std::cell::Cell;
 pub(crate) struct Writer {
     slots: Cell<Slots>,
     first_id: Cell<u64>,
-    /// The next free slot; `SLOTS` where there is no chunk.
-    at: Cell<usize>,
     /// No chunk is to be had any more: what does not fit goes [`NOWHERE`](Writer::NOWHERE).
     exhausted: Cell<bool>,
 }
@@ -29,20 +27,18 @@ impl Writer {
     /// A writer without a chunk.
     pub(crate) const fn empty() -> Writer {
         let (slots, first_id) = (Cell::new(Slots::NONE), Cell::new(0));
-        Writer { slots, first_id, at: Cell::new(SLOTS), exhausted: Cell::new(false) }
+        Writer { slots, first_id, exhausted: Cell::new(false) }
     }
 
     /// Goes on in `chunk`, behind what is committed there; the handle is to be kept until the next one is installed.
     pub(crate) fn install(&self, chunk: &Chunk) {
         self.slots.set(chunk.slots());
         self.first_id.set(chunk.first_id());
-        self.at.set(chunk.committed());
         self.exhausted.set(false);
     }
 
     /// Gives up the chunk.
     pub(crate) fn uninstall(&self) {
-        self.at.set(SLOTS);
         self.first_id.set(0);
         self.slots.set(Slots::NONE);
         self.exhausted.set(false);
@@ -56,15 +52,16 @@ impl Writer {
     /// Returns the place for a record of one slot, and the id that the record will have, if there is one.
     #[inline(always)]
     pub(crate) fn free(&self) -> Option<(usize, u64)> {
-        let at = self.at.get();
+        let at = self.slots.get().filled();
         (at < SLOTS).then(|| (at, self.first_id.get() + at as u64))
     }
 
     /// Finds room for a record of `slots` slots; [`NOWHERE`](Writer::NOWHERE) once exhausted.
     #[inline(always)]
     pub(crate) fn reserve(&self, slots: usize) -> Result<usize, Full> {
-        if self.at.get() + slots <= SLOTS {
-            Ok(self.at.get())
+        let at = self.slots.get().filled();
+        if at + slots <= SLOTS {
+            Ok(at)
         } else if self.exhausted.get() {
             Ok(Writer::NOWHERE)
         } else {
@@ -77,7 +74,6 @@ impl Writer {
     pub(crate) fn put_slice(&self, at: usize, head: u64, start: Ticks, span: u64) {
         let slots = self.slots.get();
         slots.write(at, [start.0, 0, span, head]);
-        self.at.set(at + 1);
         slots.commit(at + 1);
     }
 
@@ -89,8 +85,7 @@ impl Writer {
         }
         let slots = self.slots.get();
         Record::write(slots, at, head, words, payload);
-        self.at.set(at + head.slots());
-        slots.commit(self.at.get());
+        slots.commit(at + head.slots());
         self.first_id.get() + at as u64
     }
 

@@ -20,6 +20,8 @@ struct Entry {
     epoch: u64,
     state: SpanState,
     entered: AtomicBool,
+    /// It also stands in a frame of another thread.
+    lent: bool,
     /// Threads may have it in their caches, and have to hear that it closes.
     cached: AtomicBool,
 }
@@ -37,7 +39,7 @@ impl Stored {
 }
 
 /// Stores the state of a span where every thread finds it; one that is there already stays.
-pub(super) fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState) -> SpanState
+fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool) -> SpanState
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -55,8 +57,8 @@ where
         stored.0.remove(0);
     }
     let entered = AtomicBool::new(state.meta & state::FIRST == 0);
-    let kept = SpanState { meta: state.meta & !state::UNDEFINED | state::STORED, ..state };
-    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, cached: AtomicBool::new(false) });
+    let kept = SpanState { meta: state::stored(state.meta), ..state };
+    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, lent, cached: AtomicBool::new(false) });
     kept
 }
 
@@ -69,7 +71,7 @@ where
         hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
     }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        store(&span, hook, state);
+        store(&span, hook, state, false);
     }
     let _ = home::with(hook.epoch, |lane| {
         lane.mark_stored(key);
@@ -84,7 +86,7 @@ where
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // Hidden from this layer by a filter that changed its mind between two hooks.
-        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
+        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: state::NO_PARENT });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
     if let Some((found, first)) = stored(&span, hook) {
@@ -97,8 +99,8 @@ where
         });
         return;
     }
-    let found = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found);
+    let (found, lent) = state_of(ctx, hook, &span);
+    let stored = store(&span, hook, found, lent);
     let first = mark_entered(&span, hook);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
@@ -132,8 +134,8 @@ fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_
     entry.is_some_and(|entry| !entry.entered.swap(true, Ordering::Relaxed))
 }
 
-/// What any thread knows of a span; else what can be known of it now.
-fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
+/// What any thread knows of a span, and whether it was lent; else what can be known of it now.
+fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, bool)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -143,14 +145,14 @@ where
             if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
                 hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
             }
-            return state;
+            return (state, true);
         }
         // Its owner may have stored it while we looked.
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return entry.state;
+            return (entry.state, entry.lent);
         }
     }
-    made_while_idle(ctx, hook, span)
+    (made_while_idle(ctx, hook, span), false)
 }
 
 /// A span made while nothing was recorded: its callsite is known, its fields only if they were kept.
@@ -160,7 +162,7 @@ where
 {
     let site = hook.site(span.metadata());
     if !site.is_recorded() {
-        return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
+        return SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT };
     }
     let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).map_or(0, |p| p.span);
     let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
@@ -186,7 +188,7 @@ where
     let own = home::with(hook.epoch, |lane| {
         Ok(lane
             .known(key, hook.recorder)
-            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: 0, parent: 0 })))
+            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: state::STORED, parent: 0 })))
     });
     if let Ok(Some(state)) = own {
         return Some(state);
@@ -215,31 +217,30 @@ where
     }
 }
 
-/// A span closes that others may know: has their caches forget it, and returns its id if it was entered.
+/// A span closes that others may know: has them forget it, and returns its id if it was entered.
 pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+    let key = span.id().into_u64();
     let extensions = span.extensions();
-    let Some(entry) = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch)) else {
-        drop(extensions);
-        return entered_elsewhere(span, hook);
+    let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
+    let mut known = None;
+    if entry.is_none_or(|entry| entry.lent) {
+        // It stands in a frame of the thread that made it.
+        hook.recorder.lanes().find(|frames| {
+            known = known.or_else(|| frames.lend(key));
+            frames.forget(key);
+            None::<()>
+        });
+    }
+    let Some(entry) = entry else {
+        let again = known.filter(|known| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
+        return again.map(|known| known.span);
     };
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
-        hook.recorder.closings(span.id().into_u64()).fetch_add(1, Ordering::Release);
+        hook.recorder.closings(key).fetch_add(1, Ordering::Release);
     }
     let recorded = entry.state.meta & state::IGNORED == 0;
     (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
-}
-
-/// A span closes that has nothing stored: whether the thread that alone knows it has entered it more than once.
-#[cold]
-fn entered_elsewhere<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
-    // Spans that are not recorded are known to nobody, and may be many.
-    if !hook.site(span.metadata()).is_recorded() {
-        return None;
-    }
-    let key = span.id().into_u64();
-    let known = hook.recorder.lanes().find(|frames| frames.lend(key))?;
-    (known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN).then_some(known.span)
 }
 
 impl IdleFields {
@@ -250,7 +251,7 @@ impl IdleFields {
 }
 
 /// Keeps the fields of a span made while nothing is recorded.
-pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, id: &Id)
+pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -259,7 +260,7 @@ where
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(id).filter(|_| !payload.is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));

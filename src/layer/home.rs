@@ -1,8 +1,9 @@
 //! What a thread keeps for the layer, and everything that the hooks do with it in the usual case.
 //!
-//! A span's state is found, in this order, in the thread's pending slot (the span it made or left last), in its cache,
-//! and in the span's extensions ([`find`](super::find)). A state is a copy of values that never change, so copies need
-//! no care; only before the last copy that others can find is overwritten, it is stored in the extensions.
+//! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
+//! last at this depth), in the thread's cache, and in the span's extensions ([`find`](super::find)). What a state says
+//! never changes, so copies need no care, with one rule: as long as a state is not stored in the extensions, it stands in
+//! one frame of one thread; before that frame is needed for another, it is stored.
 //!
 //! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
@@ -33,12 +34,10 @@ thread_local! {
 
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
 pub(crate) struct Lane {
-    /// 0 is none; epochs are unique in the process, so this also tells layers apart.
+    /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
     frames: Cell<&'static Frames>,
     writer: Writer,
-    /// Spans that the thread is inside; those beyond [`DEPTH`] are in `deep`.
-    depth: Cell<usize>,
     next_span: Cell<u64>,
     last_span: Cell<u64>,
     /// The span exited last.
@@ -69,6 +68,8 @@ struct Cached {
     state: SpanState,
 }
 
+/// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
+const NO_EPOCH: u64 = u64::MAX;
 const SITES: usize = 64;
 /// Marks the address of a callsite whose spans are not recorded, or not yet decided upon; addresses are even.
 const NOT_RECORDED: usize = 1;
@@ -151,7 +152,8 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
-    let is_free = LANE.with(|lane| lane.epoch.get() == 0) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free =
+        LANE.with(|lane| lane.epoch.get() == NO_EPOCH) || STORE.try_with(Store::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -312,10 +314,9 @@ impl Cached {
 impl Lane {
     const fn new() -> Lane {
         Lane {
-            epoch: Cell::new(0),
+            epoch: Cell::new(NO_EPOCH),
             frames: Cell::new(Frames::NONE),
             writer: Writer::empty(),
-            depth: Cell::new(0),
             next_span: Cell::new(0),
             last_span: Cell::new(0),
             last_exit: Cell::new(0),
@@ -329,10 +330,9 @@ impl Lane {
 
     /// Leaves the lane without an epoch, frames and chunk.
     fn close_down(&self) {
-        self.epoch.set(0);
+        self.epoch.set(NO_EPOCH);
         self.writer.uninstall();
         self.frames.set(Frames::NONE);
-        self.depth.set(0);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }
@@ -380,21 +380,27 @@ impl Lane {
         self.found.set((key, state));
     }
 
+    /// Forgets the span that was handed over, when the hook is done.
+    pub(crate) fn take_back(&self) {
+        self.found.set((0, Cached::NONE.state));
+    }
+
     /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn new_span(&self, key: u64, site: &Site) -> bool {
         let frames = self.frames.get();
-        let (span, depth) = (self.next_span.get(), self.depth.get());
-        if frames.pending.meta() & state::FREE == 0 || span == self.last_span.get() || depth > DEPTH {
+        let (span, depth) = (self.next_span.get(), frames.depth());
+        let frame = frames.frame(depth + 1);
+        if frame.key() != 0 || span == self.last_span.get() || depth > DEPTH {
             return false;
         }
         self.next_span.set(span + 1);
         let parent = frames.frame(depth).span();
-        frames.pending.set(key, SpanState { span, meta: site.state | frames.lent(), parent });
+        frame.fill(key, SpanState { span, meta: site.state | frames.lent(), parent });
         true
     }
 
-    /// Makes a span: gives it an id, records its fields if it has any, and makes it the pending one.
+    /// Makes a span: gives it an id, records its fields if it has any, and puts it above the innermost frame.
     #[inline]
     pub(crate) fn new_span_carefully(
         &self,
@@ -404,15 +410,16 @@ impl Lane {
         fields: Option<(&[u8], u8)>,
     ) -> Result<(), Need> {
         let frames = self.frames.get();
-        if let Some((before, state)) = self.displaced(key) {
-            return Err(Need::Store(before, state));
+        let frame = frames.frame(frames.depth().min(DEPTH) + 1);
+        if !frame.is_free() && frame.key() != key {
+            return Err(Need::Store(frame.key(), frame.state()));
         }
         let parent = match parent {
             Parent::Current => self.current(),
             Parent::Span(parent) => parent,
         };
         if !site.is_recorded() {
-            frames.pending.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: 0 });
+            frame.set(key, SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT }, 0);
             return Ok(());
         }
         let (mut span, mut meta) = (0, site.state | frames.lent());
@@ -425,7 +432,7 @@ impl Lane {
             span = self.span_id();
             meta |= state::UNDEFINED;
         }
-        frames.pending.set(key, SpanState { span, meta, parent });
+        frame.set(key, SpanState { span, meta, parent }, 0);
         Ok(())
     }
 
@@ -445,7 +452,7 @@ impl Lane {
         self.repair();
         match self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             Some(open) => open.span,
-            None => self.frames.get().frame(self.depth.get()).span(),
+            None => self.frames.get().frame(self.frames.get().depth()).span(),
         }
     }
 
@@ -455,7 +462,7 @@ impl Lane {
         if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             return (open.slice, open.span);
         }
-        let frame = self.frames.get().frame(self.depth.get());
+        let frame = self.frames.get().frame(self.frames.get().depth());
         (frame.slice(), frame.span())
     }
 
@@ -465,15 +472,13 @@ impl Lane {
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
             return Some((open.slice, open.span));
         }
-        let mut stack = (1..=self.depth.get().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
+        let mut stack = (1..=self.frames.get().depth().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
         stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
     }
 
     /// Returns what the thread itself knows of a span.
-    #[inline(always)]
     pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let pending = &self.frames.get().pending;
-        if pending.key() == key { Some(pending.state()) } else { self.cached(key, recorder) }
+        self.frames.get().known(key).or_else(|| self.cached(key, recorder))
     }
 
     #[inline(always)]
@@ -492,28 +497,37 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn enter(&self, key: u64, recorder: &Recorder) -> bool {
         let frames = self.frames.get();
-        let depth = self.depth.get();
-        let (known, is_pending) = if frames.pending.key() == key {
-            (frames.pending.state(), true)
-        } else {
-            match self.cached(key, recorder) {
-                Some(cached) => (cached, false),
-                None => return false,
-            }
-        };
+        let depth = frames.depth();
+        let frame = frames.frame(depth + 1);
+        if frame.key() != key {
+            return self.enter_again(key, recorder);
+        }
+        let meta = frame.meta();
         let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
-        match known.meta & (state::UNDEFINED | state::IGNORED) {
-            0 => {}
-            state::UNDEFINED if known.parent == frames.frame(depth).span() => {}
-            _ => return false,
+        if meta & state::UNDEFINED != 0 && frame.state().parent != frames.frame(depth).span() {
+            return false;
         }
-        frames.frame(depth + 1).set(key, known.span, known.meta, slice);
-        if is_pending {
-            frames.pending.set_meta(state::entered(known.meta));
-        }
-        self.depth.set(depth + 1);
+        frame.set_slice(slice);
+        frame.set_meta(state::entered(meta));
         frames.set_depth(depth + 1);
         // The clock is read last, so that what the hook costs lies outside the slice.
+        self.writer.put_slice(at, state::slice(meta), clock::counter(), frame.span());
+        true
+    }
+
+    /// Opens another slice of a span that is made once and entered for ever, or by several threads.
+    #[inline(never)]
+    fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
+        let frames = self.frames.get();
+        let depth = frames.depth();
+        let frame = frames.frame(depth + 1);
+        let Some(known) = self.cached(key, recorder).filter(|_| frame.is_free()) else { return false };
+        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
+        if known.meta & (state::UNDEFINED | state::STORED) != state::STORED {
+            return false;
+        }
+        frame.set(key, known, slice);
+        frames.set_depth(depth + 1);
         self.writer.put_slice(at, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -523,9 +537,16 @@ impl Lane {
         let Some(known) = self.known(key, recorder) else { return Err(Need::Find) };
         let above = self.current();
         let frames = self.frames.get();
-        let depth = self.depth.get();
-        if depth >= DEPTH && known.meta & (state::STORED | state::IGNORED) == 0 {
+        let depth = frames.depth();
+        let frame = frames.frame(depth.min(DEPTH) + 1);
+        let stands_here = frame.key() == key && depth < DEPTH;
+        if !stands_here && known.meta & (state::STORED | state::IGNORED) == 0 {
+            // It stands in another frame, or is to go where others cannot see it.
+            self.hand(key, SpanState { meta: state::stored(known.meta), ..known });
             return Err(Need::Store(key, known));
+        }
+        if !frame.is_free() && frame.key() != key && depth < DEPTH {
+            return Err(Need::Store(frame.key(), frame.state()));
         }
         let mut meta = known.meta;
         let mut at = Writer::NOWHERE;
@@ -543,20 +564,15 @@ impl Lane {
                 recorder.losses.add(Loss::SlicesOverLimit, 1);
             }
         }
-        self.found.set((0, Cached::NONE.state));
         let slice = self.writer.id(at);
         // A span that is not recorded passes on the one around it.
         let span = if recorded { known.span } else { above };
         if depth < DEPTH {
-            frames.frame(depth + 1).set(key, span, meta, slice);
+            frame.set(key, SpanState { span, meta: state::entered(meta), parent: known.parent }, slice);
         } else if let Ok(mut deep) = self.deep.try_borrow_mut() {
             deep.push(Open { key, span, slice });
         }
-        if frames.pending.key() == key {
-            frames.pending.set_meta(state::entered(meta));
-        }
-        self.depth.set(depth + 1);
-        frames.set_depth((depth + 1).min(DEPTH));
+        frames.set_depth(depth + 1);
         if at != Writer::NOWHERE {
             self.writer.put_slice(at, state::slice(meta), clock::now(), known.span);
         }
@@ -565,33 +581,20 @@ impl Lane {
 
     /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn exit(&self, key: u64, end: Ticks) -> bool {
+    pub(crate) fn exit(&self, key: u64) -> bool {
+        // The clock is read first, so that what the hook costs lies outside the slice.
+        let end = clock::counter();
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let frame = frames.frame(depth);
-        if frame.key() != key || depth > DEPTH {
+        if frame.key() != key || depth > DEPTH || !self.writer.end_here(frame.slice(), end) {
             return false;
         }
-        let pending = &frames.pending;
-        let is_pending = pending.key() == key;
-        let meta = frame.meta();
-        const KEPT: u64 = state::STORED | state::IGNORED;
-        if !is_pending && meta & KEPT == 0 && pending.meta() & state::FREE == 0 {
-            return false;
-        }
-        if !self.writer.end_here(frame.slice(), end) {
-            return false;
-        }
-        self.depth.set(depth - 1);
         frames.set_depth(depth - 1);
         self.last_exit.set(key);
-        if is_pending {
-            pending.set_meta(pending.meta() & !state::ON_STACK);
-        } else if meta & KEPT == 0 {
-            // A span that is not defined was entered right inside its parent, which is now the innermost again.
-            let parent = frames.frame(depth - 1).span();
-            let meta = state::entered(meta) & !state::ON_STACK;
-            pending.set(key, SpanState { span: frame.span(), meta, parent });
+        if frame.meta() & state::STORED != 0 {
+            // Others may close it, and would not look here; it is found again by the cache.
+            frame.clear();
         }
         true
     }
@@ -600,7 +603,7 @@ impl Lane {
     pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
         self.repair();
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let place = |deep: std::cell::Ref<'_, Vec<Open>>| {
             deep.iter().rposition(|open| open.key == key).and_then(|i| Some((i, deep.get(i)?.slice)))
         };
@@ -611,9 +614,10 @@ impl Lane {
             (None, Some(i)) => (i, frames.frame(i).slice()),
             (None, None) => return Err(Need::ExitElsewhere),
         };
-        let left = if at <= DEPTH { self.left(at) } else { None };
-        if let Some((before, state)) = left.and(self.displaced(key)) {
-            return Err(Need::Store(before, state));
+        let moves_down = if at < depth && depth > DEPTH && at <= DEPTH { Some(frames.frame(at)) } else { None };
+        if let Some(frame) = moves_down.filter(|frame| !frame.is_free()) {
+            // A deep frame will come down into the last visible one, so there is no place for what is left here.
+            return Err(Need::Store(key, frame.state()));
         }
         if slice != 0 && !self.writer.end(slice, end)? {
             recorder.losses.add(Loss::EndsOverLimit, 1);
@@ -623,53 +627,34 @@ impl Lane {
         }
         self.remove(at);
         self.last_exit.set(key);
-        if let Some(left) = left {
-            frames.pending.set(key, left);
-        }
         Ok(())
     }
 
-    /// The state that the span of frame `at` leaves behind, unless it is kept elsewhere.
-    fn left(&self, at: usize) -> Option<SpanState> {
-        let frames = self.frames.get();
-        let frame = frames.frame(at);
-        let entered = match &frames.pending {
-            // If it is open twice, the pending slot knows.
-            pending if pending.key() == frame.key() => pending.meta(),
-            _ => state::entered(frame.meta()),
-        };
-        let kept = frame.meta() & (state::STORED | state::IGNORED) != 0;
-        let parent = frames.frame(at.saturating_sub(1)).span();
-        (!kept).then_some(SpanState { span: frame.span(), meta: entered & !state::ON_STACK, parent })
-    }
-
-    /// The pending span that would be lost if another took its place.
-    fn displaced(&self, by: u64) -> Option<(u64, SpanState)> {
-        let pending = &self.frames.get().pending;
-        let stays = pending.key() == by || pending.meta() & state::FREE != 0;
-        (!stays).then(|| (pending.key(), pending.state()))
-    }
-
-    /// Takes the frame `at` out of the stack; those above move down.
+    /// Takes the frame `at` out of the stack; those above move down, and what it held stands above them.
     fn remove(&self, at: usize) {
         let frames = self.frames.get();
-        let depth = self.depth.get();
+        let depth = frames.depth();
         let Ok(mut deep) = self.deep.try_borrow_mut() else { return };
         if at > DEPTH {
             if at - DEPTH - 1 < deep.len() {
                 deep.remove(at - DEPTH - 1);
             }
         } else {
-            for i in at..depth.min(DEPTH) {
-                frames.frame(i).copy(frames.frame(i + 1));
+            let left = (frames.frame(at).key(), frames.frame(at).state());
+            let visible = depth.min(DEPTH);
+            for i in at..visible {
+                let from = frames.frame(i + 1);
+                frames.frame(i).set(from.key(), from.state(), from.slice());
             }
-            if !deep.is_empty() {
-                let open = deep.remove(0);
-                frames.frame(DEPTH).set(open.key, open.span, state::STORED, open.slice);
+            if deep.is_empty() {
+                let stays = left.0 != 0 && left.1.meta & state::STORED == 0;
+                frames.frame(visible).set(if stays { left.0 } else { 0 }, left.1, 0);
+            } else {
+                let Open { key, span, slice } = deep.remove(0);
+                frames.frame(visible).set(key, SpanState { span, meta: state::STORED, parent: 0 }, slice);
             }
         }
-        self.depth.set(depth - 1);
-        frames.set_depth((depth - 1).min(DEPTH));
+        frames.set_depth(depth - 1);
     }
 
     /// Drops the frames that other threads have exited.
@@ -678,23 +663,23 @@ impl Lane {
         if self.seen_lent.replace(lent) == lent {
             return;
         }
-        for at in (1..=self.depth.get().min(DEPTH)).rev() {
+        for at in (1..=self.frames.get().depth().min(DEPTH)).rev() {
             if self.frames.get().frame(at).key() == 0 {
                 self.remove(at);
             }
         }
     }
 
-    /// Marks the state of a span as stored, wherever the thread keeps it.
+    /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
+    /// needed any more.
     pub(crate) fn mark_stored(&self, key: u64) {
         let frames = self.frames.get();
-        let stored = |meta: u64| meta & !state::UNDEFINED | state::STORED;
-        if frames.pending.key() == key {
-            frames.pending.set_meta(stored(frames.pending.meta()));
-        }
-        let stack = (1..=self.depth.get().min(DEPTH)).map(|depth| frames.frame(depth));
-        for frame in stack.filter(|frame| frame.key() == key) {
-            frame.set(key, frame.span(), stored(frame.meta()), frame.slice());
+        for (depth, frame) in frames.all().filter(|(_, frame)| frame.key() == key) {
+            if depth <= frames.depth() {
+                frame.set_meta(state::stored(frame.meta()));
+            } else {
+                frame.clear();
+            }
         }
     }
 
@@ -702,11 +687,12 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn close(&self, key: u64) -> bool {
         let frames = self.frames.get();
-        let meta = frames.pending.meta();
+        let frame = frames.frame(frames.depth() + 1);
+        let meta = frame.meta();
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual = frames.pending.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
+        let usual = frame.key() == key && meta & UNUSUAL == 0 && state::is_private(meta, frames.lent());
         if usual {
-            frames.pending.clear();
+            frame.clear();
         }
         usual
     }
@@ -714,17 +700,16 @@ impl Lane {
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
     pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
         let frames = self.frames.get();
-        let state = frames.pending.state();
-        if frames.pending.key() != key {
-            return Err(Need::CloseElsewhere);
-        }
+        let known = frames.known(key);
         // What is stored is recorded by whoever reads it there.
-        if state.meta & (state::AGAIN | state::IGNORED | state::STORED) == state::AGAIN {
+        let own = known.filter(|state| state.meta & state::STORED == 0);
+        let again = own.filter(|state| state.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
+        if let Some(state) = again {
             self.close_record(key, state.span)?;
         }
-        let private = state::is_private(state.meta, frames.lent());
-        frames.pending.clear();
-        if state.meta & state::STORED == 0 && private { Ok(()) } else { Err(Need::CloseElsewhere) }
+        frames.forget(key);
+        let private = own.is_some_and(|state| state::is_private(state.meta, frames.lent()));
+        if private { Ok(()) } else { Err(Need::CloseElsewhere) }
     }
 
     /// Records that a span is gone.

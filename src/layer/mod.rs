@@ -91,6 +91,14 @@ impl Hook<'_> {
         None
     }
 
+    /// Forgets the span that was found for the hook.
+    fn take_back(&self) {
+        let _ = home::with(self.epoch, |lane| {
+            lane.take_back();
+            Ok(())
+        });
+    }
+
     /// Returns the judgement on a callsite.
     #[inline(always)]
     fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
@@ -148,45 +156,34 @@ where
     #[inline]
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch == 0 {
-            if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
-                find::keep_fields(&ctx, &self.recorder, attrs, id);
-            }
-            return;
-        }
-        let key = id.into_u64();
-        let metadata = attrs.metadata();
+        let (key, metadata) = (id.into_u64(), attrs.metadata());
         let usual = |lane: &Lane| lane.recorded_site(metadata).is_some_and(|site| lane.new_span(key, site));
         if !(attrs.fields().is_empty() && attrs.is_contextual() && home::usual(epoch, usual)) {
-            self.new_span(attrs, key, &ctx, self.hook(epoch));
+            self.new_span(attrs, key, ctx, epoch);
         }
     }
 
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 && !home::usual(epoch, |lane| lane.enter(id.into_u64(), &self.recorder)) {
-            self.enter(id.into_u64(), &ctx, self.hook(epoch));
+        if !home::usual(epoch, |lane| lane.enter(id.into_u64(), &self.recorder)) && epoch != 0 {
+            self.enter(id.into_u64(), ctx, epoch);
         }
     }
 
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 {
-            // The clock is read first, so that what the hook costs lies outside the slice.
-            let end = clock::now();
-            if !home::usual(epoch, |lane| lane.exit(id.into_u64(), end)) {
-                self.exit(id.into_u64(), end, &ctx, self.hook(epoch));
-            }
+        if !home::usual(epoch, |lane| lane.exit(id.into_u64())) && epoch != 0 {
+            self.exit(id.into_u64(), ctx, epoch);
         }
     }
 
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 && !home::usual(epoch, |lane| lane.close(id.into_u64())) {
-            self.close(&id, &ctx, self.hook(epoch));
+        if !home::usual(epoch, |lane| lane.close(id.into_u64())) && epoch != 0 {
+            self.close(id, ctx, epoch);
         }
     }
 
@@ -222,14 +219,21 @@ where
 
 impl KinetoLayer {
     /// Makes a span that has fields, a parent of its own, or something to wait for.
-    fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        if epoch == 0 {
+            if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
+                find::keep_fields(&ctx, &self.recorder, attrs, key);
+            }
+            return;
+        }
+        let hook = self.hook(epoch);
         let site = hook.site(attrs.metadata());
-        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(ctx, &hook, attrs) };
+        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if attrs.fields().is_empty() || !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
-            self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
+            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
             return;
         }
         let mut payload = home::take_scratch();
@@ -245,42 +249,45 @@ impl KinetoLayer {
         }
         let fields = (!payload.is_empty()).then_some((payload.as_slice(), flags));
         let make = |lane: &Lane| lane.new_span_carefully(key, site, parent, fields);
-        if home::with(hook.epoch, make).is_err() {
-            self.retry(key, ctx, hook, make);
+        if home::with(epoch, make).is_err() {
+            self.retry(key, &ctx, hook, make);
         }
         home::put_scratch(payload);
     }
 
     #[cold]
     #[inline(never)]
-    fn enter<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn enter<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.retry(key, ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
+        let hook = self.hook(epoch);
+        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
+        hook.take_back();
     }
 
     #[cold]
     #[inline(never)]
-    fn exit<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
+        let (end, hook) = (clock::now(), self.hook(epoch));
+        let unsettled = self.retry(key, &ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
         if let Some(Need::ExitElsewhere) = unsettled {
-            self.exit_elsewhere(key, end, ctx, hook);
+            self.exit_elsewhere(key, end, &ctx, hook);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn close<S>(&self, id: &Id, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn close<S>(&self, id: Id, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let key = id.into_u64();
-        if let Some(Need::CloseElsewhere) = self.retry(key, ctx, hook, |lane| lane.close_carefully(key)) {
-            if let Some(span) = ctx.span(id).and_then(|span| find::close(&span, &hook)) {
+        let (key, hook) = (id.into_u64(), self.hook(epoch));
+        if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
+            if let Some(span) = ctx.span(&id).and_then(|span| find::close(&span, &hook)) {
                 hook.with(|lane| lane.close_record(key, span));
             }
         }
@@ -327,7 +334,9 @@ impl KinetoLayer {
             return;
         }
         find::find(ctx, &hook, key);
-        let Some(state) = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten() else { return };
+        let known = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten();
+        hook.take_back();
+        let Some(state) = known else { return };
         if state.meta & crate::recorder::state::IGNORED == 0 {
             let site = crate::recorder::state::site(state.meta);
             hook.put(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
@@ -356,8 +365,9 @@ impl KinetoLayer {
                 find::find(ctx, &hook, key);
                 find::lookup(ctx, &hook, key)
             });
+            hook.take_back();
             if let Some(state) = known.filter(|state| state.span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, 0, 0], &payload);
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], &payload);
             }
         }
         home::put_scratch(payload);

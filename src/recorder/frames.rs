@@ -1,14 +1,14 @@
-//! The spans that a thread knows best: those it is inside, and the one it touched last.
+//! The spans that a thread knows best: those it is inside, and at each depth the one it made or left last.
 //!
 //! Only the owner writes; other threads may read, to find a span that was made or entered here and is entered there.
-//! All of it are atomics: fields are written between two stores of the key, and a reader that sees the same key before
-//! and after has read what belongs to it.
+//! All of it are atomics: fields are written while the key is 0, and a reader that sees the same key before and after
+//! has read what belongs to it.
 
 use crossbeam_queue::SegQueue;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Spans that a thread can be inside with all of them visible to others; deeper ones are stored with their spans.
-pub(crate) const DEPTH: usize = 63;
+pub(crate) const DEPTH: usize = 62;
 
 /// What is known of a live span; everything but the flags never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,16 +36,12 @@ pub(crate) mod state {
     pub(crate) const FIRST: u64 = bit(flag::FIRST);
     /// Its parent is not recorded yet; a slice right inside the parent's says it.
     pub(crate) const UNDEFINED: u64 = bit(flag::NESTED);
-    /// It was entered more than once. Four bits above `FIRST`, of whose absence it is made.
+    /// It was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
     pub(crate) const STORED: u64 = FIRST << 5;
     /// It is not recorded: its callsite is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
-    /// The pending slot's copy of a span that the thread is inside.
-    pub(crate) const ON_STACK: u64 = FIRST << 7;
-    /// The pending slot's state may be overwritten: others find it elsewhere, or it is nobody's.
-    pub(crate) const FREE: u64 = STORED | ON_STACK | IGNORED;
 
     const LENT: u64 = 0xFFFF << 16;
 
@@ -53,20 +49,26 @@ pub(crate) mod state {
     pub(crate) const fn new(site: u32) -> u64 {
         Head::new(Tag::Slice, flag::FIRST | flag::NESTED, site).word()
     }
-    /// The state of a span of that callsite that is not recorded.
+    /// The state of a span of that callsite that is not recorded: [`UNDEFINED`], with [`NO_PARENT`], so that one look
+    /// at the parent finds what is unusual.
     pub(crate) const fn ignored(site: u32) -> u64 {
-        Head::new(Tag::Slice, 0, site).word() | IGNORED
+        Head::new(Tag::Slice, 0, site).word() | IGNORED | UNDEFINED
     }
+    /// The parent of a span that is not recorded.
+    pub(crate) const NO_PARENT: u64 = u64::MAX;
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
     pub(crate) const fn slice(meta: u64) -> u64 {
         meta & Head::new(Tag::Slice, flag::FIRST | flag::NESTED, u32::MAX).word()
     }
-    /// The state after an enter, as the pending slot keeps it.
+    /// The state after an enter.
     #[inline(always)]
     pub(crate) const fn entered(meta: u64) -> u64 {
-        const { assert!(AGAIN == FIRST << 4) };
-        meta & !FIRST | ON_STACK | (!meta & FIRST) << 4
+        if meta & FIRST != 0 { meta ^ FIRST } else { meta | AGAIN }
+    }
+    /// The state once others find it in the span's extensions, its parent recorded.
+    pub(crate) const fn stored(meta: u64) -> u64 {
+        if meta & IGNORED != 0 { meta | STORED } else { meta & !UNDEFINED | STORED }
     }
     #[inline(always)]
     pub(crate) const fn site(meta: u64) -> u32 {
@@ -83,47 +85,61 @@ pub(crate) mod state {
     }
 }
 
-/// An open slice.
+/// A span that the thread is inside, or is about to enter.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Frame {
     key: AtomicU64,
     span: AtomicU64,
     meta: AtomicU64,
+    parent: AtomicU64,
     slice: AtomicU64,
 }
 
-/// The span that the thread made or left last; what its next enter most often asks for.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    key: AtomicU64,
-    span: AtomicU64,
-    meta: AtomicU64,
-    parent: AtomicU64,
-}
-
-/// The open slices of a thread and its pending span.
+/// The frames of a thread.
+///
+/// Frame 0 stands for no span. Frames 1 to the depth are the open slices. The frame above is the span that the thread
+/// made or left last at this depth: what its next enter most often asks for. Frames further up keep what was left there,
+/// up to the first that was never used, whose key is [`UNUSED`].
 #[derive(Debug)]
 pub(crate) struct Frames {
-    pub(crate) pending: Pending,
     /// How often another thread has found something here, as the middle bits of a [`SpanState::meta`].
     lent: AtomicU64,
+    /// Spans that the thread is inside; those beyond [`DEPTH`] have no frame.
     depth: AtomicU64,
-    /// The frame at 0 stands for no span; the innermost one is at `depth`.
-    stack: [Frame; DEPTH + 1],
+    stack: [Frame; DEPTH + 2],
 }
 
+/// The key of a frame that was never used; readers stop there.
+const UNUSED: u64 = u64::MAX;
+
 impl Frame {
+    const NONE: Frame = Frame {
+        key: AtomicU64::new(UNUSED),
+        span: AtomicU64::new(0),
+        meta: AtomicU64::new(0),
+        parent: AtomicU64::new(0),
+        slice: AtomicU64::new(0),
+    };
+
+    /// Fills a frame whose key is 0.
     #[inline(always)]
-    pub(crate) fn set(&self, key: u64, span: u64, meta: u64, slice: u64) {
-        self.key.store(0, Ordering::Relaxed);
-        // Release: a reader that sees a field of the new span sees that the key was taken away.
-        fence(Ordering::Release);
-        self.span.store(span, Ordering::Relaxed);
-        self.meta.store(meta, Ordering::Relaxed);
-        self.slice.store(slice, Ordering::Relaxed);
+    pub(crate) fn fill(&self, key: u64, state: SpanState) {
+        self.span.store(state.span, Ordering::Relaxed);
+        self.meta.store(state.meta, Ordering::Relaxed);
+        self.parent.store(state.parent, Ordering::Relaxed);
         // Release: a reader that sees the key sees the fields.
         self.key.store(key, Ordering::Release);
     }
+
+    /// Takes the key away.
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.key.store(0, Ordering::Relaxed);
+        // Release: a reader that sees a field of the next span sees that the key was taken away.
+        fence(Ordering::Release);
+    }
+
     #[inline(always)]
     pub(crate) fn key(&self) -> u64 {
         self.key.load(Ordering::Relaxed)
@@ -137,51 +153,32 @@ impl Frame {
         self.meta.load(Ordering::Relaxed)
     }
     #[inline(always)]
-    pub(crate) fn slice(&self) -> u64 {
-        self.slice.load(Ordering::Relaxed)
-    }
-    /// Copies another frame over this one, which is then found under that one's key.
-    pub(crate) fn copy(&self, from: &Frame) {
-        self.set(from.key(), from.span(), from.meta(), from.slice());
-    }
-}
-
-impl Pending {
-    #[inline(always)]
-    pub(crate) fn set(&self, key: u64, state: SpanState) {
-        self.key.store(0, Ordering::Relaxed);
-        // Release, twice: as in `Frame::set`.
-        fence(Ordering::Release);
-        self.span.store(state.span, Ordering::Relaxed);
-        self.meta.store(state.meta, Ordering::Relaxed);
-        self.parent.store(state.parent, Ordering::Relaxed);
-        self.key.store(key, Ordering::Release);
-    }
-    #[inline(always)]
-    pub(crate) fn clear(&self) {
-        self.key.store(0, Ordering::Relaxed);
-        // Nobody's, so that one look at the flags tells that another may take its place.
-        self.set_meta(state::ON_STACK);
-    }
-    #[inline(always)]
-    pub(crate) fn key(&self) -> u64 {
-        self.key.load(Ordering::Relaxed)
-    }
-    #[inline(always)]
-    pub(crate) fn meta(&self) -> u64 {
-        self.meta.load(Ordering::Relaxed)
-    }
-    #[inline(always)]
     pub(crate) fn set_meta(&self, meta: u64) {
         self.meta.store(meta, Ordering::Relaxed);
     }
     #[inline(always)]
+    pub(crate) fn slice(&self) -> u64 {
+        self.slice.load(Ordering::Relaxed)
+    }
+    #[inline(always)]
+    pub(crate) fn set_slice(&self, slice: u64) {
+        self.slice.store(slice, Ordering::Relaxed);
+    }
+    #[inline(always)]
     pub(crate) fn state(&self) -> SpanState {
-        SpanState {
-            span: self.span.load(Ordering::Relaxed),
-            meta: self.meta(),
-            parent: self.parent.load(Ordering::Relaxed),
-        }
+        SpanState { span: self.span(), meta: self.meta(), parent: self.parent.load(Ordering::Relaxed) }
+    }
+
+    /// Whether another span may take the frame: nobody's, or one that is found elsewhere too.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.key(), 0 | UNUSED) || self.meta() & (state::STORED | state::IGNORED) != 0
+    }
+
+    /// Puts a span into a free frame.
+    pub(crate) fn set(&self, key: u64, state: SpanState, slice: u64) {
+        self.clear();
+        self.set_slice(slice);
+        self.fill(key, state);
     }
 }
 
@@ -196,46 +193,45 @@ impl Frames {
     };
 
     const fn new() -> Frames {
-        const FRAME: Frame = Frame {
-            key: AtomicU64::new(0),
-            span: AtomicU64::new(0),
-            meta: AtomicU64::new(0),
-            slice: AtomicU64::new(0),
-        };
-        Frames {
-            pending: Pending {
-                key: AtomicU64::new(0),
-                span: AtomicU64::new(0),
-                meta: AtomicU64::new(state::ON_STACK),
-                parent: AtomicU64::new(0),
-            },
-            lent: AtomicU64::new(0),
-            depth: AtomicU64::new(0),
-            stack: [const { FRAME }; DEPTH + 1],
-        }
+        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::NONE }; DEPTH + 2] }
     }
 
     /// Returns empty frames for a thread.
     pub(crate) fn take() -> &'static Frames {
-        let frames = SPARE.pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())));
-        frames.pending.clear();
-        frames.set_depth(0);
-        frames
+        SPARE.pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
     }
 
     /// Takes back the frames of a thread that has ended.
     pub(crate) fn give_back(&'static self) {
-        self.pending.clear();
+        self.stack.iter().for_each(|frame| frame.key.store(UNUSED, Ordering::Relaxed));
         self.set_depth(0);
         SPARE.push(self);
     }
 
-    /// Returns the frame at `depth`, at most [`DEPTH`].
+    /// Returns the frame at `depth`, at most `DEPTH + 1`.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "DEPTH + 1 is a power of two, so the mask keeps the index inside")]
+    #[expect(clippy::indexing_slicing, reason = "DEPTH + 2 is a power of two, so the mask keeps the index inside")]
     pub(crate) fn frame(&self, depth: usize) -> &Frame {
-        const { assert!((DEPTH + 1).is_power_of_two()) };
-        &self.stack[depth & DEPTH]
+        const { assert!((DEPTH + 2).is_power_of_two()) };
+        &self.stack[depth & (DEPTH + 1)]
+    }
+
+    /// Returns all frames that were ever used, with their depths.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Frame)> {
+        self.stack.iter().enumerate().skip(1).take_while(|(_, frame)| frame.key() != UNUSED)
+    }
+
+    /// Returns what the owner knows of a span.
+    pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
+        self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
+    }
+
+    /// Takes a closed span out of the frames; also from another thread.
+    pub(crate) fn forget(&self, key: u64) {
+        for (_, frame) in self.all() {
+            // Release, as in `Frame::clear`; if the key has changed meanwhile, it was forgotten already.
+            let _ = frame.key.compare_exchange(key, 0, Ordering::Release, Ordering::Relaxed);
+        }
     }
 
     /// Tells readers how many frames are in use.
@@ -243,6 +239,13 @@ impl Frames {
     pub(crate) fn set_depth(&self, depth: usize) {
         // Release: a reader that sees the depth sees the frames up to it.
         self.depth.store(depth as u64, Ordering::Release);
+    }
+
+    /// Returns how many spans the thread is inside; those beyond [`DEPTH`] have no frame here.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
+    pub(crate) fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed) as usize
     }
 
     /// Returns how often something was lent, to be or-ed to a new state.
@@ -256,29 +259,18 @@ impl Frames {
         let _ = self.lent.fetch_update(Ordering::Release, Ordering::Relaxed, |lent| Some(state::lent_once_more(lent)));
     }
 
-    fn open(&self) -> impl DoubleEndedIterator<Item = &Frame> {
-        let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH);
-        self.stack.get(1..=depth.min(DEPTH)).unwrap_or_default().iter()
-    }
-
     /// Looks for a span from another thread; `None` also if the owner moved it meanwhile, so look again.
-    ///
-    /// The owner moves a state from the stack to the pending slot to the extensions, so looking in that order finds it
-    /// unless it moves twice.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
-        let frame = self.open().find_map(|frame| {
-            let read = || SpanState { span: frame.span(), meta: frame.meta() & !state::UNDEFINED, parent: 0 };
-            seqlock(&frame.key, key, read)
-        });
-        let found = frame.or_else(|| seqlock(&self.pending.key, key, || self.pending.state()))?;
+        let found = self.all().find_map(|(_, frame)| seqlock(&frame.key, key, || frame.state()))?;
         self.note_lending();
-        Some(SpanState { meta: found.meta & !state::ON_STACK, ..found })
+        Some(found)
     }
 
     /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
+        let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
         let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        let frame = self.open().rev().find(take)?;
+        let frame = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find(take)?;
         self.note_lending();
         Some(frame.slice())
     }
@@ -298,20 +290,21 @@ mod tests {
     use super::*;
     use crate::buffer::{Head, Tag, flag};
 
+    fn state_of(span: u64) -> SpanState {
+        SpanState { span, meta: state::new(3), parent: span + 1 }
+    }
+
     #[test]
-    fn a_span_is_lent_from_the_stack_and_from_the_pending_slot() {
+    fn a_span_is_lent_wherever_it_stands() {
         let frames = Frames::new();
         assert_eq!(frames.lend(5), None);
-        let made = SpanState { span: 50, meta: state::new(3) | frames.lent(), parent: 40 };
-        frames.pending.set(5, made);
-        assert_eq!(frames.lend(5), Some(made));
-        assert!(!state::is_private(made.meta, frames.lent()), "the owner can tell that it was lent");
-        assert_eq!(state::site(made.meta), 3);
-        frames.frame(1).set(5, 50, state::new(3), 99);
-        frames.set_depth(1);
-        frames.pending.clear();
-        assert_eq!(frames.lend(5).unwrap().meta, state::new(3) & !state::UNDEFINED);
-        assert_eq!(frames.lend(6), None);
+        (1..=DEPTH).for_each(|depth| frames.frame(depth).set(7, state_of(70), 0));
+        frames.frame(DEPTH + 1).set(5, state_of(50), 0);
+        let before = frames.lent();
+        assert_eq!(frames.lend(5), Some(state_of(50)));
+        assert!(!state::is_private(state::new(3) | before, frames.lent()), "the owner can tell that it was lent");
+        frames.forget(5);
+        assert_eq!((frames.lend(5), frames.lend(6)), (None, None));
     }
 
     #[test]
@@ -319,7 +312,7 @@ mod tests {
         let new = state::new(7) | state::lent_once_more(0);
         assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::NESTED, 7).word());
         let once = state::entered(new);
-        assert_eq!(once & (state::FIRST | state::AGAIN | state::ON_STACK), state::ON_STACK);
+        assert_eq!(once & (state::FIRST | state::AGAIN), 0);
         assert_eq!(state::slice(once & !state::UNDEFINED), Head::new(Tag::Slice, 0, 7).word());
         let twice = state::entered(once);
         assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
@@ -335,8 +328,9 @@ mod tests {
     #[test]
     fn a_slice_is_exited_from_elsewhere_once() {
         let frames = Frames::new();
-        frames.frame(1).set(5, 50, 0, 99);
-        frames.frame(2).set(5, 50, 0, 100);
+        frames.frame(1).set(5, state_of(50), 99);
+        frames.frame(2).set(5, state_of(50), 100);
+        frames.frame(3).set(5, state_of(50), 101);
         frames.set_depth(2);
         assert_eq!(frames.exit_from_elsewhere(5), Some(100));
         assert_eq!(frames.exit_from_elsewhere(5), Some(99));
@@ -358,7 +352,8 @@ mod tests {
         });
         for i in 0..ROUNDS * 3 {
             let key = i % 3 + 1;
-            frames.pending.set(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
+            frames.frame(1).clear();
+            frames.frame(1).fill(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
         }
         reader.unwrap().join().unwrap();
         frames.give_back();

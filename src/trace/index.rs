@@ -7,7 +7,7 @@ use super::recorded::Recorded;
 use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
-use crate::fields::values;
+use crate::fields;
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -87,6 +87,7 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut values = Vec::new();
         for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
@@ -112,7 +113,8 @@ impl Index {
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     Tag::Parent => drop(index.parents.insert(a, b)),
-                    Tag::Values => index.values.0.push((a, record.id())),
+                    // Threads' records are in no order, so the time tells it.
+                    Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
                     Tag::Close => closes.push((a, Ticks(b), record.head.flags & flag::AFTER_EXIT != 0)),
                     Tag::Follows => follows.push((a, b)),
@@ -129,7 +131,8 @@ impl Index {
             index.runs.extend((run.to > run.from).then_some(run));
         }
         index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
-        index.values.0.sort_unstable();
+        values.sort_unstable();
+        index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
         index.find_arrows(recorded, &follows);
@@ -233,13 +236,13 @@ impl Index {
 fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
     let mut bytes = Vec::new();
     recorded.payload(counter, &mut bytes);
-    let fields = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
+    let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
     let is_name = |index: usize| {
         let named =
-            |name: &str| fields.and_then(|fields| fields.field(name)).is_some_and(|field| field.index() == index);
+            |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
         named(NAME_FIELD) || named("message")
     };
-    let unshown = values(&bytes).filter(|value| match value.value {
+    let unshown = fields::values(&bytes).filter(|value| match value.value {
         ArgValue::F64(number) => !number.is_finite(),
         ArgValue::Str(_) => !is_name(value.field),
         _ => false,
