@@ -145,6 +145,40 @@ fn a_span_made_where_it_is_entered_keeps_its_parent_when_that_exits_first() {
 }
 
 #[test]
+fn a_span_whose_parent_exits_first_keeps_it_when_entered_again() {
+    let work = || {
+        let root = info_span!("root").entered();
+        let a = info_span!("a");
+        enter(&a);
+        let b = info_span!("b");
+        enter(&b);
+        exit(&a);
+        exit(&b);
+        b.in_scope(|| ());
+        drop(root);
+        b.in_scope(|| ());
+        on_thread("worker", || b.in_scope(|| ()));
+    };
+    check_parents(work, "root< a<root b<a b<a b<a b<a");
+}
+
+#[test]
+fn a_span_whose_parent_another_thread_exits_keeps_it_when_entered_again() {
+    let work = || {
+        let root = info_span!("root").entered();
+        let a = info_span!("a");
+        enter(&a);
+        let b = info_span!("b");
+        enter(&b);
+        on_thread("worker", || exit(&a));
+        exit(&b);
+        b.in_scope(|| ());
+        drop(root);
+    };
+    check_parents(work, "root< a<root b<a b<a");
+}
+
+#[test]
 fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
     for depth in [3, 63, 64, 65, 66, 100] {
         let file = record(|| {

@@ -181,9 +181,9 @@ impl Oracle {
 
     /// Compares what is in the file with what was done.
     fn check(&self, file: &File) -> Result<(), TestCaseError> {
-        let mut found: HashMap<String, Vec<common::Slice>> = HashMap::new();
+        let mut found: HashMap<String, Vec<&common::Slice>> = HashMap::new();
         let row_of = |row: &str| row.split(' ').next().unwrap().to_owned();
-        file.slices().into_iter().for_each(|slice| found.entry(row_of(&slice.row)).or_default().push(slice));
+        file.slices().iter().for_each(|slice| found.entry(row_of(&slice.row)).or_default().push(slice));
         let mut ids: HashMap<usize, u64> = HashMap::new();
         let mut in_time: Vec<(usize, u64)> = Vec::new();
         for thread in 0..THREADS {

@@ -1,11 +1,5 @@
 //! Threads that come and go, that die with spans open, that steal work from each other, and a stop in the midst of them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    clippy::mem_forget,
-    reason = "tests"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "tests")]
 
 mod common;
 
@@ -227,7 +221,7 @@ fn every_span_of_many_threads_is_in_the_file() {
         });
     });
     let mut per_row: HashMap<String, usize> = HashMap::new();
-    file.slices().into_iter().for_each(|slice| *per_row.entry(slice.row).or_default() += 1);
+    file.slices().iter().for_each(|slice| *per_row.entry(slice.row.clone()).or_default() += 1);
     assert_eq!(per_row.len(), THREADS);
     assert!(per_row.values().all(|count| *count == SPANS), "{per_row:?}");
     assert_eq!(file.trace.stats().losses, []);
@@ -305,12 +299,12 @@ fn starts_and_stops_under_fire_end_and_leave_whole_files() {
                     while going.load(Ordering::Relaxed) {
                         let made = info_span!("made", n = 2);
                         shared.in_scope(|| made.in_scope(|| info_span!(parent: shared, "child").in_scope(|| ())));
-                        std::mem::forget(made.clone());
+                        std::thread::yield_now();
                     }
                 });
             }
             let _leave = LeaveOnDrop(&going);
-            for round in 0..50 {
+            for round in 0..30 {
                 profiler.start().unwrap();
                 (0..round).for_each(|_| std::thread::yield_now());
                 if round % 3 == 0 {
@@ -319,16 +313,14 @@ fn starts_and_stops_under_fire_end_and_leave_whole_files() {
                 }
                 let _ = File::of(profiler.snapshot().unwrap());
                 let file = File::of(profiler.stop().unwrap());
-                for child in file.all("child") {
-                    let shared = file.all("shared");
-                    // Its parent may have been seen in this recording only by way of it.
-                    assert!(
-                        shared.is_empty()
-                            || child.parent() == 0
-                            || shared.iter().any(|s| s.span() == child.parent())
-                            || round % 3 == 0
-                    );
-                }
+                // After a pause, the spans that live on are others.
+                let shared: HashSet<_> = file.all("shared").iter().map(|slice| slice.span()).collect();
+                let known = |parent: u64| parent == 0 || shared.is_empty() || shared.contains(&parent);
+                assert!(
+                    round % 3 == 0 || file.all("child").iter().all(|child| known(child.parent())),
+                    "{}",
+                    file.tree(&[])
+                );
             }
         });
     });

@@ -130,7 +130,7 @@ fn a_second_recording_has_nothing_of_the_first() {
             assert_eq!(second.tree(MARKS), "main\n  second\n");
             assert_eq!((second.parents(), second.trace.tracks().len()), ("second<".to_owned(), 1));
             let ids = |file: &File| {
-                let args: Vec<_> = file.slices().into_iter().map(|slice| slice.args).collect();
+                let args: Vec<_> = file.slices().iter().map(|slice| slice.args.clone()).collect();
                 let of = |key: &str| args.iter().filter_map(|args| args[key].as_u64()).collect::<Vec<_>>();
                 [of("External id"), of("span id"), of("parent id")].concat().into_iter().collect::<HashSet<_>>()
             };

@@ -238,8 +238,7 @@ fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
     recorded.payload(counter, &mut bytes);
     let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
     let is_name = |index: usize| {
-        let named =
-            |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
+        let named = |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
         named(NAME_FIELD) || named("message")
     };
     let unshown = fields::values(&bytes).filter(|value| match value.value {

@@ -17,6 +17,7 @@ pub(crate) struct File {
     pub(crate) json: Value,
     /// The name of the thread that recorded, shown as "main".
     main: String,
+    slices: Vec<Slice>,
 }
 
 /// A slice of the file.
@@ -106,7 +107,8 @@ impl File {
         trace.write_chrome(&mut text).unwrap();
         let json = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&text)));
         let main = std::thread::current().name().unwrap_or_default().to_owned();
-        let file = File { trace, json, main };
+        let mut file = File { trace, json, main, slices: Vec::new() };
+        file.slices = file.read_slices();
         file.check_nesting();
         file.check_ids();
         file
@@ -143,7 +145,11 @@ impl File {
     }
 
     /// All slices, in the order of the file.
-    pub(crate) fn slices(&self) -> Vec<Slice> {
+    pub(crate) fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    fn read_slices(&self) -> Vec<Slice> {
         let names = self.row_names();
         let slice = |event: &Value| {
             let tid = event["tid"].as_u64().unwrap();
@@ -163,7 +169,7 @@ impl File {
 
     /// All slices of that name, by their start.
     pub(crate) fn all(&self, name: &str) -> Vec<Slice> {
-        let mut slices: Vec<_> = self.slices().into_iter().filter(|slice| slice.name == name).collect();
+        let mut slices: Vec<_> = self.slices.iter().filter(|slice| slice.name == name).cloned().collect();
         slices.sort_by_key(|slice| slice.start);
         slices
     }
@@ -184,7 +190,7 @@ impl File {
 
     /// The slices of each row as an indented list, with those of their args that `marks` names.
     pub(crate) fn tree(&self, marks: &[&str]) -> String {
-        let mut rows: HashMap<String, Vec<(usize, Slice)>> = HashMap::new();
+        let mut rows: HashMap<String, Vec<(usize, &Slice)>> = HashMap::new();
         let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
         for slice in self.slices() {
             let open = open.entry(slice.tid).or_default();
@@ -210,7 +216,7 @@ impl File {
 
     /// "child<parent" for each slice, in order of time; a parent that has no slice is "?".
     pub(crate) fn parents(&self) -> String {
-        let mut slices = self.slices();
+        let mut slices: Vec<_> = self.slices.iter().collect();
         slices.sort_by_key(|slice| slice.start);
         let name = |id: &Value| match id.as_u64() {
             None => "",
@@ -227,8 +233,8 @@ impl File {
     /// On one row, slices nest or are disjoint.
     #[track_caller]
     pub(crate) fn check_nesting(&self) {
-        let mut rows: HashMap<u64, Vec<Slice>> = HashMap::new();
-        self.slices().into_iter().for_each(|slice| rows.entry(slice.tid).or_default().push(slice));
+        let mut rows: HashMap<u64, Vec<&Slice>> = HashMap::new();
+        self.slices.iter().for_each(|slice| rows.entry(slice.tid).or_default().push(slice));
         for slices in rows.values_mut() {
             slices.sort_by_key(|slice| (slice.start, std::cmp::Reverse(slice.end)));
             let mut open: Vec<&Slice> = Vec::new();
