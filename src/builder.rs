@@ -185,6 +185,8 @@ impl KinetoLayerBuilder {
     }
 
     /// Writes the trace when SIGTERM comes, before it ends the process. Default: false.
+    ///
+    /// A handler that the program has installed before `build` is called after that. Not in a forked child.
     pub fn flush_on_sigterm(mut self, on: bool) -> Self {
         self.overrides.flush_on_sigterm = Some(on);
         self

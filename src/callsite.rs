@@ -19,7 +19,7 @@ pub(crate) const NAME_FIELD: &str = "kineto.name";
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
 
 /// Decides the class of a callsite's spans; `None` leaves the decision to the other rules.
-pub type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
+pub(crate) type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
 
 /// How callsites are judged; a plain value made from the configuration.
 #[derive(Clone, Default)]
@@ -102,7 +102,7 @@ impl Site {
     /// Returns whether field `index` is recorded as an argument.
     #[inline(always)]
     pub(crate) fn has_field(&self, index: usize) -> bool {
-        self.fields >> index.min(63) & 1 != 0
+        index < 64 && self.fields >> index & 1 != 0
     }
 }
 
@@ -149,7 +149,12 @@ impl Rules {
             // The values of a counter are not arguments but what it counts.
             _ => (self.with_args || metadata.target() == COUNTER_TARGET) && !denied(name),
         };
-        metadata.fields().iter().filter(|field| is_arg(field.name())).fold(0, |mask, f| mask | 1 << f.index().min(63))
+        metadata
+            .fields()
+            .iter()
+            .filter(|field| is_arg(field.name()))
+            .filter(|f| f.index() < 64)
+            .fold(0, |mask, f| mask | 1 << f.index())
     }
 }
 

@@ -1,4 +1,49 @@
-//! torch.profiler for Rust programs.
+//! torch.profiler for Rust programs: records `tracing` spans and writes them in the trace format of PyTorch's profiler.
+//!
+//! The file opens in [Perfetto](https://ui.perfetto.dev), chrome://tracing, TensorBoard and HolisticTraceAnalysis.
+//! Only the CPU is recorded so far.
+//!
+//! ```no_run
+//! use tracing_kineto::{KinetoLayer, annotate};
+//! use tracing_subscriber::prelude::*;
+//!
+//! fn main() -> Result<(), tracing_kineto::Error> {
+//!     let (layer, _guard) = KinetoLayer::builder().output("app.pt.trace.json.gz").build()?;
+//!     tracing_subscriber::registry().with(layer).init();
+//!     for n in 0..3 {
+//!         let _step = annotate!("ProfilerStep#{}", n).entered();
+//!         tracing::info_span!("work", n).in_scope(|| {});
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`KinetoLayer::builder`] says what to record; [`KinetoLayer::from_env`] leaves that to the environment. The
+//! [`KinetoGuard`] writes the trace when it is dropped; its [`Profiler`] starts and stops recordings by hand, and each
+//! stop hands out a [`Trace`], to be saved or looked into. What a trace lacks is counted by cause, see [`Loss`].
+//! [`Config::reference`] is the table of all settings, which README has too.
+//!
+//! # Words
+//!
+//! | Word | Meaning |
+//! |---|---|
+//! | span | what `tracing` has: something with a name and fields that a program may enter, any number of times |
+//! | slice | one enter to exit of a span, on the thread where it happened |
+//! | [activity](Activity) | a row of the trace in Kineto's sense: a slice, an instant or a counter, of some [type](ActivityType) |
+//! | annotation | a span that names a part of the program for its reader, such as a training step: [`annotate!`] |
+//! | [track](activity::Track) | where a row is drawn: a thread, or a span's own line |
+//! | [correlation id](activity::CorrelationId) | names one slice; Kineto's "External id" |
+//! | recording | what lies between a start and a stop |
+//! | chunk | 64 KiB of records of one thread |
+//!
+//! # Features
+//!
+//! - `gzip` (on by default): writes `.json.gz`.
+//!
+//! # Platforms and compilers
+//!
+//! Rust 1.88 or newer. Tested on Linux, x86-64; other platforms lack forks and SIGTERM, or have thread ids of our own,
+//! and are not tested.
 
 pub mod activity;
 mod buffer;
@@ -20,6 +65,7 @@ mod time;
 mod trace;
 mod write;
 
+#[doc(inline)]
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
@@ -35,3 +81,8 @@ pub use session::{Status, flush_all};
 pub use time::Timestamp;
 pub use trace::{Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
+
+/// The code in README.md is compiled and run as it is.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

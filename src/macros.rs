@@ -2,9 +2,20 @@
 
 /// Makes a user annotation: a span of Kineto's class `user_annotation`, like torch's `record_function`.
 ///
-/// Returns a [`tracing::Span`], to be entered: `let _step = annotate!("ProfilerStep#{}", n).entered();`. A name without
-/// braces costs nothing to make; one with them is formatted each time the span is enabled. Fields come after a
-/// semicolon: `annotate!("load"; batch = 3)`. Steps named `ProfilerStep#<n>` are what HTA and TensorBoard take for steps.
+/// Returns a `tracing::Span` of level INFO, to be entered. Its name is a literal, or a literal format string with its
+/// arguments, which is formatted each time the span is enabled. Fields come after a semicolon. What is named
+/// `ProfilerStep#<n>`, HTA and TensorBoard take for a step.
+///
+/// Other layers see a formatted annotation as a span `user_annotation` whose field `kineto.name` has the text.
+///
+/// ```
+/// use tracing_kineto::annotate;
+///
+/// for n in 0..3 {
+///     let _step = annotate!("ProfilerStep#{}", n).entered();
+///     annotate!("load"; batch = 32, source = "disk").in_scope(|| { /* ... */ });
+/// }
+/// ```
 #[macro_export]
 macro_rules! annotate {
     ($name:literal $(; $($fields:tt)*)?) => {{
@@ -31,10 +42,15 @@ macro_rules! annotate {
     };
 }
 
-/// Records the values of a counter now: `counter!("queue", depth = 3, bytes = 1.5e6)`.
+/// Records the values of a counter now.
 ///
-/// Each numeric field is a series of the counter's row (ph "C" in the trace file). An event with the target
-/// `kineto::counter` is the same.
+/// Each numeric field is a series of the counter's row (ph "C" in the trace file); true and false are 1 and 0, and what
+/// is no finite number is left out. Any event with the target `kineto::counter` is the same, which is how other layers
+/// see it, at level INFO.
+///
+/// ```
+/// tracing_kineto::counter!("queue", depth = 3, bytes = 1.5e6);
+/// ```
 #[macro_export]
 macro_rules! counter {
     ($name:expr, $($fields:tt)+) => {

@@ -163,22 +163,6 @@ fn a_span_whose_parent_exits_first_keeps_it_when_entered_again() {
 }
 
 #[test]
-fn a_span_whose_parent_another_thread_exits_keeps_it_when_entered_again() {
-    let work = || {
-        let root = info_span!("root").entered();
-        let a = info_span!("a");
-        enter(&a);
-        let b = info_span!("b");
-        enter(&b);
-        on_thread("worker", || exit(&a));
-        exit(&b);
-        b.in_scope(|| ());
-        drop(root);
-    };
-    check_parents(work, "root< a<root b<a b<a");
-}
-
-#[test]
 fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
     for depth in [3, 63, 64, 65, 66, 100] {
         let file = record(|| {

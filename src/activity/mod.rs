@@ -34,7 +34,7 @@ pub struct Activity<'t> {
     pub track: Track<'t>,
     /// When it happened.
     pub body: Body,
-    /// Its own id; `None` for rows that have none.
+    /// Its own id; 0 for rows that have none.
     pub id: CorrelationId,
     /// The host activity that launched this one, if it was launched; 0 if not known.
     pub linked: CorrelationId,

@@ -159,19 +159,25 @@ impl<'c> Record<'c> {
         }
     }
 
+    #[inline]
     fn write_payload(slots: Slots, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
         let (inline, rest) = payload.split_at_checked(head.tag.inline_bytes()).unwrap_or((payload, &[]));
-        let mut inline = inline.chunks(8).map(word_of);
         let [a, b, c] = words;
-        let mut words = [a, b, c];
-        for word in words.iter_mut().skip(head.tag.words()) {
-            *word = inline.next().unwrap_or(0);
-        }
-        let [a, b, c] = words;
+        let [x, y, ..] = padded(inline);
+        let [a, b, c] = match head.tag.words() {
+            1 => [a, x, y],
+            2 => [a, b, x],
+            _ => [a, b, c],
+        };
         slots.write(at, [a, b, c, head.word()]);
-        for (slot, bytes) in rest.chunks(32).enumerate() {
-            let mut words = bytes.chunks(8).map(word_of);
-            slots.write(at + 1 + slot, std::array::from_fn(|_| words.next().unwrap_or(0)));
+        let (whole, tail) = rest.as_chunks();
+        let mut slot = at + 1;
+        for bytes in whole {
+            slots.write(slot, words_of(bytes));
+            slot += 1;
+        }
+        if !tail.is_empty() {
+            slots.write(slot, padded(tail));
         }
     }
 
@@ -202,12 +208,20 @@ impl<'c> Record<'c> {
     }
 }
 
+/// The words of at most 32 bytes, with zeros behind them.
 #[inline(always)]
-fn word_of(bytes: &[u8]) -> u64 {
-    match bytes.try_into() {
-        Ok(whole) => u64::from_le_bytes(whole),
-        Err(_) => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+fn padded(bytes: &[u8]) -> [u64; 4] {
+    let mut whole = [0; 32];
+    if let Some(place) = whole.get_mut(..bytes.len()) {
+        place.copy_from_slice(bytes);
     }
+    words_of(&whole)
+}
+
+#[inline(always)]
+fn words_of(bytes: &[u8; 32]) -> [u64; 4] {
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)))
 }
 
 const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 32 + 2 < SLOTS, "the longest record fits into an empty chunk");

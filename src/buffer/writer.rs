@@ -56,11 +56,17 @@ impl Writer {
         (at < SLOTS).then(|| (at, self.first_id.get() + at as u64))
     }
 
+    /// Returns the place for a record of `slots` slots, if there is one.
+    #[inline(always)]
+    pub(crate) fn room(&self, slots: usize) -> Option<usize> {
+        let at = self.slots.get().filled();
+        (at + slots <= SLOTS).then_some(at)
+    }
+
     /// Finds room for a record of `slots` slots; [`NOWHERE`](Writer::NOWHERE) once exhausted.
     #[inline(always)]
     pub(crate) fn reserve(&self, slots: usize) -> Result<usize, Full> {
-        let at = self.slots.get().filled();
-        if at + slots <= SLOTS {
+        if let Some(at) = self.room(slots) {
             Ok(at)
         } else if self.exhausted.get() {
             Ok(Writer::NOWHERE)

@@ -4,14 +4,17 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AsyncSpans {
-    /// `Both` for spans that are polled more than once or on several threads, `PerPoll` for all others.
+    /// `Both` for spans that are polled more than once, `PerPoll` for all others.
+    ///
+    /// What is made once and entered again and again, as a layer of a model is, is not polled: a callsite's spans count
+    /// as polled if one of them was closed by the thread that had just left it, as the end of an async block does.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.
     PerPoll,
-    /// One track from the first poll to the close of the span, and no slices.
+    /// For spans polled more than once: one track from the first poll to the close, and no slices.
     Track,
-    /// The slices and the track.
+    /// The slices, and for spans polled more than once the track.
     Both,
 }
 

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum Output {
     /// Nowhere: the program saves it.
     Nowhere,
-    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; beside other systems than Linux in the current
-    /// folder.
+    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; elsewhere than on Linux, in the current folder.
     Default,
     /// This file with `_<pid>` spliced in, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not
     /// overwrite each other's.

@@ -2,7 +2,7 @@
 //!
 //! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
 
-use super::code;
+use super::{Bytes, code};
 use crate::buffer::Loss;
 use crate::callsite::Site;
 use crate::diag::diag;
@@ -14,7 +14,7 @@ use tracing_core::field::{Field, Visit};
 /// Encodes the fields that a site records.
 pub(crate) struct Encoder<'a> {
     site: &'a Site,
-    bytes: &'a mut Vec<u8>,
+    bytes: &'a mut Bytes,
     text_bytes_max: usize,
     /// How many values were cut.
     cut: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    pub(crate) fn new(site: &'a Site, bytes: &'a mut Vec<u8>, text_bytes_max: usize) -> Self {
+    pub(crate) fn new(site: &'a Site, bytes: &'a mut Bytes, text_bytes_max: usize) -> Self {
         Encoder { site, bytes, text_bytes_max, cut: 0, kind: None }
     }
 
@@ -41,8 +41,8 @@ impl<'a> Encoder<'a> {
     #[inline(always)]
     fn plain<const N: usize>(&mut self, field: &Field, code: u8, value: [u8; N]) {
         if self.site.has_field(field.index()) {
-            self.bytes.extend_from_slice(&[index(field), code]);
-            self.bytes.extend_from_slice(&value);
+            self.bytes.push([index(field), code]);
+            self.bytes.push(value);
         }
     }
 
@@ -60,8 +60,10 @@ fn decide(recorder: &Recorder, site: &Site, kind: &str) {
     }
 }
 
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "a callsite has at most 64 recorded fields")]
 fn index(field: &Field) -> u8 {
-    u8::try_from(field.index()).unwrap_or(u8::MAX)
+    field.index() as u8
 }
 
 impl Visit for Encoder<'_> {
@@ -84,8 +86,9 @@ impl Visit for Encoder<'_> {
         self.plain(field, code::U128, value.to_le_bytes());
     }
 
+    #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        if self.wants_kind(field) {
+        if self.site.kind_field.is_some() && self.wants_kind(field) {
             self.kind = Some(value.to_owned());
         }
         if !self.site.has_field(field.index()) {
@@ -94,9 +97,9 @@ impl Visit for Encoder<'_> {
         let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
         let cut = if kept.len() < value.len() { code::CUT } else { 0 };
         self.cut += u64::from(cut != 0);
-        self.bytes.extend_from_slice(&[index(field), code::STR | cut]);
+        self.bytes.push([index(field), code::STR | cut]);
         put_length(self.bytes, kept.len());
-        self.bytes.extend_from_slice(kept.as_bytes());
+        self.bytes.extend(kept.as_bytes());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -115,9 +118,9 @@ impl Visit for Encoder<'_> {
         }
         if self.site.has_field(field.index()) {
             self.cut += u64::from(text.cut);
-            self.bytes.extend_from_slice(&[index(field), code::DEBUG | if text.cut { code::CUT } else { 0 }]);
+            self.bytes.push([index(field), code::DEBUG | if text.cut { code::CUT } else { 0 }]);
             put_length(self.bytes, text.text.len());
-            self.bytes.extend_from_slice(text.text.as_bytes());
+            self.bytes.extend(text.text.as_bytes());
         }
     }
 }
@@ -148,10 +151,11 @@ fn boundary(text: &str, max: usize) -> usize {
 }
 
 /// Seven bits a byte, the low ones first; the eighth says that more follow.
-fn put_length(bytes: &mut Vec<u8>, mut length: usize) {
+#[inline]
+fn put_length(bytes: &mut Bytes, mut length: usize) {
     while length >= 0x80 {
-        bytes.push(u8::try_from(length & 0x7F).unwrap_or(0) | 0x80);
+        bytes.push([u8::try_from(length & 0x7F).unwrap_or(0) | 0x80]);
         length >>= 7;
     }
-    bytes.push(u8::try_from(length).unwrap_or(0));
+    bytes.push([u8::try_from(length).unwrap_or(0)]);
 }

@@ -2,9 +2,11 @@
 //!
 //! A value is its field's index, its type, and its bytes; texts are preceded by their length.
 
+mod bytes;
 mod decode;
 mod encode;
 
+pub(crate) use bytes::Bytes;
 pub(crate) use decode::values;
 pub(crate) use encode::Encoder;
 

@@ -1,10 +1,10 @@
 //! Events: instants, counters, and errors that mark the slice around them.
 
-use super::{Hook, home};
+use super::Hook;
 use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
-use crate::fields::Encoder;
+use crate::fields::{Bytes, Encoder};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -20,24 +20,24 @@ where
     if site.event == EventRole::Nothing {
         return;
     }
-    let mut payload = home::take_scratch();
+    let mut payload = Bytes::new();
     let mut encoder = Encoder::new(site, &mut payload, hook.recorder.settings.field_bytes_max);
     event.record(&mut encoder);
     encoder.finish(hook.recorder);
+    let payload = payload.as_slice();
     let (slice, span) = around(event, ctx, &hook);
     match site.event {
         EventRole::Counter => {
-            hook.put_fields(Head::new(Tag::Counter, 0, site.index), [at.0, 0, 0], &payload);
+            hook.put_fields(Head::new(Tag::Counter, 0, site.index), [at.0, 0, 0], payload);
         }
         EventRole::Instant { .. } => {
-            hook.put_fields(Head::new(Tag::Instant, 0, site.index), [at.0, span, 0], &payload);
+            hook.put_fields(Head::new(Tag::Instant, 0, site.index), [at.0, span, 0], payload);
         }
         EventRole::Error | EventRole::Nothing => {}
     }
     if matches!(site.event, EventRole::Error | EventRole::Instant { error: true }) && slice != 0 {
-        hook.put_fields(Head::new(Tag::Error, 0, site.index), [slice, 0, 0], &payload);
+        hook.put_fields(Head::new(Tag::Error, 0, site.index), [slice, 0, 0], payload);
     }
-    home::put_scratch(payload);
 }
 
 /// The slice and the span that the event happened in: its explicit parent's, else the thread's innermost.

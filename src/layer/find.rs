@@ -3,7 +3,7 @@
 use super::Hook;
 use super::home::{self, Need, Parent};
 use crate::buffer::{Head, Loss, Tag};
-use crate::fields::Encoder;
+use crate::fields::{Bytes, Encoder};
 use crate::recorder::{Recorder, SpanState, state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,23 +217,24 @@ where
     }
 }
 
-/// A span closes that others may know: has them forget it, and returns its id if it was entered.
-pub(super) fn close<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<u64> {
+/// A span closes that others may know: has them forget it, and returns its id if its end is worth a record.
+///
+/// `own` is what the closing thread alone knew of it.
+pub(super) fn close<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, own: Option<SpanState>) -> Option<u64>
+where
+    S: for<'a> LookupSpan<'a>,
+{
     let key = span.id().into_u64();
     let extensions = span.extensions();
     let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
-    let mut known = None;
-    if entry.is_none_or(|entry| entry.lent) {
-        // It stands in a frame of the thread that made it.
-        hook.recorder.lanes().find(|frames| {
-            known = known.or_else(|| frames.lend(key));
-            frames.forget(key);
-            None::<()>
-        });
-    }
+    let known = own.or_else(|| {
+        // It may stand in a frame of the thread that made it.
+        let is_elsewhere = entry.is_none_or(|entry| entry.lent);
+        is_elsewhere.then(|| hook.recorder.lanes().find(|frames| frames.take_out(key))).flatten()
+    });
     let Some(entry) = entry else {
-        let again = known.filter(|known| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
-        return again.map(|known| known.span);
+        let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
+        return known.filter(again).map(|known| known.span);
     };
     if entry.cached.load(Ordering::Relaxed) {
         // Release: before the registry hands out the key again.
@@ -256,17 +257,17 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let site = recorder.sites.site(attrs.metadata());
-    let mut payload = Vec::new();
+    let mut payload = Bytes::new();
     let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.as_slice().is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));
     }
     if let Some(kept) = extensions.get_mut::<IdleFields>() {
-        kept.0.push((Arc::as_ptr(recorder).addr(), payload.into()));
+        kept.0.push((Arc::as_ptr(recorder).addr(), payload.as_slice().into()));
     }
 }
 

@@ -9,7 +9,7 @@
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
-use crate::buffer::{Chunk, Full, Head, Loss, Tag, Writer, flag};
+use crate::buffer::{Chunk, Full, Head, Loss, PAYLOAD_MAX, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::recorder::{CLOSINGS, DEPTH, Frames, Recorder, SpanState, bucket, ids, state};
@@ -28,8 +28,6 @@ thread_local! {
     static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
     /// A hook is getting what it needs.
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    /// A buffer for field values.
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
@@ -228,22 +226,6 @@ impl Drop for Busy {
     }
 }
 
-/// Takes the thread's buffer for field values; user code may run while it is out.
-#[inline(always)]
-pub(crate) fn take_scratch() -> Vec<u8> {
-    SCRATCH.try_with(Cell::take).unwrap_or_default()
-}
-
-/// Puts the buffer back for the next span.
-#[inline(always)]
-pub(crate) fn put_scratch(mut scratch: Vec<u8>) {
-    const KEPT_BYTES_MAX: usize = 64 * 1024;
-    scratch.clear();
-    if scratch.capacity() <= KEPT_BYTES_MAX {
-        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
-    }
-}
-
 impl Store {
     fn first_is_over(store: &RefCell<Store>) -> bool {
         store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(Owned::is_over))
@@ -397,6 +379,25 @@ impl Lane {
         self.next_span.set(span + 1);
         let parent = frames.frame(depth).span();
         frame.fill(key, SpanState { span, meta: site.state | frames.lent(), parent });
+        true
+    }
+
+    /// Makes a span with fields below the innermost one; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn new_span_with(&self, key: u64, site: &Site, payload: &[u8]) -> bool {
+        let frames = self.frames.get();
+        let depth = frames.depth();
+        let frame = frames.frame(depth + 1);
+        if frame.key() != 0 || depth > DEPTH || payload.len() > PAYLOAD_MAX {
+            return false;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most PAYLOAD_MAX")]
+        let head = Head { payload: payload.len() as u16, ..Head::new(Tag::Span, 0, site.index) };
+        let Some(at) = self.writer.room(head.slots()) else { return false };
+        let parent = frames.frame(depth).span();
+        let span = self.writer.put(at, head, [parent, 0, 0], payload);
+        let meta = (site.state & !state::UNDEFINED) | frames.lent();
+        frame.fill(key, SpanState { span, meta, parent });
         true
     }
 
@@ -700,16 +701,21 @@ impl Lane {
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
     pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
         let frames = self.frames.get();
-        let known = frames.known(key);
-        // What is stored is recorded by whoever reads it there.
-        let own = known.filter(|state| state.meta & state::STORED == 0);
-        let again = own.filter(|state| state.meta & (state::AGAIN | state::IGNORED) == state::AGAIN);
-        if let Some(state) = again {
-            self.close_record(key, state.span)?;
+        let is_own =
+            |state: &SpanState| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent());
+        let Some(own) = frames.known(key).filter(is_own) else { return Err(Need::CloseElsewhere) };
+        if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
+            self.close_record(key, own.span)?;
         }
         frames.forget(key);
-        let private = own.is_some_and(|state| state::is_private(state.meta, frames.lent()));
-        if private { Ok(()) } else { Err(Need::CloseElsewhere) }
+        Ok(())
+    }
+
+    /// Lets go of a span that is gone; returns what the thread alone knew of it.
+    pub(crate) fn forget(&self, key: u64) -> Option<SpanState> {
+        let known = self.frames.get().known(key).filter(|state| state.meta & state::STORED == 0);
+        self.frames.get().forget(key);
+        known
     }
 
     /// Records that a span is gone.

@@ -10,7 +10,7 @@ pub(crate) mod home;
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::fields::Encoder;
+use crate::fields::{Bytes, Encoder};
 use crate::recorder::Recorder;
 use crate::time::Ticks;
 use home::{Lane, Need, Parent};
@@ -157,9 +157,20 @@ where
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         let (key, metadata) = (id.into_u64(), attrs.metadata());
-        let usual = |lane: &Lane| lane.recorded_site(metadata).is_some_and(|site| lane.new_span(key, site));
-        if !(attrs.fields().is_empty() && attrs.is_contextual() && home::usual(epoch, usual)) {
-            self.new_span(attrs, key, ctx, epoch);
+        let mut with_fields = None;
+        let usual = |lane: &Lane| match lane.recorded_site(metadata) {
+            Some(site) if site.fields == 0 => lane.new_span(key, site),
+            site => {
+                with_fields = site;
+                false
+            }
+        };
+        if attrs.is_contextual() && home::usual(epoch, usual) {
+            return;
+        }
+        match with_fields {
+            Some(site) => self.new_span_with(attrs, key, site, Parent::Current, &ctx, epoch),
+            None => self.new_span(attrs, key, ctx, epoch),
         }
     }
 
@@ -218,7 +229,7 @@ where
 }
 
 impl KinetoLayer {
-    /// Makes a span that has fields, a parent of its own, or something to wait for.
+    /// Makes a span that has a parent of its own, or something to wait for, or whatever else it takes.
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -232,27 +243,44 @@ impl KinetoLayer {
         let hook = self.hook(epoch);
         let site = hook.site(attrs.metadata());
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
-        if attrs.fields().is_empty() || !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+        if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
-            return;
+        } else {
+            self.new_span_with(attrs, key, site, parent, &ctx, epoch);
         }
-        let mut payload = home::take_scratch();
-        let mut flags = 0;
+    }
+
+    /// Makes a span with fields.
+    #[inline(never)]
+    fn new_span_with<S>(
+        &self,
+        attrs: &Attributes<'_>,
+        key: u64,
+        site: &Site,
+        parent: Parent,
+        ctx: &Context<'_, S>,
+        epoch: u64,
+    ) where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let mut payload = Bytes::new();
         let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
         attrs.record(&mut encoder);
         encoder.finish(&self.recorder);
-        if payload.len() > PAYLOAD_MAX {
-            let block = hook.block(&payload);
-            payload.clear();
-            payload.extend_from_slice(block.as_ref().map_or(&[], |block| block.as_slice()));
+        let bytes = payload.as_slice();
+        let is_usual = matches!(parent, Parent::Current) && !bytes.is_empty();
+        if is_usual && home::usual(epoch, |lane| lane.new_span_with(key, site, bytes)) {
+            return;
+        }
+        let hook = self.hook(epoch);
+        let mut flags = 0;
+        if bytes.len() > PAYLOAD_MAX {
+            let block = hook.block(bytes);
             flags = if block.is_some() { flag::BLOCK } else { 0 };
+            payload.replace(block.as_ref().map_or(&[], |block| block.as_slice()));
         }
-        let fields = (!payload.is_empty()).then_some((payload.as_slice(), flags));
-        let make = |lane: &Lane| lane.new_span_carefully(key, site, parent, fields);
-        if home::with(epoch, make).is_err() {
-            self.retry(key, &ctx, hook, make);
-        }
-        home::put_scratch(payload);
+        let fields = (!payload.as_slice().is_empty()).then_some((payload.as_slice(), flags));
+        self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields));
     }
 
     #[cold]
@@ -287,8 +315,9 @@ impl KinetoLayer {
     {
         let (key, hook) = (id.into_u64(), self.hook(epoch));
         if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
-            if let Some(span) = ctx.span(&id).and_then(|span| find::close(&span, &hook)) {
-                hook.with(|lane| lane.close_record(key, span));
+            let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
+            if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
+                hook.with(|lane| lane.close_record(key, closed));
             }
         }
     }
@@ -354,10 +383,11 @@ impl KinetoLayer {
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             return;
         }
-        let mut payload = home::take_scratch();
+        let mut payload = Bytes::new();
         let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
         values.record(&mut encoder);
         encoder.finish(&self.recorder);
+        let payload = payload.as_slice();
         if !payload.is_empty() {
             let key = id.into_u64();
             let known = find::lookup(ctx, &hook, key).filter(|state| state.span != 0).or_else(|| {
@@ -367,9 +397,8 @@ impl KinetoLayer {
             });
             hook.take_back();
             if let Some(state) = known.filter(|state| state.span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], &payload);
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], payload);
             }
         }
-        home::put_scratch(payload);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn discard(words: &'static [AtomicU64]) {
     if whole > 0 {
         // SAFETY: 1. The range lies inside `words`, which live for ever and are atomics, so zeros are valid for them.
         // 2. It is private anonymous memory of the allocator's, so nothing else is lost.
-        unsafe { libc::madvise(start.add(before).cast_mut().cast(), whole, libc::MADV_DONTNEED) };
+        unsafe { libc::madvise(start.wrapping_add(before).cast_mut().cast(), whole, libc::MADV_DONTNEED) };
     }
 }
 

@@ -266,6 +266,13 @@ impl Frames {
         Some(found)
     }
 
+    /// Looks for a span that is gone, and takes it out of the frames.
+    pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
+        let found = self.lend(key)?;
+        self.forget(key);
+        Some(found)
+    }
+
     /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);

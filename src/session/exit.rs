@@ -42,18 +42,18 @@ pub fn flush_all() {
 impl Session {
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        if self.output().is_none() {
+        let Some(path) = self.output() else {
             let advice = "there is no output to flush to; give the builder an `output`, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
-        }
-        self.look()?.save(self.output().unwrap_or(&std::path::PathBuf::new()))
+        };
+        self.look()?.save(path)
     }
 
     /// Writes a trace to the output, on a thread of its own, and waits as long as the flush time-out allows.
     ///
     /// Returns why the trace is empty, if it is.
     pub(crate) fn write_in_time(&self, trace: Trace) -> Result<Option<&'static str>, Error> {
-        let Some(path) = self.output().cloned() else { return Ok(trace.why_empty()) };
+        let Some(path) = self.output() else { return Ok(trace.why_empty()) };
         let timeout = self.config.flush_timeout;
         let (done, outcome) = mpsc::channel();
         let shown = path.display().to_string();

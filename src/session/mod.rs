@@ -7,7 +7,7 @@ pub use exit::flush_all;
 pub(crate) use exit::register;
 
 use crate::clock::{self, Anchor, Converter};
-use crate::config::Config;
+use crate::config::{Config, Output};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
 use crate::recorder::Recorder;
@@ -26,7 +26,8 @@ pub(crate) struct Session {
     sinks: Arc<Sinks>,
     state: Mutex<State>,
     pulse: Pulse,
-    output: Option<PathBuf>,
+    /// The process that made it.
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -74,12 +75,20 @@ impl Session {
             given_away: false,
         };
         let pulse = Pulse::new(recorder.clone());
-        let output = config.output.path(std::process::id());
-        Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, output })
+        let process = std::process::id();
+        Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, process })
     }
 
-    pub(crate) fn output(&self) -> Option<&PathBuf> {
-        self.output.as_ref()
+    /// Where a recording that ends by itself goes.
+    ///
+    /// A forked child has a file of its own, with its process id in the name: the parent's may be there already, or
+    /// come later.
+    pub(crate) fn output(&self) -> Option<PathBuf> {
+        let process = std::process::id();
+        match &self.config.output {
+            Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
+            output => output.path(process),
+        }
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {

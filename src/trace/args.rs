@@ -97,10 +97,10 @@ impl<'t> Source<'t> {
         if self.with_target && metadata.target() != COUNTER_TARGET {
             each("target", ArgValue::Str(metadata.target()));
         }
-        if self.with_location {
-            if let (Some(file), Some(line)) = (metadata.file(), metadata.line()) {
-                each("location", ArgValue::Str(&format!("{file}:{line}")));
-            }
+        if self.with_location
+            && let (Some(file), Some(line)) = (metadata.file(), metadata.line())
+        {
+            each("location", ArgValue::Str(&format!("{file}:{line}")));
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct Index {
     pub(crate) errors: Pairs,
     /// Spans entered more than once.
     pub(crate) tracks: HashMap<u64, Track>,
+    /// Callsites of which a span, entered more than once, was closed by the thread that had just left it: so ends what
+    /// is polled. What is made once and entered for ever (a layer of a model, a system of a game) ends elsewhere.
+    pub(crate) polled_sites: HashSet<u32>,
     /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
     pub(crate) arrows: Vec<(u64, u64, bool)>,
     /// `follows_from` pairs that no arrow can show.
@@ -60,9 +63,7 @@ pub(crate) struct Track {
     pub(crate) last_lane: usize,
     pub(crate) busy_ticks: u64,
     pub(crate) polls: u64,
-    pub(crate) on_several_threads: bool,
     pub(crate) closed: Option<Ticks>,
-    pub(crate) closed_after_exit: bool,
 }
 
 /// A sorted list of pairs: few, so smaller than a map.
@@ -178,7 +179,9 @@ impl Index {
         for (span, at, after_exit) in closes {
             if let Some(track) = tracks.get_mut(span) {
                 track.closed = Some(*at);
-                track.closed_after_exit = *after_exit;
+                if *after_exit {
+                    self.polled_sites.insert(track.site);
+                }
             }
         }
         self.tracks = tracks;
@@ -204,10 +207,10 @@ impl Index {
         self.for_each_slice(recorded, |record, _, start, _| {
             for pair in sources.get(&record.words[2]).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
-                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair)) {
-                    if start <= to {
-                        *latest = (*latest).max(Some((start, record.id())));
-                    }
+                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair))
+                    && start <= to
+                {
+                    *latest = (*latest).max(Some((start, record.id())));
                 }
             }
         });
@@ -254,7 +257,6 @@ impl Track {
         if self.polls == 0 {
             *self = Track { site, first: start, first_lane: lane, last: end, last_lane: lane, ..Track::default() };
         }
-        self.on_several_threads |= lane != self.first_lane;
         self.polls += 1;
         self.busy_ticks += end.0.saturating_sub(start.0);
         if start < self.first {

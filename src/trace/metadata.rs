@@ -1,9 +1,11 @@
 //! What users and the environment say about a trace as a whole.
 
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
+use crate::write::chrome::is_reserved;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Keys with JSON texts, in the order in which they were first added.
+/// Keys with JSON texts, in the order in which they were first added; none that the file has by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata(Mutex<Vec<(String, String)>>);
 
@@ -28,6 +30,14 @@ impl Metadata {
     }
 
     fn set(&self, key: &str, json: String) {
+        if is_reserved(key) {
+            diag!(
+                Warning,
+                "metadata",
+                "{key:?} is a key of the file's own, so this metadata is not written; rename it"
+            );
+            return;
+        }
         let mut entries = self.lock();
         match entries.iter_mut().find(|(known, _)| known == key) {
             Some((_, value)) => *value = json,

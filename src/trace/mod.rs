@@ -112,6 +112,8 @@ impl Trace {
     }
 
     /// Calls `each` with every activity: slices, instants and counters, thread by thread, in order of their start.
+    ///
+    /// Async tracks and arrows, which a file has too, are no activities and are left out.
     pub fn for_each(&self, each: impl FnMut(&Activity<'_>)) {
         // `Each` has no errors.
         let _ = self.walk().rows(&mut Each(each));
@@ -130,6 +132,8 @@ impl Trace {
     }
 
     /// Returns how much was recorded, and what was lost, by cause.
+    ///
+    /// The first call reads all records once; so does the first call of most other methods.
     pub fn stats(&self) -> TraceStats {
         let index = self.index();
         let mut losses = self.inner.losses;

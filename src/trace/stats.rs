@@ -4,7 +4,9 @@ use crate::buffer::Loss;
 use std::fmt;
 use std::time::Duration;
 
-/// Counts of a trace; printed, one line of what is there and one for each thing that is not.
+/// Counts of a trace.
+///
+/// Its `Display` is one line of what is there and, below, one for each kind of loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceStats {

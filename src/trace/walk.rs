@@ -102,8 +102,8 @@ impl<'t> Walk<'t> {
         at: Timestamp,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
-        let name = names.filter(|name| !name.is_empty()).last().unwrap_or_default();
+        let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
+        let name = names.rfind(|name| !name.is_empty()).unwrap_or_default();
         for row in 0..used {
             let name = match row {
                 0 => format!("thread {thread} ({name})"),
@@ -161,16 +161,16 @@ impl<'t> Walk<'t> {
 
     /// The spans that get a track of their own.
     ///
-    /// By default, those that look like a future: entered more than once, and closed by the thread that had just left
-    /// them, or moved between threads. A span that is made once and entered for ever (a layer of a model) is none.
+    /// By default, those that are entered more than once and are of a callsite whose spans are polled: one by one it
+    /// could not be told, as a span ends late whose handle another task holds.
     fn tracks(&self) -> impl Iterator<Item = (u64, Track)> + '_ {
         let wanted = move |track: &Track| match self.async_spans {
             AsyncSpans::PerPoll => false,
-            AsyncSpans::Auto => track.closed.is_some() && (track.closed_after_exit || track.on_several_threads),
+            AsyncSpans::Auto => self.index.polled_sites.contains(&track.site),
             _ => true,
         };
-        let tracks: BTreeMap<u64, Track> = self.index.tracks.iter().map(|(span, track)| (*span, *track)).collect();
-        tracks.into_iter().filter(move |(_, track)| wanted(track))
+        let tracks = self.index.tracks.iter().filter(|(_, track)| wanted(track));
+        tracks.map(|(span, track)| (*span, *track)).collect::<BTreeMap<u64, Track>>().into_iter()
     }
 
     fn async_track(&self, span: u64, track: Track, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {

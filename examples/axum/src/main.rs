@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use tokio::net::TcpListener;
 use tracing_kineto::activity::Body;
-use tracing_kineto::{AsyncSpans, KinetoLayer, Trace, annotate};
+use tracing_kineto::{KinetoLayer, Trace, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -24,7 +24,7 @@ const REQUESTS: u32 = 10;
 
 fn main() -> Result<(), client::Error> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "axum.pt.trace.json.gz".into());
-    let (layer, guard) = KinetoLayer::builder().output(&path).async_spans(AsyncSpans::Both).build()?;
+    let (layer, guard) = KinetoLayer::builder().output(&path).build()?;
     tracing_subscriber::registry().with(layer).init();
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;

@@ -68,6 +68,7 @@ impl<W: Write> ChromeWriter<W> {
 
     /// Returns how many values the file has no place for, so that they were not written: values of counters that are no
     /// finite numbers, args called "External id" beside the activity's own, metadata under a reserved key.
+    #[cfg(test)]
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }

@@ -1,0 +1,86 @@
+//! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
+//!
+//! ```sh
+//! instructions <base|ours> <empty|fields>
+//! ```
+//!
+//! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
+//! anything. `ours` is a registry with [`KinetoLayer`], recording. Without arguments nothing happens, so that
+//! `cargo bench` and `cargo test --benches` pass it by.
+
+use std::hint::black_box;
+
+use tracing::info_span;
+use tracing::subscriber::set_global_default;
+use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, Registry};
+
+const BATCHES: u32 = 20;
+const CHILDREN: u64 = 1000;
+
+/// A layer that wants nothing.
+struct DefaultMethods;
+
+impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let [subject, work] = arguments.as_slice() else { return Ok(()) };
+    let guard = install(subject)?;
+    let child = match work.as_str() {
+        "empty" => empty,
+        "fields" => fields,
+        other => return Err(format!("no such work: {other}").into()),
+    };
+    batch(child);
+    measured_spans(child);
+
+    // What was counted must have been recorded.
+    if let Some(guard) = guard {
+        let slices = guard.finish()?.stats().slices;
+        let made = u64::from(BATCHES + 1) * (CHILDREN + 1);
+        if slices != made {
+            return Err(format!("{made} spans were made, {slices} recorded").into());
+        }
+    }
+    Ok(())
+}
+
+fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Error>> {
+    match subject {
+        "base" => {
+            set_global_default(Registry::default().with(DefaultMethods))?;
+            Ok(None)
+        }
+        "ours" => {
+            let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+            set_global_default(Registry::default().with(layer))?;
+            Ok(Some(guard))
+        }
+        other => Err(format!("no such subject: {other}").into()),
+    }
+}
+
+/// What is counted: callgrind collects while a function of this name runs.
+#[inline(never)]
+fn measured_spans(child: fn(u64)) {
+    for _ in 0..BATCHES {
+        batch(child);
+    }
+}
+
+fn batch(child: fn(u64)) {
+    let _root = info_span!("root").entered();
+    (0..CHILDREN).for_each(|i| child(black_box(i)));
+}
+
+fn empty(i: u64) {
+    let _span = info_span!("op").entered();
+    black_box(i);
+}
+
+fn fields(i: u64) {
+    let _span = info_span!("op", a = i, b = 3.5f64, c = "float32").entered();
+    black_box(i);
+}

@@ -1,0 +1,131 @@
+//! What a span costs: with a layer that does nothing, with the layer while it does not record, and while it records.
+//!
+//! The difference to `base` is what the layer adds. The subscriber is set for the thread alone, which costs each of
+//! the three the same few nanoseconds more than a global one.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
+
+use std::cell::Cell;
+use std::fmt;
+use std::hint::black_box;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use tracing::{Dispatch, dispatcher, info_span};
+use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, Registry};
+
+/// Spans of a batch: a root and what is in it.
+const BATCH: u64 = 1000;
+/// After so many batches the recording begins anew, long before the buffers are full.
+const BATCHES: u32 = 1000;
+
+fn main() {
+    divan::main();
+}
+
+/// Under which subscriber the spans are made.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Base,
+    Idle,
+    Recording,
+}
+
+const SUBJECTS: [Subject; 3] = [Subject::Base, Subject::Idle, Subject::Recording];
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Subject::Base => "base",
+            Subject::Idle => "idle",
+            Subject::Recording => "recording",
+        })
+    }
+}
+
+/// A layer that wants nothing.
+struct DefaultMethods;
+
+impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
+
+impl Subject {
+    fn subscriber(self) -> (Dispatch, Option<KinetoGuard>) {
+        if matches!(self, Subject::Base) {
+            return (Dispatch::new(Registry::default().with(DefaultMethods)), None);
+        }
+        let builder = KinetoLayer::builder().no_output().record_from_start(matches!(self, Subject::Recording));
+        let (layer, guard) = builder.build().unwrap();
+        (Dispatch::new(Registry::default().with(layer)), Some(guard))
+    }
+
+    /// Measures `batch` under the subscriber.
+    fn bench(self, bencher: Bencher<'_, '_>, batch: fn()) {
+        let (dispatch, guard) = self.subscriber();
+        let profiler = guard.as_ref().map(KinetoGuard::profiler);
+        let batches = Cell::new(0);
+        let begin_anew = || {
+            batches.set(batches.get() + 1);
+            if batches.get() % BATCHES == 0 && matches!(self, Subject::Recording) {
+                let profiler = profiler.as_ref().unwrap();
+                drop(profiler.stop().unwrap());
+                profiler.start().unwrap();
+            }
+        };
+        bencher
+            .counter(ItemsCount::new(BATCH))
+            .with_inputs(begin_anew)
+            .bench_local_values(|()| dispatcher::with_default(&dispatch, batch));
+        if let Some(guard) = guard.filter(|_| matches!(self, Subject::Recording)) {
+            let losses = guard.finish().unwrap().stats().losses;
+            assert!(losses.is_empty(), "what was measured was not recorded: {losses:?}");
+        }
+    }
+}
+
+/// Spans without fields, one after another.
+#[divan::bench(args = SUBJECTS)]
+fn empty(bencher: Bencher<'_, '_>, subject: Subject) {
+    subject.bench(bencher, || {
+        let _root = info_span!("root").entered();
+        for i in 1..BATCH {
+            let _span = info_span!("op").entered();
+            black_box(i);
+        }
+    });
+}
+
+/// Spans with a whole number, a fraction and a text.
+#[divan::bench(args = SUBJECTS)]
+fn fields(bencher: Bencher<'_, '_>, subject: Subject) {
+    subject.bench(bencher, || {
+        let _root = info_span!("root").entered();
+        for i in 1..BATCH {
+            let _span = info_span!("op", a = black_box(i), b = 3.5f64, c = "float32").entered();
+        }
+    });
+}
+
+/// Spans eight deep.
+#[divan::bench(args = SUBJECTS)]
+fn depth_8(bencher: Bencher<'_, '_>, subject: Subject) {
+    fn nest(depth: u32) {
+        let _span = info_span!("nest").entered();
+        if depth > 1 {
+            nest(black_box(depth - 1));
+        }
+    }
+    subject.bench(bencher, || (0..BATCH / 8).for_each(|_| nest(black_box(8))));
+}
+
+/// Spans that are made once and entered again and again.
+#[divan::bench(args = SUBJECTS)]
+fn entered_again(bencher: Bencher<'_, '_>, subject: Subject) {
+    subject.bench(bencher, || {
+        let span = info_span!("layer");
+        for i in 0..BATCH {
+            let _entered = span.enter();
+            black_box(i);
+        }
+    });
+}

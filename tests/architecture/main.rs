@@ -1,0 +1,152 @@
+//! Holds ARCHITECTURE.md: who uses whom, which file there is, and what each file may do.
+//!
+//! The table of rooms and the code map are read from that document, so that it cannot say anything else than what is
+//! so. The rules have tests of their own, with sources that break them.
+
+mod lexer;
+mod paths;
+mod rules;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rules::{Exports, Source, Table};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn document() -> io::Result<String> {
+    fs::read_to_string(root().join("ARCHITECTURE.md"))
+}
+
+/// All files of `src`.
+fn sources() -> io::Result<Vec<Source>> {
+    fn collect(folder: &Path, above: &str, found: &mut Vec<Source>) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = format!("{above}{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                collect(&entry.path(), &format!("{name}/"), found)?;
+            } else if name.ends_with(".rs") {
+                found.push(Source::new(&name, &fs::read_to_string(entry.path())?));
+            }
+        }
+        Ok(())
+    }
+    let mut found = Vec::new();
+    collect(&root().join("src"), "", &mut found)?;
+    Ok(found)
+}
+
+/// What stands between `<!-- name -->` and `<!-- /name -->`.
+fn section<'d>(document: &'d str, name: &str) -> Option<&'d str> {
+    let (_, rest) = document.split_once(&format!("<!-- {name} -->"))?;
+    rest.split_once(&format!("<!-- /{name} -->")).map(|(section, _)| section)
+}
+
+/// The names in backticks.
+fn names(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Reads rows of `| room | what it is | what it may use |`.
+fn table(section: &str) -> Table {
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.filter_map(|row| {
+        let cells: Vec<_> = row.split('|').collect();
+        let [_, room, .., uses, _] = cells.as_slice() else { return None };
+        Some((names(room).into_iter().next()?, names(uses)))
+    })
+    .collect()
+}
+
+/// Reads `pub use room::{A, B}` of the root; macros are exported from where they are.
+fn exports(root: &str) -> Exports {
+    let tokens = lexer::tokens(root);
+    let imported = paths::paths(&tokens, &[]).into_iter().filter_map(|path| match path.segments.as_slice() {
+        [room, .., name] => Some((name.clone(), room.clone())),
+        _ => None,
+    });
+    let macros = ["annotate", "counter"].map(|name| (name.to_owned(), "macros".to_owned()));
+    imported.chain(macros).collect()
+}
+
+fn assert_none(faults: &[String]) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn every_room_uses_only_what_the_table_says_and_the_table_says_no_more() {
+    let document = document().unwrap();
+    let table = table(section(&document, "rooms").expect("ARCHITECTURE.md has no table of rooms"));
+    let sources = sources().unwrap();
+    let exports = exports(&fs::read_to_string(root().join("src/lib.rs")).unwrap());
+    let mut used = Table::new();
+    let mut faults: Vec<_> =
+        sources.iter().flat_map(|source| rules::rooms(source, &table, &exports, &mut used)).collect();
+    let rooms: BTreeSet<_> = sources.iter().map(Source::room).collect();
+    for (room, allowed) in &table {
+        if !rooms.contains(room) {
+            faults.push(format!("ARCHITECTURE.md has a room `{room}`, which src has not"));
+        }
+        let used = used.get(room).map(Vec::as_slice).unwrap_or_default();
+        let idle = allowed.iter().filter(|entry| !used.contains(entry));
+        faults.extend(idle.map(|entry| format!("ARCHITECTURE.md lets `{room}` use `{entry}`, which it does not")));
+    }
+    assert_none(&faults);
+}
+
+#[test]
+fn the_code_map_has_a_line_for_every_file() {
+    let document = document().unwrap();
+    let map = section(&document, "code-map").expect("ARCHITECTURE.md has no code map");
+    let lines = map.lines().filter_map(|line| line.split_once(' ')).filter(|(file, _)| file.ends_with(".rs"));
+    let described: BTreeSet<_> =
+        lines.filter(|(_, text)| !text.trim().is_empty()).map(|(file, _)| file.to_owned()).collect();
+    let there: BTreeSet<_> = sources().unwrap().into_iter().map(|source| source.file).collect();
+    let missing = there.difference(&described).map(|file| format!("src/{file} is not in the code map"));
+    let gone = described.difference(&there).map(|file| format!("the code map has {file}, which src has not"));
+    assert_none(&missing.chain(gone).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_file_keeps_the_rules_of_the_house() {
+    let rules = [
+        rules::no_unsafe,
+        rules::no_environment,
+        rules::no_printing,
+        rules::no_formats,
+        rules::no_tracing_macros,
+        rules::shape,
+    ];
+    let sources = sources().unwrap();
+    assert!(sources.len() > 50, "the sources were not found");
+    assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
+}
+
+/// What a reader is told about losses is all that there is.
+#[test]
+fn the_readme_names_every_loss() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let losses = section(&readme, "losses").expect("README.md has no table of losses");
+    let told: BTreeSet<_> = losses.lines().filter_map(|line| line.split('|').nth(1)).flat_map(names).collect();
+    let there: BTreeSet<_> = tracing_kineto::Loss::ALL.iter().map(|loss| loss.as_str().to_owned()).collect();
+    assert_eq!(told, there);
+}
+
+#[test]
+fn documents_are_read_as_they_are_written() {
+    let text = "x\n<!-- rooms -->\n| Room | What | May use |\n|---|---|---|\n| `a` | first | `b`, `c::d` |\n\
+                | `b` | uses `a` not | nothing |\n<!-- /rooms -->\n| `c` | outside | `a` |";
+    let read = table(section(text, "rooms").unwrap());
+    let expected = [("a", vec!["b", "c::d"]), ("b", vec![])];
+    let expected = expected.map(|(room, uses)| (room.to_owned(), uses.into_iter().map(str::to_owned).collect()));
+    assert_eq!(read, Table::from(expected));
+    assert_eq!(section(text, "code-map"), None);
+    let exports = exports("pub mod a; pub use a::{B, c::D}; pub use e::F;");
+    assert_eq!((exports["B"].as_str(), exports["D"].as_str(), exports["F"].as_str()), ("a", "a", "e"));
+    assert_eq!(exports["annotate"], "macros");
+}

@@ -1,0 +1,320 @@
+//! The rules that every file of `src` keeps, each as a function from a source to what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use crate::lexer::{Token, tokens};
+use crate::paths::{Path, module_of, paths};
+
+/// One source file: its name from `src` on, and its text.
+pub(crate) struct Source {
+    pub(crate) file: String,
+    text: String,
+    tokens: Vec<Token>,
+    /// The same without what is compiled for tests alone.
+    shipped: Vec<Token>,
+    test_lines: usize,
+}
+
+/// For each room what it may use: rooms, or modules in them.
+pub(crate) type Table = BTreeMap<String, Vec<String>>;
+
+/// The names that the crate's root exports, with their rooms.
+pub(crate) type Exports = BTreeMap<String, String>;
+
+/// The only files with `unsafe`: folders end with a slash.
+const UNSAFE: [&str; 2] = ["clock/", "os/"];
+/// The only file that reads the environment.
+const ENVIRONMENT: &str = "config/env.rs";
+/// The only files that print.
+const PRINTING: [&str; 2] = ["diag.rs", "diag/"];
+/// The only files that know what a trace file looks like.
+const FORMATS: [&str; 1] = ["write/"];
+/// The only files that read JSON: what a user gives as metadata or as an argument, and the settings on their way into
+/// the header.
+const JSON_READERS: [&str; 4] = ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs"];
+/// The only file that names the crate whose macros emit spans and events: it defines ours, for users to call.
+const TRACING_MACROS: &str = "macros.rs";
+/// The longest file, without its tests.
+pub(crate) const LINES_MAX: usize = 600;
+/// Files that are longer, and how long they may be: both forms of each hook, side by side.
+const LONG: [(&str, usize); 1] = [("layer/home.rs", 800)];
+
+impl Source {
+    pub(crate) fn new(file: &str, text: &str) -> Source {
+        let tokens = tokens(text);
+        let (shipped, test_lines) = without_tests(&tokens);
+        Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
+    }
+
+    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
+    pub(crate) fn room(&self) -> String {
+        module_of(&self.file).first().cloned().unwrap_or_else(|| "lib".to_owned())
+    }
+
+    fn paths(&self) -> Vec<Path> {
+        paths(&self.tokens, &module_of(&self.file))
+    }
+
+    fn shipped_paths(&self) -> Vec<Path> {
+        paths(&self.shipped, &module_of(&self.file))
+    }
+
+    fn is_one_of(&self, places: &[&str]) -> bool {
+        places.iter().any(|place| if place.ends_with('/') { self.file.starts_with(place) } else { self.file == *place })
+    }
+
+    fn fault(&self, line: usize, what: &str) -> String {
+        format!("src/{}:{line}: {what}", self.file)
+    }
+}
+
+/// What the table lets this file use, and what it uses: tests too, since they hold the code in its place.
+///
+/// The root may use everything. Whatever is used is added to `used`, as room and entry of the table.
+pub(crate) fn rooms(source: &Source, table: &Table, exports: &Exports, used: &mut Table) -> Vec<String> {
+    let room = source.room();
+    if room == "lib" {
+        return Vec::new();
+    }
+    let Some(allowed) = table.get(&room) else {
+        return vec![source.fault(1, &format!("the room `{room}` is not in the table"))];
+    };
+    let mut faults = Vec::new();
+    for path in source.paths() {
+        let Some(target) = path.leads_to().filter(|target| !target.is_empty()) else { continue };
+        let Some(first) = target.first() else { continue };
+        // A name that the root exports leads to where it is made.
+        let target = match exports.get(first) {
+            Some(maker) if !table.contains_key(first) => vec![maker.clone()],
+            _ => target,
+        };
+        if target.first() == Some(&room) {
+            continue;
+        }
+        let shown = target.join("::");
+        let within = |entry: &&String| shown == **entry || shown.starts_with(&format!("{entry}::"));
+        match allowed.iter().find(within) {
+            Some(entry) => used.entry(room.clone()).or_default().push(entry.clone()),
+            None => faults.push(source.fault(path.line, &format!("`{room}` may not use `{shown}`"))),
+        }
+    }
+    faults
+}
+
+/// `unsafe` stands only where foreign code or the processor is faced.
+pub(crate) fn no_unsafe(source: &Source) -> Vec<String> {
+    let faults = source.tokens.iter().filter(|token| token.is_word("unsafe") && !source.is_one_of(&UNSAFE));
+    faults.map(|token| source.fault(token.line, "`unsafe` outside of its places")).collect()
+}
+
+/// The environment is read at one place.
+pub(crate) fn no_environment(source: &Source) -> Vec<String> {
+    const READERS: [&str; 7] = ["var", "var_os", "vars", "vars_os", "set_var", "remove_var", "*"];
+    if source.is_one_of(&[ENVIRONMENT]) {
+        return Vec::new();
+    }
+    let reads = |path: &Path| READERS.iter().any(|reader| path.contains(&["env", reader]));
+    let faults = source.shipped_paths().into_iter().filter(reads);
+    faults.map(|path| source.fault(path.line, "the environment is read outside of config/env.rs")).collect()
+}
+
+/// Messages to people go through one door.
+pub(crate) fn no_printing(source: &Source) -> Vec<String> {
+    const MACROS: [&str; 5] = ["print", "println", "eprint", "eprintln", "dbg"];
+    if source.is_one_of(&PRINTING) {
+        return Vec::new();
+    }
+    let macros = source.shipped.windows(2).filter(|pair| {
+        matches!(pair, [name, sign] if sign.is_sign('!') && name.word().is_some_and(|name| MACROS.contains(&name)))
+    });
+    let macros = macros.filter_map(|pair| pair.first()).map(|token| token.line);
+    let streams = source.shipped_paths().into_iter();
+    let streams = streams.filter(|path| path.contains(&["io", "stderr"]) || path.contains(&["io", "stdout"]));
+    let lines = macros.chain(streams.map(|path| path.line));
+    lines.map(|line| source.fault(line, "prints, which only diag does")).collect()
+}
+
+/// Only writers and readers of files know their format.
+pub(crate) fn no_formats(source: &Source) -> Vec<String> {
+    const WORDS: [&str; 3] = ["traceEvents", "\"ph\"", "\\\"ph\\\""];
+    let mut faults = Vec::new();
+    if !source.is_one_of(&FORMATS) {
+        let texts = source.shipped.iter().filter(|token| {
+            token.text().is_some_and(|text| text == "ph" || WORDS.iter().any(|word| text.contains(word)))
+        });
+        faults.extend(texts.map(|token| source.fault(token.line, "knows the format of a file, which only write does")));
+    }
+    if !source.is_one_of(&JSON_READERS) {
+        const READERS: [&str; 4] = ["from_str", "from_slice", "from_reader", "*"];
+        let reads = |path: &Path| READERS.iter().any(|reader| path.contains(&["serde_json", reader]));
+        let paths = source.shipped_paths().into_iter().filter(reads);
+        faults.extend(paths.map(|path| source.fault(path.line, "reads JSON outside of its places")));
+    }
+    faults
+}
+
+/// The library emits nothing through `tracing`, so that no layer ever calls itself.
+pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
+    if source.is_one_of(&[TRACING_MACROS]) {
+        return Vec::new();
+    }
+    let names = |path: &Path| path.segments.first().is_some_and(|first| first == "tracing");
+    let faults = source.shipped_paths().into_iter().filter(names);
+    faults.map(|path| source.fault(path.line, "names `tracing`: the types are in tracing_core")).collect()
+}
+
+/// A file begins with what it is for, and can be read in one go.
+pub(crate) fn shape(source: &Source) -> Vec<String> {
+    let mut faults = Vec::new();
+    if !source.text.starts_with("//! ") {
+        faults.push(source.fault(1, "does not begin with a sentence on what it is for (`//! `)"));
+    }
+    let lines = source.text.lines().count().saturating_sub(source.test_lines);
+    let longer = LONG.iter().find(|(file, _)| source.file == *file);
+    let max = longer.map_or(LINES_MAX, |(_, max)| *max);
+    if lines > max {
+        faults.push(source.fault(lines, &format!("has {lines} lines without tests, more than {max}")));
+    } else if longer.is_some() && lines <= LINES_MAX {
+        faults.push(source.fault(lines, "needs no exception for its length any more"));
+    }
+    faults
+}
+
+/// The tokens without items under `#[cfg(test)]` and the like, and how many lines those items take.
+fn without_tests(tokens: &[Token]) -> (Vec<Token>, usize) {
+    let (mut kept, mut lines, mut at) = (Vec::new(), 0, 0);
+    while let Some(token) = tokens.get(at) {
+        match test_item(tokens, at) {
+            Some(behind) => {
+                let last = tokens.get(behind - 1).map_or(token.line, |token| token.line);
+                lines += last + 1 - token.line;
+                at = behind;
+            }
+            None => {
+                kept.push(token.clone());
+                at += 1;
+            }
+        }
+    }
+    (kept, lines)
+}
+
+/// If an item for tests alone begins at `at` with its attribute: what is behind it.
+fn test_item(tokens: &[Token], at: usize) -> Option<usize> {
+    let [hash, open, cfg, ..] = tokens.get(at..)? else { return None };
+    if !(hash.is_sign('#') && open.is_sign('[') && cfg.is_word("cfg")) {
+        return None;
+    }
+    let end = at + tokens.get(at..)?.iter().position(|token| token.is_sign(']'))?;
+    let condition = tokens.get(at..end)?;
+    let for_tests = condition.iter().enumerate().any(|(i, token)| {
+        let negated = i >= 2 && condition.get(i - 2).is_some_and(|before| before.is_word("not"));
+        token.is_word("test") && !negated
+    });
+    if !for_tests {
+        return None;
+    }
+    let mut depth = 0usize;
+    for (i, token) in tokens.iter().enumerate().skip(end) {
+        if token.is_sign('{') {
+            depth += 1;
+        } else if token.is_sign('}') {
+            depth = depth.checked_sub(1)?;
+        }
+        if depth == 0 && (token.is_sign('}') || token.is_sign(';')) {
+            return Some(i + 1);
+        }
+    }
+    Some(tokens.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule's faults for a file of that name, and that it has none for one where the same is allowed.
+    fn check(rule: fn(&Source) -> Vec<String>, wrong: &str, file: &str, elsewhere: &str) {
+        assert_eq!(rule(&Source::new(file, wrong)).len(), 1, "{wrong}");
+        assert_eq!(rule(&Source::new(elsewhere, wrong)), [""; 0], "{wrong} in {elsewhere}");
+    }
+
+    fn table(rows: &[(&str, &[&str])]) -> Table {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        rows.iter().map(|(room, uses)| ((*room).to_owned(), owned(uses))).collect()
+    }
+
+    #[test]
+    fn a_room_uses_what_the_table_says_and_no_more() {
+        let table = table(&[("a", &["b", "c::rows"]), ("b", &[]), ("c", &[]), ("d", &[])]);
+        let exports = Exports::from([("Maker".to_owned(), "d".to_owned())]);
+        let faults = |file: &str, text: &str| {
+            let mut used = Table::new();
+            (rooms(&Source::new(file, text), &table, &exports, &mut used), used)
+        };
+        let (none, used) = faults("a/x.rs", "use crate::{b::B, c::rows::R}; use super::y; use crate::a::z;");
+        assert_eq!(none, [""; 0]);
+        assert_eq!(used["a"], ["b", "c::rows"]);
+        for wrong in [
+            "use crate::d;",
+            "use crate::c::other;",
+            "use crate::c;",
+            "use crate::c::rowsome;",
+            "use super::super::d;",
+            "fn f() { crate::d::g() }",
+            "use crate::Maker;",
+            "use crate::*;",
+            "#[cfg(test)] mod tests { use crate::d; }",
+            "mod m { use super::super::super::d; }",
+        ] {
+            assert_eq!(faults("a/x.rs", wrong).0.len(), 1, "{wrong}");
+        }
+        assert_eq!(faults("d/x.rs", "use crate::Maker;").0, [""; 0]);
+        assert_eq!(faults("e.rs", "").0.len(), 1, "a room that is not in the table");
+        assert_eq!(faults("lib.rs", "use crate::d;").0, [""; 0]);
+    }
+
+    #[test]
+    fn each_rule_finds_what_it_forbids_and_lets_its_place_do_it() {
+        check(no_unsafe, "fn f() { unsafe { g() } }", "buffer/pool.rs", "os/fork.rs");
+        check(no_environment, "fn f() { std::env::var(\"A\") }", "config/mod.rs", "config/env.rs");
+        check(no_environment, "use std::env::{self, vars_os};", "os/process.rs", "config/env.rs");
+        check(no_environment, "use std::env; fn f() { env::var_os(\"A\") }", "guard.rs", "config/env.rs");
+        check(no_printing, "fn f() { eprintln!(\"a\") }", "guard.rs", "diag.rs");
+        check(no_printing, "fn f() { std::io::stdout() }", "guard.rs", "diag/line.rs");
+        check(no_formats, "const A: &str = \"{\\\"ph\\\":\\\"X\\\"}\";", "trace/walk.rs", "write/json.rs");
+        check(no_formats, "const A: &[u8] = br#\"\"traceEvents\": [\"#;", "trace/walk.rs", "write/json.rs");
+        check(no_formats, "fn f() { serde_json::from_str(a) }", "config/mod.rs", "trace/metadata.rs");
+        check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
+        check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
+    }
+
+    #[test]
+    fn what_only_sounds_like_it_is_no_fault() {
+        let harmless = "//! Nothing `unsafe`, no println!, no std::env::var.\n\
+                        use std::env; #[allow(unsafe_code)] fn f() { env::args_os(); env!(\"A\"); \"unsafe println!\" }\n\
+                        #[cfg(test)] mod tests { fn g() { println!(); serde_json::from_str(a); tracing::info!() } }";
+        let source = Source::new("guard.rs", harmless);
+        for rule in [no_unsafe, no_environment, no_printing, no_formats, no_tracing_macros, shape] {
+            assert_eq!(rule(&source), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn tests_do_not_count_as_lines_and_everything_else_does() {
+        let long = format!("//! A.\n{}", "fn f() {}\n".repeat(LINES_MAX));
+        assert_eq!(shape(&Source::new("a.rs", &long)).len(), 1);
+        let tested = format!(
+            "//! A.\n{}#[cfg(all(test, not(loom)))]\nmod tests {{\n{}}}\n",
+            "fn f() {}\n".repeat(LINES_MAX - 1),
+            "fn g() {}\n".repeat(50)
+        );
+        assert_eq!(shape(&Source::new("a.rs", &tested)), [""; 0]);
+        let shipped = tested.replace("all(test, not(loom))", "not(test)");
+        assert_eq!(shape(&Source::new("a.rs", &shipped)).len(), 1);
+        assert_eq!(shape(&Source::new("a.rs", "use std::io;\n")).len(), 1, "no sentence");
+        let (file, max) = LONG[0];
+        assert_eq!(shape(&Source::new(file, &long)), [""; 0]);
+        assert_eq!(shape(&Source::new(file, &format!("//! A.\n{}", "fn f() {}\n".repeat(max)))).len(), 1);
+        assert_eq!(shape(&Source::new(file, "//! A.\n")).len(), 1, "an exception that is not needed");
+    }
+}

@@ -1,0 +1,191 @@
+//! Ends of the process and of the guard.
+
+use crate::play::{OUTPUT, play, record, record_as, report, work};
+use crate::{Scenario, Test};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use tracing_kineto::{ErrorKind, KinetoLayer, Status};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("drop", |folder| {
+        let _guard = record(folder);
+        work();
+    }),
+    ("leak", |folder| {
+        Box::leak(Box::new(record(folder)));
+        work();
+    }),
+    ("exit", |folder| {
+        let _guard = record(folder);
+        let _open = tracing::info_span!("open").entered();
+        work();
+        exit(7);
+    }),
+    ("exit_on_thread", exit_on_thread),
+    ("panic", |folder| {
+        let _guard = record(folder);
+        let _open = tracing::info_span!("open").entered();
+        work();
+        panic!("out of main");
+    }),
+    ("abort", |folder| abort(folder, false)),
+    ("abort_flushed", |folder| abort(folder, true)),
+    ("finish", finish),
+    ("drop_after_stop", |folder| {
+        let guard = record(folder);
+        work();
+        let trace = guard.profiler().stop().unwrap();
+        drop(guard);
+        trace.save(folder.join("saved.json")).unwrap();
+    }),
+    ("start_again", |folder| {
+        let guard = record(folder);
+        work();
+        let profiler = guard.profiler();
+        drop(guard);
+        assert_eq!(profiler.status(), Status::Idle);
+        profiler.start().unwrap();
+        tracing::info_span!("again").in_scope(|| ());
+        exit(0);
+    }),
+    ("empty", |folder| drop(record(folder))),
+    ("no_output", |_| {
+        let _guard = record_as(KinetoLayer::builder().no_output());
+        work();
+    }),
+    ("snapshot", |folder| {
+        let guard = record(folder);
+        work();
+        guard.flush().unwrap();
+        report(folder, "flushed");
+        crate::sys::exit_now(0);
+    }),
+    ("two", |folder| {
+        use tracing_subscriber::prelude::*;
+        let build = |name: &str| KinetoLayer::builder().output(folder.join(name)).build().unwrap();
+        let ((first, _one), (second, _two)) = (build("one.json"), build("two.json.gz"));
+        tracing_subscriber::registry().with(first).with(second).init();
+        work();
+        exit(0);
+    }),
+];
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_dropped_guard_leaves_a_whole_file", || {
+        let played = play("drop").succeeded();
+        assert_eq!(played.output().slices("work"), 1);
+        assert_eq!(played.output().processes(), [i64::from(played.pid)]);
+        let lines: Vec<&str> = played.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].contains("keep it (`let (layer, _guard) = …`)"), "{lines:?}");
+    }),
+    ("a_leaked_guard_leaves_a_whole_file", || {
+        let played = play("leak").succeeded();
+        assert_eq!(played.output().slices("work"), 1);
+        assert_eq!(played.stderr, "");
+    }),
+    ("exit_leaves_a_whole_file_with_open_spans_marked", || {
+        let played = play("exit");
+        assert_eq!(played.status.code(), Some(7));
+        let file = played.output();
+        assert_eq!((file.slices("work"), file.slices("open"), file.lost("unfinished_slices")), (1, 1, 1));
+    }),
+    ("exit_on_one_thread_while_others_record_leaves_a_whole_file", || {
+        let played = play("exit_on_thread").succeeded();
+        assert!(played.output().slices("busy") > 0);
+    }),
+    ("a_panic_out_of_main_leaves_a_whole_file", || {
+        let played = play("panic");
+        assert_eq!(played.status.code(), Some(101), "{}", played.stderr);
+        let file = played.output();
+        assert_eq!((file.slices("work"), file.slices("open"), file.lost("unfinished_slices")), (1, 1, 0));
+    }),
+    ("an_abort_leaves_nothing_half_written", || {
+        let played = play("abort");
+        assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGABRT), 0), "{}", played.stderr);
+    }),
+    ("flush_all_in_a_panic_hook_leaves_a_whole_file_before_the_abort", || {
+        let played = play("abort_flushed");
+        assert_eq!(played.status.signal(), Some(libc::SIGABRT), "{}", played.stderr);
+        assert_eq!((played.output().slices("work"), played.output().slices("open")), (1, 1));
+    }),
+    ("a_finished_guard_writes_nothing_by_itself", || {
+        let played = play("finish").succeeded();
+        assert_eq!(played.files(), ["saved.json"], "{}", played.stderr);
+        assert_eq!(played.file("saved.json").slices("work"), 1);
+        assert_eq!(played.stderr, "");
+    }),
+    ("a_guard_dropped_after_a_stop_writes_nothing", || {
+        let played = play("drop_after_stop").succeeded();
+        assert_eq!((played.files(), played.stderr.as_str()), (vec!["saved.json".to_owned()], ""));
+    }),
+    ("a_recording_started_again_is_written_at_exit", || {
+        let file = play("start_again").succeeded().output();
+        assert_eq!((file.slices("again"), file.slices("work")), (1, 0), "the second recording, not the first");
+    }),
+    ("a_guard_with_nothing_recorded_says_why_in_one_line_and_in_the_file", || {
+        let played = play("empty").succeeded();
+        assert_eq!(played.stderr.lines().count(), 1, "{}", played.stderr);
+        assert!(played.stderr.contains("nothing was recorded: no span reached the layer"), "{}", played.stderr);
+        let why = &played.output().json["tracing_kineto"]["empty"];
+        assert!(why.as_str().unwrap().starts_with("no span reached the layer"), "{why}");
+    }),
+    ("a_recording_without_output_leaves_no_file", || {
+        assert!(play("no_output").succeeded().files().is_empty());
+    }),
+    ("a_flush_is_on_the_disk_whatever_comes_after", || {
+        let played = play("snapshot").succeeded();
+        assert_eq!((played.files(), played.report()), (vec![OUTPUT.to_owned(), "report".into()], "flushed\n".into()));
+        assert_eq!(played.file(OUTPUT).slices("work"), 1);
+    }),
+    ("two_recordings_are_both_written_at_exit", || {
+        let played = play("two").succeeded();
+        assert_eq!(played.files(), ["one.json", "two.json.gz"], "{}", played.stderr);
+        assert_eq!(played.file("one.json").slices("work"), 1);
+    }),
+];
+
+#[expect(clippy::exit, reason = "what it leaves behind is what is tested")]
+pub(crate) fn exit(code: i32) -> ! {
+    std::process::exit(code)
+}
+
+fn exit_on_thread(folder: &Path) {
+    let _guard = record(folder);
+    for _ in 0..3 {
+        let busy = || {
+            loop {
+                tracing::info_span!("busy").in_scope(work);
+            }
+        };
+        std::thread::Builder::new().spawn(busy).unwrap();
+    }
+    let ender = || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        exit(0)
+    };
+    let _ = std::thread::Builder::new().spawn(ender).unwrap().join();
+}
+
+fn abort(folder: &Path, flush: bool) {
+    let _guard = record(folder);
+    std::panic::set_hook(Box::new(move |_| {
+        if flush {
+            tracing_kineto::flush_all();
+        }
+        std::process::abort();
+    }));
+    let _open = tracing::info_span!("open").entered();
+    work();
+    panic!("into the hook");
+}
+
+fn finish(folder: &Path) {
+    let guard = record(folder);
+    let profiler = guard.profiler();
+    work();
+    let trace = guard.finish().unwrap();
+    work();
+    assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::NotActive);
+    tracing_kineto::flush_all();
+    trace.save(folder.join("saved.json")).unwrap();
+}

@@ -1,0 +1,161 @@
+//! Places that cannot be written to: a clear error, and a trace that can still be saved elsewhere.
+
+use crate::play::{File, OUTPUT, play, record, record_as, report, work};
+use crate::{Scenario, Test, sys};
+use std::io::{self, Write};
+use std::path::Path;
+use tracing_kineto::{ErrorKind, KinetoLayer, Trace};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("full_disk", full_disk),
+    ("full_disk_at_drop", |folder| {
+        let _guard = record(folder);
+        many();
+        sys::ignore(libc::SIGXFSZ);
+        sys::limit_files(Some(64 * 1024));
+    }),
+    ("full_disk_at_exit", |folder| {
+        Box::leak(Box::new(record(folder)));
+        many();
+        sys::ignore(libc::SIGXFSZ);
+        sys::limit_files(Some(64 * 1024));
+    }),
+    ("missing_folder_at_drop", |folder| {
+        let _guard = record_as(KinetoLayer::builder().output(folder.join("missing/out.json")));
+        work();
+    }),
+    ("folder_at_drop", |folder| {
+        let _guard = record_as(KinetoLayer::builder().output(folder));
+        work();
+    }),
+    ("flush_to_a_missing_folder", |folder| {
+        let guard = record_as(KinetoLayer::builder().output(folder.join("late/out.json")));
+        work();
+        let error = guard.flush().unwrap_err();
+        report(folder, &format!("{:?}: {error}", error.kind()));
+        std::fs::create_dir(folder.join("late")).unwrap();
+        work();
+    }),
+];
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_full_disk_is_an_error_and_the_trace_is_saved_elsewhere", || {
+        let played = play("full_disk").succeeded();
+        let report = played.report();
+        assert!(report.contains("Io: ") && report.contains("the trace is still in memory"), "{report}");
+        assert_eq!(played.files(), ["elsewhere.json", OUTPUT, "report"]);
+        assert_eq!(std::fs::read_to_string(played.path(OUTPUT)).unwrap(), "the old file");
+        assert_eq!(played.file("elsewhere.json").slices("work"), MANY);
+    }),
+    ("a_full_disk_at_the_end_is_said_and_leaves_nothing_half_written", || {
+        for scenario in ["full_disk_at_drop", "full_disk_at_exit"] {
+            let played = play(scenario).succeeded();
+            assert!(played.files().is_empty(), "{:?}", played.files());
+            let told =
+                played.stderr.lines().filter(|line| line.contains("the trace was not written: cannot write")).count();
+            assert_eq!(told, 1, "{scenario}: {}", played.stderr);
+        }
+    }),
+    ("an_output_that_cannot_be_written_is_said_at_the_end", || {
+        for (scenario, advice) in
+            [("missing_folder_at_drop", "create the folder"), ("folder_at_drop", "name a file in that folder")]
+        {
+            let played = play(scenario).succeeded();
+            assert!(played.files().is_empty(), "{:?}", played.files());
+            assert!(played.stderr.contains(advice), "{}", played.stderr);
+        }
+    }),
+    ("a_flush_that_fails_does_not_end_the_recording", || {
+        let played = play("flush_to_a_missing_folder").succeeded();
+        assert!(played.report().starts_with("Io: cannot create"), "{}", played.report());
+        assert_eq!(File::read(&played.path("late").join("out.json")).slices("work"), 2);
+    }),
+    ("a_device_without_room_is_an_error_and_the_trace_is_kept", || {
+        let trace = trace();
+        let error = trace.save("/dev/full").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("free space or save elsewhere"), "{error}");
+        saved_elsewhere(&trace);
+    }),
+    ("a_sink_that_runs_out_of_room_is_an_error_and_the_trace_is_kept", || {
+        let trace = trace();
+        let error = trace.save("small://place").unwrap_err();
+        assert!(error.kind() == ErrorKind::Io && error.path() == Some(Path::new("small://place")), "{error}");
+        assert!(error.to_string().contains("cannot write small://place"), "{error}");
+        saved_elsewhere(&trace);
+    }),
+    ("unwritable_places_say_what_to_do_and_the_trace_is_kept", || {
+        let (trace, folder) = (trace(), tempfile::tempdir().unwrap());
+        let here = folder.path();
+        std::fs::write(here.join("file"), "").unwrap();
+        let mut places = vec![
+            (here.join("missing/x.json"), "create the folder"),
+            (here.to_owned(), "name a file in that folder"),
+            (here.join("file/x.json"), "is not a folder"),
+        ];
+        std::fs::create_dir(here.join("closed")).unwrap();
+        let closed: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        std::fs::set_permissions(here.join("closed"), closed).unwrap();
+        if !sys::is_root() {
+            places.push((here.join("closed/x.json"), "allow this user to write"));
+        }
+        for (place, advice) in places {
+            let error = trace.save(&place).unwrap_err();
+            assert!(error.kind() == ErrorKind::Io && error.path() == Some(&*place), "{error}");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(here).unwrap().count(), 2, "nothing was left beside them");
+        saved_elsewhere(&trace);
+    }),
+];
+
+const MANY: usize = 5000;
+
+fn many() {
+    (0..MANY).for_each(|_| work());
+}
+
+fn full_disk(folder: &Path) {
+    let guard = record(folder);
+    many();
+    let trace = guard.finish().unwrap();
+    std::fs::write(folder.join(OUTPUT), "the old file").unwrap();
+    sys::ignore(libc::SIGXFSZ);
+    sys::limit_files(Some(64 * 1024));
+    let error = trace.save(folder.join(OUTPUT)).unwrap_err();
+    sys::limit_files(None);
+    report(folder, &format!("{:?}: {error}", error.kind()));
+    trace.save(folder.join("elsewhere.json")).unwrap();
+}
+
+/// Takes a kilobyte and no more.
+struct Small(usize);
+
+impl Write for Small {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.min(bytes.len()) {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            taken => {
+                self.0 -= taken;
+                Ok(taken)
+            }
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn trace() -> Trace {
+    use tracing_subscriber::prelude::*;
+    let small = |_: &str| -> io::Result<Box<dyn Write + Send>> { Ok(Box::new(Small(1024))) };
+    let (layer, guard) = KinetoLayer::builder().no_output().sink("small", small).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    guard.finish().unwrap()
+}
+
+fn saved_elsewhere(trace: &Trace) {
+    let folder = tempfile::tempdir().unwrap();
+    trace.save(folder.path().join("x.json")).unwrap();
+    assert_eq!(File::read(&folder.path().join("x.json")).slices("work"), 1);
+}

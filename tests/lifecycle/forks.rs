@@ -1,0 +1,243 @@
+//! Forks: the child records nothing of its parent's recording and touches nothing of it, and may start its own.
+
+use crate::ends::exit;
+use crate::play::{File, OUTPUT, play, record, record_as, report, work};
+use crate::sys::{self, End};
+use crate::{Scenario, Test};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tracing_kineto::{ErrorKind, KinetoLayer, Status};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("fork", |folder| {
+        let _guard = record(folder);
+        let _open = tracing::info_span!("open").entered();
+        work();
+        let child = sys::fork();
+        if child == 0 {
+            in_child(100);
+            exit(0);
+        }
+        report(folder, &format!("{:?} {}", sys::wait(child), folder.join(OUTPUT).exists()));
+        work();
+    }),
+    ("fork_returns", |folder| {
+        let guard = record(folder);
+        work();
+        let child = sys::fork();
+        if child == 0 {
+            // The child runs to main's end, with a copy of the guard.
+            in_child(1);
+            assert_eq!(guard.profiler().status(), Status::Idle);
+            assert_eq!(guard.finish().unwrap_err().kind(), ErrorKind::Forked);
+            return;
+        }
+        report(folder, &format!("{:?} {}", sys::wait(child), folder.join(OUTPUT).exists()));
+    }),
+    ("fork_starts", fork_starts),
+    ("fork_exits", |folder| {
+        let guard = record(folder);
+        work();
+        let child = sys::fork();
+        if child == 0 {
+            guard.profiler().start().unwrap();
+            in_child(2);
+            exit(0);
+        }
+        report(folder, &format!("{child} {:?} {}", sys::wait(child), folder.join(OUTPUT).exists()));
+    }),
+    ("fork_drops", |folder| {
+        let guard = record(folder);
+        work();
+        let child = sys::fork();
+        if child == 0 {
+            guard.profiler().start().unwrap();
+            in_child(2);
+            return;
+        }
+        report(folder, &format!("{child} {:?} {}", sys::wait(child), folder.join(OUTPUT).exists()));
+    }),
+    ("fork_of_a_fork", fork_of_a_fork),
+    ("fork_builds", |folder| {
+        let guard = record(folder);
+        work();
+        let child = sys::fork();
+        if child == 0 {
+            use tracing_subscriber::prelude::*;
+            let build = KinetoLayer::builder().output(folder.join("child.json")).build();
+            let (layer, _guard) = build.unwrap();
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || in_child(2));
+            drop(guard);
+            return;
+        }
+        report(folder, &format!("{:?}", sys::wait(child)));
+    }),
+    ("forks_among_threads", forks_among_threads),
+];
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_forked_child_records_nothing_and_its_exit_writes_nothing", || {
+        let played = play("fork").succeeded();
+        assert_eq!(played.report(), "Exit(0) false\n", "{}", played.stderr);
+        let file = played.file(OUTPUT);
+        assert_eq!((file.slices("work"), file.slices("open"), file.slices("child")), (2, 1, 0));
+        assert_eq!(file.processes(), [i64::from(played.pid)]);
+        assert_eq!(played.files(), [OUTPUT, "report"]);
+    }),
+    ("a_guard_copied_into_a_child_does_nothing_there", || {
+        let played = play("fork_returns").succeeded();
+        assert_eq!(played.report(), "Exit(0) false\n", "{}", played.stderr);
+        assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
+        assert_eq!(played.files(), [OUTPUT, "report"]);
+    }),
+    ("a_child_may_start_a_recording_of_its_own", || {
+        let played = play("fork_starts").succeeded();
+        let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
+        assert_eq!((parent.slices("work"), parent.slices("child")), (2, 0));
+        assert_eq!((child.slices("work"), child.slices("child"), child.slices("open")), (0, 5, 0));
+        assert_eq!(played.report(), format!("Exit(0)\n{}\n", child.processes()[0]), "{}", played.stderr);
+        assert_ne!(child.processes(), parent.processes());
+        assert_ne!(child.json["trace_id"], parent.json["trace_id"]);
+    }),
+    ("a_childs_own_recording_does_not_replace_its_parents_file", || {
+        for scenario in ["fork_exits", "fork_drops"] {
+            let played = play(scenario).succeeded();
+            let report = played.report();
+            let (pid, rest) = report.trim_end().split_once(' ').unwrap();
+            assert_eq!(rest, "Exit(0) false", "{scenario}: {}", played.stderr);
+            let own = format!("out_{pid}.pt.trace.json");
+            assert_eq!(played.files(), [OUTPUT, own.as_str(), "report"], "{scenario}");
+            assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
+            assert_eq!((played.file(&own).slices("work"), played.file(&own).slices("child")), (0, 2));
+        }
+    }),
+    ("a_grandchild_may_record_where_its_parent_did_and_where_it_did_not", || {
+        let played = play("fork_of_a_fork").succeeded();
+        assert_eq!(played.report(), "grandchild Exit(0)\ngrandchild Exit(0)\nchild Exit(0)\n", "{}", played.stderr);
+        let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
+        assert_eq!((parent.slices("work"), parent.slices("child")), (1, 0));
+        assert_eq!((child.slices("work"), child.slices("child")), (0, 3));
+        for (name, spans) in [("grandchild1.json", 1), ("grandchild2.json", 2)] {
+            let file = played.file(name);
+            assert_eq!((file.slices("work"), file.slices("child")), (0, spans), "{name}");
+            assert!(file.processes() != child.processes() && file.processes() != parent.processes());
+        }
+    }),
+    ("a_child_may_build_a_layer_of_its_own", || {
+        let played = play("fork_builds").succeeded();
+        assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
+        assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
+        assert_eq!(played.file("child.json").slices("child"), 2);
+    }),
+    ("forks_while_other_threads_record_hang_nobody_and_lose_nothing", || {
+        let played = play("forks_among_threads").succeeded();
+        let file: File = played.file(OUTPUT);
+        let made: usize = played.report().trim_end().parse().unwrap();
+        assert_eq!((file.slices("busy"), file.slices("child")), (made, 0), "{}", played.stderr);
+        assert_eq!(file.processes(), [i64::from(played.pid)]);
+        assert_eq!(played.files(), [OUTPUT, "report"]);
+    }),
+];
+
+fn in_child(spans: usize) {
+    for _ in 0..spans {
+        tracing::info_span!("child", n = 1).in_scope(|| ());
+    }
+}
+
+fn fork_starts(folder: &Path) {
+    let guard = record(folder);
+    work();
+    let open = tracing::info_span!("open").entered();
+    let child = sys::fork();
+    if child == 0 {
+        let profiler = guard.profiler();
+        in_child(3);
+        assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::Forked);
+        assert_eq!(profiler.pause().unwrap_err().kind(), ErrorKind::Forked);
+        assert_eq!(profiler.flush().unwrap_err().kind(), ErrorKind::Forked);
+        profiler.start().unwrap();
+        assert_eq!(profiler.status(), Status::Recording);
+        in_child(5);
+        let trace = profiler.stop().unwrap();
+        trace.save(folder.join("child.json")).unwrap();
+        drop(open);
+        sys::exit_now(0);
+    }
+    report(folder, &format!("{:?}\n{child}", sys::wait(child)));
+    work();
+    drop(open);
+}
+
+fn fork_of_a_fork(folder: &Path) {
+    let guard = record(folder);
+    work();
+    let child = sys::fork();
+    if child == 0 {
+        let profiler = guard.profiler();
+        let grandchild = |name: &str, spans: usize| {
+            let grandchild = sys::fork();
+            if grandchild == 0 {
+                profiler.start().unwrap();
+                in_child(spans);
+                profiler.stop().unwrap().save(folder.join(name)).unwrap();
+                sys::exit_now(0);
+            }
+            report(folder, &format!("grandchild {:?}", sys::wait(grandchild)));
+        };
+        grandchild("grandchild1.json", 1);
+        profiler.start().unwrap();
+        in_child(1);
+        grandchild("grandchild2.json", 2);
+        in_child(2);
+        profiler.stop().unwrap().save(folder.join("child.json")).unwrap();
+        sys::exit_now(0);
+    }
+    report(folder, &format!("child {:?}", sys::wait(child)));
+}
+
+fn forks_among_threads(folder: &Path) {
+    const FORKS: usize = 30;
+    let guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)));
+    // Met before the forks: a child may not wait for a thread that was half way through meeting it.
+    in_child(0);
+    let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, made) = (stop.clone(), made.clone());
+            let busy = move || {
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..20 {
+                        tracing::info_span!("busy").in_scope(|| ());
+                        made.fetch_add(1, Ordering::Relaxed);
+                    }
+                    std::thread::yield_now();
+                }
+            };
+            std::thread::Builder::new().spawn(busy).unwrap()
+        })
+        .collect();
+    for turn in 0..FORKS {
+        let child = sys::fork();
+        if child == 0 {
+            in_child(3);
+            if turn % 3 == 0 {
+                guard.profiler().start().unwrap();
+                in_child(3);
+                let stats = guard.profiler().stop().unwrap().stats();
+                sys::exit_now(i32::from(stats.slices != 3));
+            }
+            if turn % 3 == 1 {
+                drop(guard);
+                exit(0);
+            }
+            sys::exit_now(0);
+        }
+        assert_eq!(sys::wait(child), End::Exit(0), "fork {turn}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    report(folder, &made.load(Ordering::Relaxed).to_string());
+    drop(guard);
+}

@@ -1,0 +1,169 @@
+//! Plays a scenario in a process of its own, and reads what it leaves.
+
+use serde_json::Value;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
+use tracing_subscriber::prelude::*;
+
+/// The output of the scenarios, in their folder.
+pub(crate) const OUTPUT: &str = "out.pt.trace.json";
+
+/// No scenario takes more than seconds; one that hangs must not hang the tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program that has ended, and its folder.
+pub(crate) struct Played {
+    pub(crate) status: ExitStatus,
+    pub(crate) stderr: String,
+    pub(crate) pid: u32,
+    folder: tempfile::TempDir,
+}
+
+/// Plays a scenario to its end.
+pub(crate) fn play(name: &str) -> Played {
+    play_with(name, &[])
+}
+
+/// Plays a scenario with these variables as its whole environment; `{}` in a value is the folder.
+pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().to_str().unwrap();
+    // A file and not a pipe: a child that outlives the program must not keep the test waiting.
+    let mut stderr = tempfile::tempfile().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--play", name, here])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr.try_clone().unwrap());
+    command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
+    let mut child = command.spawn().unwrap();
+    let pid = child.id();
+    let status = wait(name, &mut child);
+    let mut text = Vec::new();
+    stderr.rewind().and_then(|()| stderr.read_to_end(&mut text)).unwrap();
+    Played { status, stderr: String::from_utf8_lossy(&text).into_owned(), pid, folder }
+}
+
+fn wait(name: &str, child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("the scenario {name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Played {
+    /// The program has ended as it should.
+    pub(crate) fn succeeded(self) -> Played {
+        assert!(self.status.success(), "{}: {}", self.status, self.stderr);
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The names of all files that were left, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The only file that was left is the output, and it is whole.
+    pub(crate) fn output(&self) -> File {
+        assert_eq!(self.files(), [OUTPUT], "{}", self.stderr);
+        self.file(OUTPUT)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> File {
+        File::read(&self.path(name))
+    }
+
+    /// What the scenario has written into its report.
+    pub(crate) fn report(&self) -> String {
+        std::fs::read_to_string(self.path(REPORT)).unwrap_or_default()
+    }
+}
+
+const REPORT: &str = "report";
+
+/// Adds a line to the scenario's report.
+pub(crate) fn report(folder: &Path, line: &str) {
+    use std::io::Write;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(folder.join(REPORT));
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).unwrap();
+}
+
+/// A trace file that has been found whole.
+pub(crate) struct File {
+    pub(crate) json: Value,
+}
+
+impl File {
+    /// Reads a file and holds it against what every reader needs.
+    pub(crate) fn read(path: &Path) -> File {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!((keys[0].as_str(), keys[keys.len() - 1].as_str()), ("schemaVersion", "traceName"));
+        let file = File { json };
+        let rows = file.rows();
+        assert_eq!(rows.last().unwrap()["name"], "Record Window End");
+        for row in rows.iter().filter(|row| row["ph"] == "X") {
+            assert!(row["ts"].as_f64().is_some() && row["dur"].as_f64().unwrap() >= 0.0, "{row}");
+        }
+        file
+    }
+
+    pub(crate) fn rows(&self) -> &[Value] {
+        self.json["traceEvents"].as_array().unwrap()
+    }
+
+    /// How many slices have that name.
+    pub(crate) fn slices(&self, name: &str) -> usize {
+        self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).count()
+    }
+
+    /// The processes of all slices.
+    pub(crate) fn processes(&self) -> Vec<i64> {
+        let slices = self.rows().iter().filter(|row| row["ph"] == "X" && row["cat"] == "cpu_op");
+        let mut processes: Vec<i64> = slices.map(|row| row["pid"].as_i64().unwrap()).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes
+    }
+
+    pub(crate) fn lost(&self, cause: &str) -> u64 {
+        self.json["tracing_kineto"]["losses"][cause].as_u64().unwrap_or(0)
+    }
+}
+
+/// Starts to record into the folder's output.
+pub(crate) fn record(folder: &Path) -> KinetoGuard {
+    record_as(KinetoLayer::builder().output(folder.join(OUTPUT)))
+}
+
+/// Starts to record as the builder says.
+pub(crate) fn record_as(builder: KinetoLayerBuilder) -> KinetoGuard {
+    let (layer, guard) = builder.build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
+}
+
+/// Makes one span.
+pub(crate) fn work() {
+    tracing::info_span!("work", n = 1).in_scope(|| std::hint::black_box(()));
+}

@@ -1,0 +1,101 @@
+//! What the standard library has no safe form of: forks, signals, limits.
+#![allow(unsafe_code, reason = "the calls below have no safe form; each stands alone and is justified")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Forks; 0 in the child, the child's id in the parent.
+pub(crate) fn fork() -> i32 {
+    // SAFETY: the scenarios' children only do what this crate promises to work in a forked child.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    child
+}
+
+/// Ends the process at once: no destructor, no exit handler.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// How a child ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exit(i32),
+    Signal(i32),
+    /// It did not, and was killed.
+    Hung,
+}
+
+/// Waits for a child; kills one that hangs.
+pub(crate) fn wait(child: i32) -> End {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the result.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        assert!(ended >= 0, "{}", std::io::Error::last_os_error());
+        if ended == child {
+            return match libc::WIFSIGNALED(status) {
+                true => End::Signal(libc::WTERMSIG(status)),
+                false => End::Exit(libc::WEXITSTATUS(status)),
+            };
+        }
+        if Instant::now() > deadline {
+            kill(child, libc::SIGKILL);
+            return End::Hung;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub(crate) fn kill(process: i32, signal: i32) {
+    // SAFETY: takes numbers, and sends the signal to a process of this test.
+    let failed = unsafe { libc::kill(process, signal) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Sends this process a signal.
+pub(crate) fn raise(signal: i32) {
+    kill(std::process::id().cast_signed(), signal);
+}
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+/// Counts the signal from now on instead of ending the process.
+pub(crate) fn count(signal: i32) {
+    extern "C" fn handler(_signal: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+    }
+    // SAFETY: the handler touches an atomic alone.
+    unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+}
+
+/// How many signals were counted.
+pub(crate) fn counted() -> u32 {
+    HANDLED.load(Ordering::SeqCst)
+}
+
+/// Ignores a signal from now on.
+pub(crate) fn ignore(signal: i32) {
+    // SAFETY: SIG_IGN is a valid disposition.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Lets no file grow beyond `bytes`; `None` lifts the limit again.
+pub(crate) fn limit_files(bytes: Option<u64>) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the result.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    assert_eq!(failed, 0);
+    limit.rlim_cur = bytes.map_or(limit.rlim_max, |bytes| limit.rlim_max.min(bytes as libc::rlim_t));
+    // SAFETY: `limit` is a valid one, not above the hard limit.
+    let failed = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Whether permissions of files bind this process.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
