@@ -401,7 +401,7 @@ impl KinetoLayer {
             });
             hook.take_back();
             if let Some(state) = known.filter(|state| state.span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, 0, 0], payload);
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], payload);
             }
         }
     }
