@@ -1,4 +1,5 @@
 //! In steady state the span path does not allocate: counted by a global allocator of this test's own.
+#![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

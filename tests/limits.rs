@@ -1,4 +1,11 @@
 //! At the buffer limit: what is in the file and what is counted as lost add up to what was made, exactly.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test"
+)]
 
 use serde_json::Value;
 use std::sync::Barrier;

@@ -1,4 +1,5 @@
 //! An allocator that traces: every allocation, also one inside a hook, makes a span and an event.
+#![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -17,7 +17,7 @@ pub(crate) enum Tag {
     Parent = 3,
     /// The end of a slice whose chunk is no longer at hand: the slice's id, end.
     End = 4,
-    /// Values recorded after a span was made: span id; payload: fields.
+    /// Values recorded after a span was made: span id, time; payload: fields.
     Values = 5,
     /// An event: time, span id of the span it was in; payload: fields.
     Instant = 6,
@@ -96,8 +96,8 @@ impl Tag {
     const fn words(self) -> usize {
         match self {
             Tag::Slice => 3,
-            Tag::Span | Tag::Values | Tag::Counter | Tag::Error | Tag::Lane => 1,
-            Tag::Parent | Tag::End | Tag::Instant | Tag::Close | Tag::Follows => 2,
+            Tag::Span | Tag::Counter | Tag::Error | Tag::Lane => 1,
+            Tag::Parent | Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::callsite::Site;
 use crate::diag::diag;
 use crate::recorder::Recorder;
 use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing_core::field::{Field, Visit};
 
 /// Encodes the fields that a site records.
@@ -107,8 +108,11 @@ impl Visit for Encoder<'_> {
             return;
         }
         let mut text = Bounded { text: String::new(), bytes_max: self.text_bytes_max, cut: false };
-        // An error is either ours, at the limit, or the value's own: what was written until then is kept.
-        let _ = write!(text, "{value:?}");
+        // An error is either ours, at the limit, or the value's own: what was written until then is kept. A panic is not
+        // the program's: without this layer nobody would have asked for the text.
+        if catch_unwind(AssertUnwindSafe(|| write!(text, "{value:?}"))).is_err() {
+            let _ = text.write_str("(Debug panicked)");
+        }
         if wants_kind {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }

@@ -46,15 +46,21 @@ impl<'t> Source<'t> {
         self.keys.get(site as usize)
     }
 
-    /// Returns the name that a record's fields give it, if they do.
-    pub(crate) fn name<'b>(
-        &self,
-        record: &Record<'_>,
-        bytes: &'b mut Vec<u8>,
-        field: Option<usize>,
-    ) -> Option<&'b str> {
-        let field = field.or_else(|| self.keys(record.head.site)?.name)?;
+    /// Returns the text that a record has in that field.
+    pub(crate) fn name<'b>(&self, record: &Record<'_>, bytes: &'b mut Vec<u8>, field: usize) -> Option<&'b str> {
         self.recorded.payload(record, bytes);
+        values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
+            ArgValue::Str(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Returns the name that a span's fields give it, the one recorded last.
+    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, bytes: &'b mut Vec<u8>) -> Option<&'b str> {
+        let field = self.keys(site)?.name?;
+        let candidates = self.index.values.of(span).rev().chain([span]);
+        let mut records = candidates.filter_map(|id| self.recorded.record(id));
+        records.find(|record| record.head.site == site && self.name(record, bytes, field).is_some())?;
         values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
             ArgValue::Str(text) => Some(text),
             _ => None,

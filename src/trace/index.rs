@@ -4,7 +4,10 @@
 //! of slices: those are read where they lie.
 
 use super::recorded::Recorded;
+use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
+use crate::callsite::NAME_FIELD;
+use crate::fields;
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -35,6 +38,8 @@ pub(crate) struct Index {
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
     pub(crate) events: u64,
+    /// Values of counters that no counter can show.
+    pub(crate) counter_values: u64,
 }
 
 /// A stretch of a chunk.
@@ -83,6 +88,7 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut values = Vec::new();
         for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
@@ -108,11 +114,16 @@ impl Index {
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     Tag::Parent => drop(index.parents.insert(a, b)),
-                    Tag::Values => index.values.0.push((a, record.id())),
+                    // Threads' records are in no order, so the time tells it.
+                    Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
                     Tag::Close => closes.push((a, Ticks(b), record.head.flags & flag::AFTER_EXIT != 0)),
                     Tag::Follows => follows.push((a, b)),
-                    Tag::Instant | Tag::Counter => index.events += 1,
+                    Tag::Instant => index.events += 1,
+                    Tag::Counter => {
+                        index.events += 1;
+                        index.counter_values += unshown_values(recorded, &record);
+                    }
                     Tag::Span => {}
                 }
                 at = record.next();
@@ -121,7 +132,8 @@ impl Index {
             index.runs.extend((run.to > run.from).then_some(run));
         }
         index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
-        index.values.0.sort_unstable();
+        values.sort_unstable();
+        index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
         index.find_arrows(recorded, &follows);
@@ -162,6 +174,8 @@ impl Index {
                 tracks.entry(span).or_default().poll(record.head.site, lane, start, end);
             }
         });
+        // One slice that is not its span's first: what came before was not recorded.
+        tracks.retain(|_, track| track.polls > 1);
         for (span, at, after_exit) in closes {
             if let Some(track) = tracks.get_mut(span) {
                 track.closed = Some(*at);
@@ -219,6 +233,23 @@ impl Index {
         let to = self.arrows.partition_point(|arrow| arrow.0 <= slice);
         self.arrows.get(from..to).unwrap_or_default()
     }
+}
+
+/// How many values of a counter are no finite numbers.
+fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
+    let mut bytes = Vec::new();
+    recorded.payload(counter, &mut bytes);
+    let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
+    let is_name = |index: usize| {
+        let named = |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
+        named(NAME_FIELD) || named("message")
+    };
+    let unshown = fields::values(&bytes).filter(|value| match value.value {
+        ArgValue::F64(number) => !number.is_finite(),
+        ArgValue::Str(_) => !is_name(value.field),
+        _ => false,
+    });
+    unshown.count() as u64
 }
 
 impl Track {

@@ -12,9 +12,10 @@ pub(crate) struct Keys {
     pub(crate) name: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Key {
-    field: &'static str,
+    /// The field's own name, or what stands in its place.
+    own: String,
     known: Option<&'static Entry>,
 }
 
@@ -23,8 +24,16 @@ impl Keys {
         let fields = site.metadata.fields();
         // What the writer says itself, no field may say.
         let known = |field| lookup(field).filter(|entry| entry.owner != Owner::Writer);
+        let mut used: Vec<String> = Vec::new();
+        let mut key = |field: &'static str| {
+            let known = known(field).filter(|entry| !used.iter().any(|used| used == entry.key));
+            let own = unused(own_name(field), &used);
+            used.extend(known.map(|entry| entry.key.to_owned()));
+            used.push(own.clone());
+            Key { own, known }
+        };
         Keys {
-            fields: fields.iter().map(|f| Key { field: f.name(), known: known(f.name()) }).collect(),
+            fields: fields.iter().map(|field| key(field.name())).collect(),
             name: fields.field(NAME_FIELD).map(|f| f.index()),
         }
     }
@@ -37,9 +46,16 @@ impl Keys {
         }
         match key.known.and_then(|entry| Some((entry.key, entry.typed(value)?))) {
             Some((name, value)) => each(name, value),
-            None => each(own_name(key.field), value),
+            None => each(&key.own, value),
         }
     }
+}
+
+/// Two fields of a callsite may have one name, or two names for one argument of the catalogue.
+fn unused(name: &str, used: &[String]) -> String {
+    let numbered = (2..).map(|n| format!("{name} ({n})"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| !used.contains(name)).unwrap_or_default()
 }
 
 /// A field may not take the place of what a row says itself: a key comes once.

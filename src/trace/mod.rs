@@ -146,6 +146,7 @@ impl Trace {
         set(Loss::Clipped, index.clipped);
         set(Loss::Unfinished, index.unfinished);
         set(Loss::FollowsUnlinked, index.unlinked);
+        set(Loss::CounterValues, index.counter_values);
         set(Loss::Overlapping, self.met().overlapping);
         let (start, end) = self.window();
         TraceStats {

@@ -8,10 +8,13 @@ pub(crate) struct Nest {
     rows: Vec<Vec<Open>>,
     /// A slice that sticks out of the one around it by no more than this is cut: the clock knows no better.
     slack_ns: u64,
+    placed: u64,
 }
 
 #[derive(Debug)]
 struct Open {
+    /// How many slices were placed before.
+    number: u64,
     end: Timestamp,
     span: u64,
 }
@@ -22,32 +25,42 @@ pub(crate) struct Place {
     /// 0 is the thread's own row.
     pub(crate) row: usize,
     pub(crate) end: Timestamp,
-    /// The span of the slice around it on that row, 0 if there is none.
+    /// The span of the innermost slice that is open at its start, on whatever row; 0 if there is none.
     pub(crate) around: u64,
 }
 
 impl Nest {
     pub(crate) fn new(slack_ns: u64) -> Nest {
-        Nest { rows: Vec::new(), slack_ns }
+        Nest { rows: Vec::new(), slack_ns, placed: 0 }
     }
 
     /// Finds the first row in which a slice fits.
     pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp, span: u64) -> Place {
         let slack_ns = self.slack_ns;
-        let fit = self.rows.iter_mut().enumerate().find_map(|(row, open)| {
-            while open.pop_if(|open| open.end <= start).is_some() {}
-            let Some(around) = open.last() else { return Some((row, end, 0)) };
-            let sticks_out = end.since(around.end);
-            (sticks_out <= slack_ns).then_some((row, end.min(around.end), around.span))
+        let around = self.around(start);
+        let fit = self.rows.iter().enumerate().find_map(|(row, open)| match open.last() {
+            None => Some((row, end)),
+            Some(around) => (end.since(around.end) <= slack_ns).then_some((row, end.min(around.end))),
         });
-        let (row, end, around) = fit.unwrap_or((self.rows.len(), end, 0));
+        let (row, end) = fit.unwrap_or((self.rows.len(), end));
         if row == self.rows.len() {
             self.rows.push(Vec::new());
         }
         if let Some(open) = self.rows.get_mut(row) {
-            open.push(Open { end, span });
+            open.push(Open { number: self.placed, end, span });
         }
+        self.placed += 1;
         Place { row, end, around }
+    }
+
+    /// Closes what has ended; returns the span of the slice opened last of those still open.
+    fn around(&mut self, start: Timestamp) -> u64 {
+        let mut innermost: Option<(u64, u64)> = None;
+        for open in &mut self.rows {
+            while open.pop_if(|open| open.end <= start).is_some() {}
+            innermost = innermost.max(open.last().map(|open| (open.number, open.span)));
+        }
+        innermost.map_or(0, |(_, span)| span)
     }
 
     /// Returns how many rows are in use.
@@ -80,7 +93,17 @@ mod tests {
         let mut nest = Nest::new(5);
         nest.place(ns(0), ns(100), 1);
         assert_eq!(nest.place(ns(10), ns(105), 2), Place { row: 0, end: ns(100), around: 1 });
-        assert_eq!(nest.place(ns(20), ns(130), 3), Place { row: 1, end: ns(130), around: 0 });
+        assert_eq!(nest.place(ns(20), ns(130), 3), Place { row: 1, end: ns(130), around: 2 });
+    }
+
+    #[test]
+    fn the_slice_around_is_the_one_opened_last_whatever_its_row() {
+        let mut nest = Nest::new(0);
+        nest.place(ns(0), ns(100), 1);
+        nest.place(ns(10), ns(30), 2);
+        assert_eq!(nest.place(ns(20), ns(60), 3), Place { row: 1, end: ns(60), around: 2 });
+        assert_eq!(nest.place(ns(40), ns(50), 4), Place { row: 0, end: ns(50), around: 3 });
+        assert_eq!(nest.place(ns(60), ns(70), 5), Place { row: 0, end: ns(70), around: 1 });
     }
 
     proptest! {

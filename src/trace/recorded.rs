@@ -87,8 +87,11 @@ impl Recorded {
         }
     }
 
-    /// Returns how many records threads have committed to these chunks after they were taken.
+    /// Returns how many records threads have committed to these chunks after they were taken, none of a snapshot's.
     pub(crate) fn committed_late(&self) -> u64 {
+        if self.owner.is_none() {
+            return 0;
+        }
         self.chunks.iter().map(|(chunk, taken)| chunk.committed().saturating_sub(*taken) as u64).sum::<u64>()
             + self.late
     }

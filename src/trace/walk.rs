@@ -129,7 +129,8 @@ impl<'t> Walk<'t> {
     ) -> io::Result<usize> {
         let mut nest = Nest::new(self.converter.error_ns());
         let mut runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
-        runs.sort_unstable_by_key(|run| (run.chunk, run.from));
+        // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
+        runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
         let epoch = |run: &Run| self.recorded.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
         let mut out = Thread { walk: self, source, rows, met, nest: &mut nest, thread };
         for epoch_runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
@@ -192,7 +193,7 @@ impl<'t> Walk<'t> {
             record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
         let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
         let mut name = Vec::new();
-        let named = record.and_then(|record| source.name(&record, &mut name, None));
+        let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {
             name: named.unwrap_or(site.metadata.name()),
             id: span,
@@ -257,7 +258,7 @@ impl Thread<'_> {
             own: own.get(..count).unwrap_or_default(),
         };
         let mut name = Vec::new();
-        let named = definition.and_then(|definition| self.source.name(&definition, &mut name, None));
+        let named = self.source.span_name(span, record.head.site, &mut name);
         let track = walk.row(self.thread, place.row);
         self.rows.activity(&Activity {
             kind: site.class(),
@@ -286,7 +287,7 @@ impl Thread<'_> {
         let field = |name| site.metadata.fields().field(name).map(|field| field.index());
         let named_by = field(crate::callsite::NAME_FIELD).or_else(|| field("message"));
         let mut name = Vec::new();
-        let named = named_by.and_then(|by| self.source.name(record, &mut name, Some(by)));
+        let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
         self.rows.activity(&Activity {
             kind: ActivityType::CpuInstantEvent,
             name: named.unwrap_or(site.metadata.name()),

@@ -123,7 +123,7 @@ fn destructors(folder: &Path) {
     let profiler = guard.profiler();
     profiler.pause().unwrap();
     let thread = std::thread::Builder::new().spawn(move || {
-        drop(tracing::info_span!("has the registry number the thread"));
+        tracing::info_span!("has the registry number the thread").in_scope(|| ());
         profiler.resume().unwrap();
         FIRST.with(|first| *first.borrow_mut() = Some(Last("after")));
         work();
