@@ -77,29 +77,31 @@ semver() {
 miri() {
   need_nightly miri rust-src
   local flags='-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-disable-isolation'
-  CARGO_TARGET_DIR=$target/miri MIRIFLAGS=$flags some_tests cargo +nightly miri test --lib -- buffer:: clock:: layer::
+  CARGO_TARGET_DIR=$target/miri MIRIFLAGS=$flags \
+    some_tests cargo +nightly miri test --lib -- buffer:: recorder:: fields:: layer:: clock::
   CARGO_TARGET_DIR=$target/miri MIRIFLAGS="$flags -Zmiri-tree-borrows -Zmiri-many-seeds=0..16" \
     some_tests cargo +nightly miri test --lib -- buffer::
 }
 
 # In release mode: the number of interleavings is large, and the models are small.
 loom() {
-  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --lib -- loom
+  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --test loom
 }
 
-# sanitize NAME: all tests, the standard library instrumented with them.
+# sanitize NAME [OPTION]...: all tests, the standard library instrumented with them.
 sanitize() {
   need_nightly rust-src
   CARGO_TARGET_DIR=$target/sanitizer-$1 RUSTFLAGS="-Zsanitizer=$1" \
-    some_tests cargo +nightly test --workspace --lib --tests -Zbuild-std --target "$host"
+    some_tests cargo +nightly test --workspace --lib --tests -Zbuild-std --target "$host" -- "${@:2}"
 }
 
 address() {
   sanitize address
 }
 
+# The sanitizer's own threads do not survive a fork.
 thread() {
-  sanitize thread
+  sanitize thread --skip fork
 }
 
 checks=("$@")

@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Tracing {
 #[global_allocator]
 static ALLOCATOR: Tracing = Tracing;
 
-const SPANS: u64 = 20_000;
+const SPANS: u64 = 5_000;
 
 /// Makes spans that need everything of the layer: a lane, callsites, chunks, the extensions, blocks.
 fn work(other: &tracing::Span, text: &str) {

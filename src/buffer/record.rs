@@ -232,9 +232,12 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_it_was_written_whatever_its_payload() {
+        // What is left in the slots from the record before must not matter.
+        let chunk = Chunk::new();
+        let step = if cfg!(miri) { 67 } else { 1 };
+        let longest: &[usize] = if cfg!(miri) { &[] } else { &[4096, PAYLOAD_MAX] };
         for tag in (1..=11).filter_map(Tag::of) {
-            for length in (0..200).chain([4096, PAYLOAD_MAX]) {
-                let chunk = Chunk::new();
+            for length in (0..200).step_by(step).chain(longest.iter().copied()) {
                 chunk.open(1000, 1);
                 let payload: Vec<u8> = (0..length).map(|i| (i * 7 + 1) as u8).collect();
                 let head = Head { payload: length as u16, ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };

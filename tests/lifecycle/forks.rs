@@ -85,13 +85,13 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(file.processes(), [i64::from(played.pid)]);
         assert_eq!(played.files(), [OUTPUT, "report"]);
     }),
-    ("a_guard_copied_into_a_child_does_nothing_there", || {
+    ("a_guard_copied_into_a_forked_child_does_nothing_there", || {
         let played = play("fork_returns").succeeded();
         assert_eq!(played.report(), "Exit(0) false\n", "{}", played.stderr);
         assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
         assert_eq!(played.files(), [OUTPUT, "report"]);
     }),
-    ("a_child_may_start_a_recording_of_its_own", || {
+    ("a_forked_child_may_start_a_recording_of_its_own", || {
         let played = play("fork_starts").succeeded();
         let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
         assert_eq!((parent.slices("work"), parent.slices("child")), (2, 0));
@@ -100,7 +100,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_ne!(child.processes(), parent.processes());
         assert_ne!(child.json["trace_id"], parent.json["trace_id"]);
     }),
-    ("a_childs_own_recording_does_not_replace_its_parents_file", || {
+    ("a_forked_childs_recording_does_not_replace_its_parents_file", || {
         for scenario in ["fork_exits", "fork_drops"] {
             let played = play(scenario).succeeded();
             let report = played.report();
@@ -112,7 +112,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!((played.file(&own).slices("work"), played.file(&own).slices("child")), (0, 2));
         }
     }),
-    ("a_grandchild_may_record_where_its_parent_did_and_where_it_did_not", || {
+    ("a_fork_of_a_fork_may_record_where_its_parent_did_and_where_it_did_not", || {
         let played = play("fork_of_a_fork").succeeded();
         assert_eq!(played.report(), "grandchild Exit(0)\ngrandchild Exit(0)\nchild Exit(0)\n", "{}", played.stderr);
         let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
@@ -124,7 +124,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(file.processes() != child.processes() && file.processes() != parent.processes());
         }
     }),
-    ("a_child_may_build_a_layer_of_its_own", || {
+    ("a_forked_child_may_build_a_layer_of_its_own", || {
         let played = play("fork_builds").succeeded();
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));

@@ -1,8 +1,8 @@
 //! What a program leaves behind, by whatever way it ends.
 //!
 //! Each test starts this program again to play a scenario (`--play <name> <folder>`), so that `main` really returns,
-//! panics, forks or is killed, and then looks at the folder. That takes a harness of its own; it understands a filter,
-//! `--list`, `--exact`, and passes over other options.
+//! panics, forks or is killed, and then looks at the folder. That takes a harness of its own; it understands filters,
+//! `--skip`, `--exact` and `--list`, and passes over other options.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -67,12 +67,19 @@ fn main() -> std::process::ExitCode {
 /// Runs the tests that the arguments ask for, in the manner of Rust's own harness.
 #[expect(clippy::print_stdout, reason = "this is the harness, and stdout is where its results belong")]
 fn run(args: &[String]) -> std::process::ExitCode {
-    let (flags, filters): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
-    let has = |flag: &str| flags.iter().any(|given| *given == flag);
+    let (mut flags, mut filters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(arg) = rest.next() {
+        match arg {
+            "--skip" => skipped.extend(rest.next()),
+            flag if flag.starts_with('-') => flags.push(flag),
+            filter => filters.push(filter),
+        }
+    }
+    let has = |flag: &str| flags.contains(&flag);
     let asked_for = |name: &str| {
-        let fits =
-            |filter: &&String| if has("--exact") { name == filter.as_str() } else { name.contains(filter.as_str()) };
-        !has("--ignored") && (filters.is_empty() || filters.iter().any(fits))
+        let fits = |text: &&str| if has("--exact") { name == *text } else { name.contains(*text) };
+        !has("--ignored") && (filters.is_empty() || filters.iter().any(fits)) && !skipped.iter().any(fits)
     };
     let tests: Vec<Test> = TESTS.iter().copied().flatten().copied().filter(|(name, _)| asked_for(name)).collect();
     if has("--list") {
