@@ -23,7 +23,7 @@ use tracing_core::Metadata;
 
 thread_local! {
     /// The first layer's lane, inline; it has no destructor, so reaching it costs nothing.
-    static LANE: Lane = const { Lane::new() };
+    static LANE: Lane = Lane::new();
     /// What belongs to the lanes and is let go of when the thread ends.
     static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
     /// A hook is getting what it needs.
@@ -278,7 +278,7 @@ impl Drop for Owned {
         }
         if self.recorder.is_forked() {
             // The locks that the rest needs may have been held by a thread that does not exist here.
-            std::mem::forget(self.chunk.take());
+            let _kept = ManuallyDrop::new(self.chunk.take());
             return;
         }
         self.recorder.lanes().leave(self.frames);
@@ -294,10 +294,10 @@ impl Cached {
 }
 
 impl Lane {
-    const fn new() -> Lane {
+    fn new() -> Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
-            frames: Cell::new(Frames::NONE),
+            frames: Cell::new(Frames::none()),
             writer: Writer::empty(),
             next_span: Cell::new(0),
             last_span: Cell::new(0),
@@ -314,7 +314,7 @@ impl Lane {
     fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
         self.writer.uninstall();
-        self.frames.set(Frames::NONE);
+        self.frames.set(Frames::none());
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }

@@ -114,13 +114,15 @@ pub(crate) struct Frames {
 const UNUSED: u64 = u64::MAX;
 
 impl Frame {
-    const NONE: Frame = Frame {
-        key: AtomicU64::new(UNUSED),
-        span: AtomicU64::new(0),
-        meta: AtomicU64::new(0),
-        parent: AtomicU64::new(0),
-        slice: AtomicU64::new(0),
-    };
+    const fn new() -> Frame {
+        Frame {
+            key: AtomicU64::new(UNUSED),
+            span: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
+            slice: AtomicU64::new(0),
+        }
+    }
 
     /// Fills a frame whose key is 0.
     #[inline(always)]
@@ -187,13 +189,13 @@ static SPARE: SegQueue<&'static Frames> = SegQueue::new();
 
 impl Frames {
     /// Stands where there are none; never written.
-    pub(crate) const NONE: &'static Frames = {
+    pub(crate) fn none() -> &'static Frames {
         static NONE: Frames = Frames::new();
         &NONE
-    };
+    }
 
     const fn new() -> Frames {
-        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::NONE }; DEPTH + 2] }
+        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::new() }; DEPTH + 2] }
     }
 
     /// Returns empty frames for a thread.
