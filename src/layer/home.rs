@@ -494,17 +494,17 @@ impl Lane {
         (found == key).then_some(state)
     }
 
-    /// Opens a slice of a span that the thread knows; `false` if that takes more than usual.
+    /// Opens a slice of the span that was made or left last; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn enter(&self, key: u64, recorder: &Recorder) -> bool {
+    pub(crate) fn enter(&self, key: u64) -> bool {
         let frames = self.frames.get();
         let depth = frames.depth();
         let frame = frames.frame(depth + 1);
+        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
         if frame.key() != key {
-            return self.enter_again(key, recorder);
+            return false;
         }
         let meta = frame.meta();
-        let (Some((at, slice)), true) = (self.writer.free(), depth < DEPTH) else { return false };
         if meta & state::UNDEFINED != 0 && frame.state().parent != frames.frame(depth).span() {
             return false;
         }
@@ -516,9 +516,10 @@ impl Lane {
         true
     }
 
-    /// Opens another slice of a span that is made once and entered for ever, or by several threads.
-    #[inline(never)]
-    fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
+    /// Opens another slice of a span that is made once and entered for ever, or by several threads; `false` if that takes
+    /// more than usual.
+    #[inline(always)]
+    pub(crate) fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
         let frames = self.frames.get();
         let depth = frames.depth();
         let frame = frames.frame(depth + 1);

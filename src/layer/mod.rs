@@ -169,7 +169,7 @@ where
             return;
         }
         match with_fields {
-            Some(site) => self.new_span_with(attrs, key, site, Parent::Current, &ctx, epoch),
+            Some(site) => self.new_span_with(attrs, key, site, Parent::Current, ctx, epoch),
             None => self.new_span(attrs, key, ctx, epoch),
         }
     }
@@ -177,7 +177,7 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.enter(id.into_u64(), &self.recorder)) && epoch != 0 {
+        if !home::usual(epoch, |lane| lane.enter(id.into_u64())) && epoch != 0 {
             self.enter(id.into_u64(), ctx, epoch);
         }
     }
@@ -230,6 +230,8 @@ where
 
 impl KinetoLayer {
     /// Makes a span that has a parent of its own, or something to wait for, or whatever else it takes.
+    #[cold]
+    #[inline(never)]
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -246,7 +248,7 @@ impl KinetoLayer {
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
         } else {
-            self.new_span_with(attrs, key, site, parent, &ctx, epoch);
+            self.new_span_with(attrs, key, site, parent, ctx, epoch);
         }
     }
 
@@ -258,7 +260,7 @@ impl KinetoLayer {
         key: u64,
         site: &Site,
         parent: Parent,
-        ctx: &Context<'_, S>,
+        ctx: Context<'_, S>,
         epoch: u64,
     ) where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -280,15 +282,17 @@ impl KinetoLayer {
             payload.replace(block.as_ref().map_or(&[], |block| block.as_slice()));
         }
         let fields = (!payload.as_slice().is_empty()).then_some((payload.as_slice(), flags));
-        self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields));
+        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields));
     }
 
-    #[cold]
     #[inline(never)]
     fn enter<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        if home::usual(epoch, |lane| lane.enter_again(key, &self.recorder)) {
+            return;
+        }
         let hook = self.hook(epoch);
         self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
         hook.take_back();
