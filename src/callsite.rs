@@ -5,7 +5,7 @@ use crate::recorder::state;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use tracing_core::{Level, Metadata};
 use tracing_subscriber::filter::Targets;
 
@@ -184,6 +184,13 @@ struct Known {
     in_order: Vec<&'static Site>,
 }
 
+impl Known {
+    /// Whether one more fits without the allocator.
+    fn has_room(&self) -> bool {
+        self.in_order.len() < self.in_order.capacity().min(self.by_address.capacity())
+    }
+}
+
 impl Sites {
     pub(crate) fn new(rules: Rules) -> Sites {
         Sites { rules, known: RwLock::default() }
@@ -195,17 +202,42 @@ impl Sites {
         if let Some(site) = self.known.read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
             return site;
         }
-        // User code (the classifier) runs before the lock is taken.
-        let judged = self.judge(metadata);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // User code (the classifier) runs, and memory is had, before the lock is taken.
+        let mut judged = Box::new(self.judge(metadata));
+        let mut known = self.lock_with_room();
         if let Some(site) = known.by_address.get(&address) {
             return site;
         }
-        let index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
-        let site: &'static Site = Box::leak(Box::new(Site { index, state: state::new(index), ..judged }));
+        judged.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
+        judged.state = state::new(judged.index);
+        let site: &'static Site = Box::leak(judged);
         known.in_order.push(site);
         known.by_address.insert(address, site);
         site
+    }
+
+    /// Locks the list with room for one more: an allocator that has spans of its own comes back here, so it may not be
+    /// called under the lock.
+    fn lock_with_room(&self) -> RwLockWriteGuard<'_, Known> {
+        let lock = || self.known.write().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let known = lock();
+            if known.has_room() {
+                return known;
+            }
+            let wanted = known.in_order.len() * 2 + 64;
+            drop(known);
+            let mut roomier =
+                Known { by_address: HashMap::with_capacity(wanted), in_order: Vec::with_capacity(wanted) };
+            let mut known = lock();
+            if !known.has_room() && known.in_order.len() < wanted {
+                roomier.by_address.extend(known.by_address.drain());
+                roomier.in_order.append(&mut known.in_order);
+                std::mem::swap(&mut *known, &mut roomier);
+            }
+            // Before what it has held until now.
+            drop(known);
+        }
     }
 
     fn judge(&self, metadata: &'static Metadata<'static>) -> Site {
@@ -227,6 +259,15 @@ impl Sites {
 
     /// Returns the callsites met so far; a record's site is an index into it.
     pub(crate) fn all(&self) -> Vec<&'static Site> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).in_order.clone()
+        let lock = || self.known.read().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let wanted = lock().in_order.len();
+            let mut all = Vec::with_capacity(wanted);
+            let known = lock();
+            if known.in_order.len() <= all.capacity() {
+                all.extend_from_slice(&known.in_order);
+                return all;
+            }
+        }
     }
 }

@@ -31,7 +31,7 @@ impl Loss {
 losses! {
     /// Slices for which the buffers had no room.
     SlicesOverLimit = "slices_over_limit";
-    /// Sets of fields for which the buffers had no room; their slices are there.
+    /// Sets of fields for which the buffers had no room, whether or not their slices are there.
     FieldsOverLimit = "fields_over_limit";
     /// Events (instants, counters, errors), links and closings for which the buffers had no room.
     EventsOverLimit = "events_over_limit";

@@ -43,6 +43,8 @@ fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool
 where
     S: for<'a> LookupSpan<'a>,
 {
+    // If the allocator has spans of its own, storing one of them may wait for this span's extensions.
+    let _busy = home::Busy::begin();
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<Stored>().is_none() {
         extensions.insert(Stored::default());

@@ -216,7 +216,8 @@ pub(crate) struct Busy(());
 impl Busy {
     /// `None` if the thread is busy already, or ending.
     pub(crate) fn begin() -> Option<Busy> {
-        BUSY.with(|busy| !busy.replace(true)).then_some(Busy(()))
+        // Not `then_some`: a `Busy` that is made only to be dropped would end the other's.
+        BUSY.with(|busy| !busy.replace(true)).then(|| Busy(()))
     }
 }
 
@@ -409,6 +410,7 @@ impl Lane {
         site: &Site,
         parent: Parent,
         fields: Option<(&[u8], u8)>,
+        recorder: &Recorder,
     ) -> Result<(), Need> {
         let frames = self.frames.get();
         let frame = frames.frame(frames.depth().min(DEPTH) + 1);
@@ -427,6 +429,9 @@ impl Lane {
         if let Some((payload, head_flags)) = fields {
             span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             meta &= !state::UNDEFINED;
+            if span == 0 {
+                recorder.losses.add(Loss::FieldsOverLimit, 1);
+            }
         }
         if span == 0 {
             // Without fields, or no room for them.
@@ -552,18 +557,22 @@ impl Lane {
         }
         let mut meta = known.meta;
         let mut at = Writer::NOWHERE;
+        let mut is_linked = true;
         let recorded = meta & state::IGNORED == 0;
         if recorded {
             if meta & state::UNDEFINED != 0 && known.parent != above {
                 if known.parent != 0 {
                     let at = self.writer.reserve(2)?;
-                    self.writer.put(at, Head::new(Tag::Parent, 0, 0), [known.span, known.parent, 0], &[]);
+                    let link = [known.span, known.parent, 0];
+                    is_linked = self.writer.put(at, Head::new(Tag::Parent, 0, 0), link, &[]) != 0;
                 }
                 meta &= !state::UNDEFINED;
             }
             at = self.writer.reserve(1)?;
             if at == Writer::NOWHERE {
                 recorder.losses.add(Loss::SlicesOverLimit, 1);
+            } else if !is_linked {
+                recorder.losses.add(Loss::EventsOverLimit, 1);
             }
         }
         let slice = self.writer.id(at);

@@ -90,7 +90,7 @@ impl Hook<'_> {
         for _ in 0..TRIES {
             match home::with(self.epoch, &mut hook) {
                 Ok(done) => return Some(done),
-                Err(Need::Lane) if self.enroll() => {}
+                Err(Need::Lane) if home::Busy::begin().is_some_and(|_busy| self.enroll()) => {}
                 Err(Need::Chunk) => self.next_chunk(),
                 Err(_) => return None,
             }
@@ -253,7 +253,7 @@ impl KinetoLayer {
         let site = hook.site(attrs.metadata());
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
-            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
+            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
         } else {
             self.new_span_with(attrs, NewSpan { key, site, parent }, ctx, epoch);
         }
@@ -283,7 +283,7 @@ impl KinetoLayer {
             payload.replace(block.as_ref().map_or(&[], |block| block.as_slice()));
         }
         let fields = (!payload.as_slice().is_empty()).then_some((payload.as_slice(), flags));
-        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields));
+        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields, &self.recorder));
     }
 
     #[inline(never)]

@@ -2,7 +2,7 @@
 
 use super::Frames;
 use crate::os::thread;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All threads that have recorded in this session.
 #[derive(Debug, Default)]
@@ -10,9 +10,9 @@ pub(crate) struct Lanes {
     lanes: Mutex<Vec<Lane>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lane {
-    row: LaneRow,
+    row: Arc<LaneRow>,
     live: Option<&'static Frames>,
 }
 
@@ -32,10 +32,31 @@ impl Lanes {
 
     /// Adds the calling thread; returns the number of its lane.
     pub(crate) fn enter(&self, frames: &'static Frames) -> u64 {
-        let row = LaneRow { thread: thread::id(), name: thread::name() };
-        let mut lanes = self.lock();
+        let row = Arc::new(LaneRow { thread: thread::id(), name: thread::name() });
+        let mut lanes = self.lock_with_room();
         lanes.push(Lane { row, live: Some(frames) });
         lanes.len() as u64 - 1
+    }
+
+    /// Locks the list with room for one more: an allocator that has spans of its own comes back here, so it may not be
+    /// called under the lock.
+    fn lock_with_room(&self) -> MutexGuard<'_, Vec<Lane>> {
+        loop {
+            let lanes = self.lock();
+            if lanes.len() < lanes.capacity() {
+                return lanes;
+            }
+            let wanted = lanes.len() * 2 + 16;
+            drop(lanes);
+            let mut roomier = Vec::with_capacity(wanted);
+            let mut lanes = self.lock();
+            if lanes.len() == lanes.capacity() && lanes.len() < wanted {
+                roomier.append(&mut lanes);
+                std::mem::swap(&mut *lanes, &mut roomier);
+            }
+            // Before what it has held until now.
+            drop(lanes);
+        }
     }
 
     /// The thread with those frames ends, or starts another lane; its row stays.
@@ -59,14 +80,23 @@ impl Lanes {
 
     /// Returns all rows.
     pub(crate) fn rows(&self) -> Vec<LaneRow> {
-        self.lock().iter().map(Lane::named).collect()
+        loop {
+            let wanted = self.lock().len();
+            let mut rows = Vec::with_capacity(wanted);
+            let lanes = self.lock();
+            if lanes.len() <= rows.capacity() {
+                rows.extend(lanes.iter().cloned());
+                drop(lanes);
+                return rows.iter().map(Lane::named).collect();
+            }
+        }
     }
 }
 
 impl Lane {
     /// The row; a live thread whose name Rust does not know is asked for what the kernel has.
     fn named(&self) -> LaneRow {
-        let mut row = self.row.clone();
+        let mut row = LaneRow::clone(&self.row);
         if row.name.is_empty() && self.live.is_some() {
             row.name = thread::kernel_name(row.thread).unwrap_or_default();
         }

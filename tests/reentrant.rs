@@ -1,0 +1,104 @@
+//! An allocator that traces: every allocation, also one inside a hook, makes a span and an event.
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(unsafe_code, reason = "a global allocator has no safe form")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tracing::info_span;
+use tracing_kineto::{KinetoLayer, Loss};
+use tracing_subscriber::prelude::*;
+
+struct Tracing;
+
+thread_local! {
+    /// Off while a thread begins and ends: the registry's own locks are no place for a span.
+    static ON: Cell<bool> = const { Cell::new(false) };
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static TRACED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Traces an allocation, but not those that the tracing of one makes.
+fn trace(bytes: usize) {
+    if !ON.try_with(Cell::get).unwrap_or(false) || INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true) {
+        return;
+    }
+    info_span!("alloc", bytes).in_scope(|| tracing::error!(bytes, "allocated"));
+    let _ = TRACED.try_with(|traced| traced.set(traced.get() + 1));
+    let _ = INSIDE.try_with(|inside| inside.set(false));
+}
+
+// SAFETY: everything is the system allocator's; what traces keeps away from itself.
+unsafe impl GlobalAlloc for Tracing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        trace(layout.size());
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.dealloc(pointer, layout) };
+        trace(0);
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Tracing = Tracing;
+
+const SPANS: u64 = 20_000;
+
+/// Makes spans that need everything of the layer: a lane, callsites, chunks, the extensions, blocks.
+fn work(other: &tracing::Span, text: &str) {
+    for i in 0..SPANS {
+        let span = info_span!("made", i, debug = ?[i; 3], late = tracing::field::Empty);
+        let _inside = span.enter();
+        span.record("late", "a value");
+        if i % 1000 == 0 {
+            drop(info_span!("large", text).entered());
+            drop(other.enter());
+        }
+    }
+}
+
+#[test]
+fn an_allocator_that_traces_harms_nobody() {
+    const THREADS: u64 = 3;
+    let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let (text, ready) = ("x".repeat(70_000), std::sync::Barrier::new(THREADS as usize + 1));
+    let other = info_span!("other");
+    let traced: u64 = std::thread::scope(|scope| {
+        let traced = || {
+            // `tracing` itself has met the thread and the callsite; the layer has met neither.
+            trace(0);
+            ON.set(true);
+            trace(1);
+            ON.set(false);
+            ready.wait();
+            ready.wait();
+            TRACED.set(0);
+            ON.set(true);
+            work(&other, &text);
+            ON.set(false);
+            TRACED.get()
+        };
+        let threads: Vec<_> =
+            (0..THREADS).map(|_| std::thread::Builder::new().spawn_scoped(scope, traced).unwrap()).collect();
+        ready.wait();
+        guard.profiler().start().unwrap();
+        ready.wait();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let trace = guard.finish().unwrap();
+    let (mut made, mut allocs, mut wrong) = (0, 0, 0);
+    trace.for_each(|activity| match activity.name {
+        "made" => made += 1,
+        "alloc" => allocs += 1,
+        "large" | "other" => {}
+        _ => wrong += 1,
+    });
+    let stats = trace.stats();
+    assert!(traced > THREADS * SPANS, "the test allocates: {traced}");
+    assert_eq!((made + stats.lost(Loss::SlicesOverLimit), wrong), (THREADS * SPANS, 0), "{stats}");
+    // What is not there is counted: hooks called from inside a hook.
+    assert!(allocs > 0 && allocs + stats.lost(Loss::Reentered) >= traced, "{allocs} of {traced}, {stats}");
+}
