@@ -66,7 +66,7 @@ impl Subject {
         let batches = Cell::new(0);
         let begin_anew = || {
             batches.set(batches.get() + 1);
-            if batches.get() % BATCHES == 0 && matches!(self, Subject::Recording) {
+            if batches.get().is_multiple_of(BATCHES) && matches!(self, Subject::Recording) {
                 let profiler = profiler.as_ref().unwrap();
                 drop(profiler.stop().unwrap());
                 profiler.start().unwrap();
