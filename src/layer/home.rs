@@ -55,7 +55,7 @@ pub(crate) struct Lane {
 #[derive(Clone, Copy)]
 struct Open {
     key: u64,
-    span: u64,
+    state: SpanState,
     slice: u64,
 }
 
@@ -452,7 +452,7 @@ impl Lane {
     fn current(&self) -> u64 {
         self.repair();
         match self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
-            Some(open) => open.span,
+            Some(open) => open.state.span,
             None => self.frames.get().frame(self.frames.get().depth()).span(),
         }
     }
@@ -461,7 +461,7 @@ impl Lane {
     pub(crate) fn innermost(&self) -> (u64, u64) {
         self.repair();
         if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
-            return (open.slice, open.span);
+            return (open.slice, open.state.span);
         }
         let frame = self.frames.get().frame(self.frames.get().depth());
         (frame.slice(), frame.span())
@@ -471,7 +471,7 @@ impl Lane {
     pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
         let find_deep = |deep: std::cell::Ref<'_, Vec<Open>>| deep.iter().rev().find(|open| open.key == key).copied();
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
-            return Some((open.slice, open.span));
+            return Some((open.slice, open.state.span));
         }
         let mut stack = (1..=self.frames.get().depth().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
         stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
@@ -568,10 +568,11 @@ impl Lane {
         let slice = self.writer.id(at);
         // A span that is not recorded passes on the one around it.
         let span = if recorded { known.span } else { above };
+        let state = SpanState { span, meta: state::entered(meta), parent: known.parent };
         if depth < DEPTH {
-            frame.set(key, SpanState { span, meta: state::entered(meta), parent: known.parent }, slice);
+            frame.set(key, state, slice);
         } else if let Ok(mut deep) = self.deep.try_borrow_mut() {
-            deep.push(Open { key, span, slice });
+            deep.push(Open { key, state, slice });
         }
         frames.set_depth(depth + 1);
         if at != Writer::NOWHERE {
@@ -651,8 +652,8 @@ impl Lane {
                 let stays = left.0 != 0 && left.1.meta & state::STORED == 0;
                 frames.frame(visible).set(if stays { left.0 } else { 0 }, left.1, 0);
             } else {
-                let Open { key, span, slice } = deep.remove(0);
-                frames.frame(visible).set(key, SpanState { span, meta: state::STORED, parent: 0 }, slice);
+                let Open { key, state, slice } = deep.remove(0);
+                frames.frame(visible).set(key, state, slice);
             }
         }
         frames.set_depth(depth - 1);
