@@ -141,7 +141,7 @@ where
 {
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
-        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+        if let Some(state) = hook.recorder.lanes().lend(key) {
             if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
                 hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
             }
@@ -198,7 +198,7 @@ where
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
             return Some(entry.state);
         }
-        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+        if let Some(state) = hook.recorder.lanes().lend(key) {
             return Some(state);
         }
     }
@@ -230,7 +230,7 @@ where
     let known = own.or_else(|| {
         // It may stand in a frame of the thread that made it.
         let is_elsewhere = entry.is_none_or(|entry| entry.lent);
-        is_elsewhere.then(|| hook.recorder.lanes().find(|frames| frames.take_out(key))).flatten()
+        is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
     let Some(entry) = entry else {
         let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;

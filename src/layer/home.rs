@@ -281,7 +281,7 @@ impl Drop for Owned {
             std::mem::forget(self.chunk.take());
             return;
         }
-        self.recorder.lanes().leave(self.frames);
+        self.recorder.lanes().leave(self.frames, !self.is_over());
         self.frames.give_back();
         if let Some(chunk) = self.chunk.take() {
             self.recorder.leave_chunk(chunk);

@@ -221,6 +221,11 @@ impl Frames {
         self.stack.iter().enumerate().skip(1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
+    /// Returns the spans that are found nowhere else, for an owner that ends.
+    pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
+        self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
+    }
+
     /// Returns what the owner knows of a span.
     pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
         self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
