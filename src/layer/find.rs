@@ -39,7 +39,7 @@ impl Stored {
 }
 
 /// Stores the state of a span where every thread finds it; one that is there already stays.
-fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool) -> SpanState
+fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool, entered: bool) -> SpanState
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -49,6 +49,7 @@ where
     }
     let Some(stored) = extensions.get_mut::<Stored>() else { return state };
     if let Some(entry) = stored.get(hook.epoch) {
+        entry.entered.fetch_or(entered, Ordering::Relaxed);
         return entry.state;
     }
     // Epochs of this layer are over when a new one is met; those of other layers may not be, but are few.
@@ -56,14 +57,14 @@ where
     if stored.0.len() >= LAYERS_MAX {
         stored.0.remove(0);
     }
-    let entered = AtomicBool::new(state.meta & state::FIRST == 0);
+    let entered = AtomicBool::new(entered || state.meta & state::FIRST == 0);
     let kept = SpanState { meta: state::stored(state.meta), ..state };
     stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, lent, cached: AtomicBool::new(false) });
     kept
 }
 
-/// Stores a state that only the calling thread has, its parent recorded first.
-pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
+/// Stores a state that only the calling thread has, its parent recorded first; `entered` if it is being entered.
+pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState, entered: bool)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -71,7 +72,7 @@ where
         hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
     }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        store(&span, hook, state, false);
+        store(&span, hook, state, false, entered);
     }
     let _ = home::with(hook.epoch, |lane| {
         lane.mark_stored(key);
@@ -100,7 +101,7 @@ where
         return;
     }
     let (found, lent) = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found, lent);
+    let stored = store(&span, hook, found, lent, false);
     let first = mark_entered(&span, hook);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
@@ -280,7 +281,7 @@ where
         Need::Lane => return hook.enroll(),
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
-        Need::Store(key, state) => evict(ctx, hook, key, state),
+        Need::Store(stored, state) => evict(ctx, hook, stored, state, stored == key),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
     }
     true
