@@ -169,6 +169,13 @@ impl Recorder {
         }
     }
 
+    /// Throws away what threads have opened since the last time, as those do that notice an end late.
+    pub(crate) fn discard(&self) {
+        let Taken { chunks, blocks, .. } = self.take();
+        self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
+        self.pool().release(blocks.iter().map(|(_, block)| block.len() as u64).sum());
+    }
+
     /// Looks at everything that was recorded so far, and leaves it.
     pub(crate) fn look(&self) -> Taken {
         let shelf = self.shelf();
