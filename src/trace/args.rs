@@ -4,7 +4,7 @@ use super::index::Index;
 use super::keys::Keys;
 use super::recorded::Recorded;
 use crate::activity::{ArgValue, Args};
-use crate::buffer::Record;
+use crate::buffer::{Record, Tag};
 use crate::callsite::COUNTER_TARGET;
 use crate::fields::values;
 use std::cell::RefCell;
@@ -59,6 +59,16 @@ impl<'t> Source<'t> {
             ArgValue::Str(text) => Some(text),
             _ => None,
         })
+    }
+
+    /// Returns the name that a span's fields give it, the last one that was recorded.
+    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, bytes: &'b mut Vec<u8>) -> Option<&'b str> {
+        self.keys(site)?.name?;
+        let later = self.index.values.of(span).rev();
+        let records = later.chain([span]).filter_map(|id| self.recorded.record(id));
+        let mut of_site = records.filter(|record| record.head.site == site && record.head.tag != Tag::Slice);
+        let naming = of_site.find(|record| self.name(record, bytes, None).is_some())?;
+        self.name(&naming, bytes, None)
     }
 
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.

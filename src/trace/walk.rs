@@ -192,7 +192,7 @@ impl<'t> Walk<'t> {
             record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
         let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
         let mut name = Vec::new();
-        let named = record.and_then(|record| source.name(&record, &mut name, None));
+        let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {
             name: named.unwrap_or(site.metadata.name()),
             id: span,
@@ -223,10 +223,11 @@ impl Thread<'_> {
         let (start, end, finished) = walk.index.times(walk.recorded, record);
         let (start, end) = (walk.converter.timestamp(start), walk.converter.timestamp(end));
         let clipped = record.head.flags & flag::CLIPPED != 0;
+        // Also what is not drawn is around what is.
+        let place = self.nest.place(start, end.max(start), span);
         if !walk.draws_polls(span) {
             return Ok(());
         }
-        let place = self.nest.place(start, end.max(start), span);
         self.met.slices += 1;
         self.met.clipped += u64::from(clipped);
         self.met.unfinished += u64::from(!finished);
@@ -257,7 +258,7 @@ impl Thread<'_> {
             own: own.get(..count).unwrap_or_default(),
         };
         let mut name = Vec::new();
-        let named = definition.and_then(|definition| self.source.name(&definition, &mut name, None));
+        let named = self.source.span_name(span, record.head.site, &mut name);
         let track = walk.row(self.thread, place.row);
         self.rows.activity(&Activity {
             kind: site.class(),
