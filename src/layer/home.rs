@@ -12,7 +12,7 @@
 use crate::buffer::{Chunk, Full, Head, Loss, PAYLOAD_MAX, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::recorder::{CLOSINGS, DEPTH, Frames, Recorder, SpanState, bucket, ids, state};
+use crate::recorder::{CLOSINGS, DEPTH, Frame, Frames, Recorder, SpanState, bucket, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -409,6 +409,7 @@ impl Lane {
         site: &Site,
         parent: Parent,
         fields: Option<(&[u8], u8)>,
+        recorder: &Recorder,
     ) -> Result<(), Need> {
         let frames = self.frames.get();
         let frame = frames.frame(frames.depth().min(DEPTH) + 1);
@@ -430,6 +431,7 @@ impl Lane {
         }
         if span == 0 {
             // Without fields, or no room for them.
+            recorder.losses.add(Loss::FieldsOverLimit, u64::from(fields.is_some()));
             span = self.span_id();
             meta |= state::UNDEFINED;
         }
@@ -463,8 +465,12 @@ impl Lane {
         if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
             return (open.slice, open.state.span);
         }
-        let frame = self.frames.get().frame(self.frames.get().depth());
-        (frame.slice(), frame.span())
+        let frames = self.frames.get();
+        let (depth, span) = (frames.depth(), frames.frame(frames.depth()).span());
+        // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
+        let around = (1..=depth.min(DEPTH)).rev().map(|at| frames.frame(at));
+        let slice = around.take_while(|frame| frame.span() == span).map(Frame::slice).find(|slice| *slice != 0);
+        (slice.unwrap_or(0), span)
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
@@ -556,7 +562,8 @@ impl Lane {
             if meta & state::UNDEFINED != 0 && known.parent != above {
                 if known.parent != 0 {
                     let at = self.writer.reserve(2)?;
-                    self.writer.put(at, Head::new(Tag::Parent, 0, 0), [known.span, known.parent, 0], &[]);
+                    let parent = self.writer.put(at, Head::new(Tag::Parent, 0, 0), [known.span, known.parent, 0], &[]);
+                    recorder.losses.add(Loss::EventsOverLimit, u64::from(parent == 0));
                 }
                 meta &= !state::UNDEFINED;
             }
@@ -700,13 +707,13 @@ impl Lane {
     }
 
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
-    pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
+    pub(crate) fn close_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
         let frames = self.frames.get();
         let is_own =
             |state: &SpanState| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent());
         let Some(own) = frames.known(key).filter(is_own) else { return Err(Need::CloseElsewhere) };
         if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
-            self.close_record(key, own.span)?;
+            self.close_record(key, own.span, recorder)?;
         }
         frames.forget(key);
         Ok(())
@@ -720,9 +727,11 @@ impl Lane {
     }
 
     /// Records that a span is gone.
-    pub(crate) fn close_record(&self, key: u64, span: u64) -> Result<(), Need> {
+    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Need> {
         let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
-        self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[]).map(drop)
+        let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
+        recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
+        Ok(())
     }
 
     /// Records anything that is no slice, with at most `PAYLOAD_MAX` bytes of payload; returns its id, 0 if it is lost.

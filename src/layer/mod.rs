@@ -244,7 +244,7 @@ impl KinetoLayer {
         let site = hook.site(attrs.metadata());
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
-            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None));
+            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
         } else {
             self.new_span_with(attrs, key, site, parent, &ctx, epoch);
         }
@@ -280,7 +280,7 @@ impl KinetoLayer {
             payload.replace(block.as_ref().map_or(&[], |block| block.as_slice()));
         }
         let fields = (!payload.as_slice().is_empty()).then_some((payload.as_slice(), flags));
-        self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields));
+        self.retry(key, ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields, &self.recorder));
     }
 
     #[cold]
@@ -314,10 +314,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let (key, hook) = (id.into_u64(), self.hook(epoch));
-        if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
+        if let Some(Need::CloseElsewhere) =
+            self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
+        {
             let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
             if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
-                hook.with(|lane| lane.close_record(key, closed));
+                hook.with(|lane| lane.close_record(key, closed, &self.recorder));
             }
         }
     }
@@ -356,7 +358,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.recorder.note_disorder();
-        if let Some(slice) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+        if let Some((slice, state)) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+            use crate::recorder::state::{IGNORED, STORED};
+            if state.meta & (STORED | IGNORED) == 0 {
+                // Its frame was the one place where it stood.
+                find::evict(ctx, &hook, key, state, false);
+            }
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
             }

@@ -6,7 +6,7 @@
 mod frames;
 mod lanes;
 
-pub(crate) use frames::{DEPTH, Frames, SpanState, state};
+pub(crate) use frames::{DEPTH, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
