@@ -107,6 +107,12 @@ impl Recorder {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Recorder {
+        let settings = Settings { field_bytes_max: 100, fields_while_idle: false };
+        Recorder::new(1 << 30, Sites::default(), settings)
+    }
+
     /// Returns the shelf of this process.
     fn shelf(&self) -> &Shelf {
         (self.born..fork::generation())

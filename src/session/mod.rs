@@ -292,14 +292,11 @@ fn new_trace_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::callsite::Sites;
     use crate::config::{Env, Overrides};
-    use crate::recorder::Settings;
 
     fn session() -> Arc<Session> {
         let (config, _) = Config::resolve(&Overrides::default(), &Env::from_pairs([])).unwrap();
-        let settings = Settings { field_bytes_max: 100, fields_while_idle: false };
-        Session::new(Arc::new(Recorder::new(1 << 30, Sites::default(), settings)), config, Sinks::default())
+        Session::new(Arc::new(Recorder::for_tests()), config, Sinks::default())
     }
 
     #[test]
