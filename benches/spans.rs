@@ -63,7 +63,7 @@ impl Subject {
     fn bench(self, bencher: Bencher<'_, '_>, batch: fn()) {
         let (dispatch, guard) = self.subscriber();
         let profiler = guard.as_ref().map(KinetoGuard::profiler);
-        let batches = Cell::new(0);
+        let batches = Cell::new(0u32);
         let begin_anew = || {
             batches.set(batches.get() + 1);
             if batches.get().is_multiple_of(BATCHES) && matches!(self, Subject::Recording) {

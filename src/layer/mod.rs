@@ -319,10 +319,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let (key, hook) = (id.into_u64(), self.hook(epoch));
-        if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
+        if let Some(Need::CloseElsewhere) =
+            self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
+        {
             let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
             if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
-                hook.with(|lane| lane.close_record(key, closed));
+                hook.with(|lane| lane.close_record(key, closed, &self.recorder));
             }
         }
     }
@@ -361,7 +363,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.recorder.note_disorder();
-        if let Some(slice) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+        if let Some((slice, state)) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+            use crate::recorder::state::{IGNORED, STORED};
+            if state.meta & (STORED | IGNORED) == 0 {
+                // Its frame was the one place where it stood.
+                find::evict(ctx, &hook, key, state, false);
+            }
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
             }

@@ -223,6 +223,11 @@ impl Frames {
         self.stack.iter().enumerate().skip(1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
+    /// Returns the spans that are found nowhere else, for an owner that ends.
+    pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
+        self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
+    }
+
     /// Returns what the owner knows of a span.
     pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
         self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
@@ -275,13 +280,15 @@ impl Frames {
         Some(found)
     }
 
-    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
-    pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
+    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id,
+    /// and what was known of the span.
+    pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
-        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        // Acquire: sees the fields that were stored before the key.
+        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let frame = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find(take)?;
         self.note_lending();
-        Some(frame.slice())
+        Some((frame.slice(), frame.state()))
     }
 }
 
@@ -341,8 +348,8 @@ mod tests {
         frames.frame(2).set(5, state_of(50), 100);
         frames.frame(3).set(5, state_of(50), 101);
         frames.set_depth(2);
-        assert_eq!(frames.exit_from_elsewhere(5), Some(100));
-        assert_eq!(frames.exit_from_elsewhere(5), Some(99));
+        assert_eq!(frames.exit_from_elsewhere(5), Some((100, state_of(50))));
+        assert_eq!(frames.exit_from_elsewhere(5), Some((99, state_of(50))));
         assert_eq!(frames.exit_from_elsewhere(5), None);
     }
 
