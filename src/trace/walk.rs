@@ -244,7 +244,9 @@ impl Thread<'_> {
             *slot = mark.1;
             count += 1;
         }
-        let definition = walk.recorded.record(span).filter(|record| record.head.tag == Tag::Span);
+        // Only spans with fields have a record of their own.
+        let definition = if site.fields == 0 { None } else { walk.recorded.record(span) };
+        let definition = definition.filter(|record| record.head.tag == Tag::Span);
         let parent = match (&definition, record.head.flags & flag::NESTED != 0) {
             (Some(definition), _) => definition.words[0],
             (None, true) => place.around,
