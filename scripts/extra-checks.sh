@@ -84,7 +84,7 @@ miri() {
 
 # In release mode: the number of interleavings is large, and the models are small.
 loom() {
-  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --lib -- loom
+  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --test loom
 }
 
 # sanitize NAME: all tests, the standard library instrumented with them.

@@ -6,16 +6,16 @@
 //! The memory of a chunk is never freed: a chunk that nobody holds has its pages given back to the operating system and
 //! is used again. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots in a chunk; the first holds the chunk's own state.
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub(crate) const SLOTS: usize = 2048;
-/// Small enough for loom to walk through.
-#[cfg(loom)]
+/// Small enough for loom to walk through (`tests/loom.rs`).
+#[cfg(all(test, loom))]
 pub(crate) const SLOTS: usize = 4;
 
 /// The slots of a chunk, four words each, of which a record takes one slot or more.
@@ -37,12 +37,12 @@ const EPOCH: usize = 2;
 const HOLDERS: usize = 3;
 
 /// Chunks that nobody holds, their pages given back.
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 static SPARE: crossbeam_queue::SegQueue<Slots> = crossbeam_queue::SegQueue::new();
 
 impl Slots {
     /// Stands where there is no chunk; never written.
-    #[cfg(not(loom))]
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> Slots {
         // Full from the start.
         static NONE: [[AtomicU64; 4]; SLOTS] = {
@@ -116,7 +116,7 @@ impl Chunk {
 
     /// Returns an empty chunk, every page of it touched.
     pub(crate) fn new() -> Chunk {
-        #[cfg(not(loom))]
+        #[cfg(not(all(test, loom)))]
         if let Some(slots) = SPARE.pop() {
             slots.0.iter().for_each(|[first, ..]| first.store(0, Ordering::Relaxed));
             slots.header(HOLDERS).store(1, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         // Release, and Acquire for the last: what each holder did is done before the chunk is used again.
         if self.slots.header(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
-            #[cfg(not(loom))]
+            #[cfg(not(all(test, loom)))]
             {
                 crate::os::memory::discard(self.slots.0.as_flattened());
                 SPARE.push(self.slots);
@@ -237,38 +237,5 @@ mod tests {
             chunk.slots().end(at, 5);
         }
         thread.unwrap().join().unwrap();
-    }
-}
-
-/// Publication under every interleaving that the memory model allows: `RUSTFLAGS="--cfg loom" cargo test --lib loom`.
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-
-    #[test]
-    fn a_committed_record_is_seen_whole_and_its_end_is_old_or_new() {
-        loom::model(|| {
-            let chunk = Chunk::new();
-            chunk.open(10, 1);
-            let writer = chunk.clone();
-            let thread = loom::thread::spawn(move || {
-                writer.slots().write(1, [5, 0, 6, 7]);
-                writer.slots().commit(2);
-                writer.slots().end(1, 8);
-                writer.slots().write(2, [1, 1, 1, 1]);
-                writer.slots().commit(3);
-            });
-            let committed = chunk.committed();
-            if committed > 1 {
-                let [start, end, span, site] = chunk.read(1);
-                assert_eq!((start, span, site), (5, 6, 7));
-                assert!(end == 0 || end == 8);
-            }
-            if committed > 2 {
-                assert_eq!(chunk.read(2), [1, 1, 1, 1]);
-                assert_eq!(chunk.read(1)[1], 8, "an end stored before a commit is seen after it");
-            }
-            thread.join().unwrap();
-        });
     }
 }

@@ -4,11 +4,19 @@
 //! All of it are atomics: fields are written while the key is 0, and a reader that sees the same key before and after
 //! has read what belongs to it.
 
+#[cfg(not(all(test, loom)))]
 use crossbeam_queue::SegQueue;
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Spans that a thread can be inside with all of them visible to others; deeper ones are stored with their spans.
+#[cfg(not(all(test, loom)))]
 pub(crate) const DEPTH: usize = 62;
+/// Small enough for loom to walk through (`tests/loom.rs`).
+#[cfg(all(test, loom))]
+pub(crate) const DEPTH: usize = 2;
 
 /// What is known of a live span; everything but the flags never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -114,6 +122,7 @@ pub(crate) struct Frames {
 const UNUSED: u64 = u64::MAX;
 
 impl Frame {
+    #[cfg(not(all(test, loom)))]
     const fn new() -> Frame {
         Frame {
             key: AtomicU64::new(UNUSED),
@@ -185,25 +194,39 @@ impl Frame {
 }
 
 /// Frames of ended threads, to be used again: a thread keeps a plain reference, so they are never freed.
+#[cfg(not(all(test, loom)))]
 static SPARE: SegQueue<&'static Frames> = SegQueue::new();
 
 impl Frames {
     /// Stands where there are none; never written.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> &'static Frames {
         static NONE: Frames = Frames::new();
         &NONE
     }
 
+    /// Empty frames on loom's atomics, which no constant can hold.
+    #[cfg(all(test, loom))]
+    pub(crate) fn new() -> Frames {
+        let zero = || AtomicU64::new(0);
+        let frame =
+            |_| Frame { key: AtomicU64::new(UNUSED), span: zero(), meta: zero(), parent: zero(), slice: zero() };
+        Frames { lent: zero(), depth: zero(), stack: std::array::from_fn(frame) }
+    }
+
+    #[cfg(not(all(test, loom)))]
     const fn new() -> Frames {
         Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::new() }; DEPTH + 2] }
     }
 
     /// Returns empty frames for a thread.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn take() -> &'static Frames {
         SPARE.pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
     }
 
     /// Takes back the frames of a thread that has ended.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn give_back(&'static self) {
         self.stack.iter().for_each(|frame| frame.key.store(UNUSED, Ordering::Relaxed));
         self.set_depth(0);
@@ -284,6 +307,7 @@ impl Frames {
     /// and what was known of the span.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
+        #[cfg(not(all(test, loom)))]
         // Acquire: sees the fields that were stored before the key.
         let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
         let frame = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find(take)?;
@@ -301,7 +325,7 @@ fn seqlock<T>(cell: &AtomicU64, key: u64, read: impl FnOnce() -> T) -> Option<T>
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::buffer::{Head, Tag, flag};
