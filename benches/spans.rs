@@ -63,10 +63,10 @@ impl Subject {
     fn bench(self, bencher: Bencher<'_, '_>, batch: fn()) {
         let (dispatch, guard) = self.subscriber();
         let profiler = guard.as_ref().map(KinetoGuard::profiler);
-        let batches = Cell::new(0);
+        let batches = Cell::new(0u32);
         let begin_anew = || {
             batches.set(batches.get() + 1);
-            if batches.get() % BATCHES == 0 && matches!(self, Subject::Recording) {
+            if batches.get().is_multiple_of(BATCHES) && matches!(self, Subject::Recording) {
                 let profiler = profiler.as_ref().unwrap();
                 drop(profiler.stop().unwrap());
                 profiler.start().unwrap();

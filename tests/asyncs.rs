@@ -197,7 +197,9 @@ fn concurrent_futures_have_tracks_of_their_own() {
         let request = info_span!("request").entered();
         let mut tasks: Vec<Task> = (0..TASKS).map(|n| task(info_span!("task", n), 2)).collect();
         for _ in 0..3 {
-            tasks.iter_mut().for_each(|task| drop(poll(task)));
+            for task in &mut tasks {
+                poll(task);
+            }
         }
         drop(tasks);
         drop(request);
@@ -307,7 +309,9 @@ fn each_of_several_links_has_a_number_of_its_own() {
         causes.iter().for_each(|cause| cause.in_scope(|| ()));
         for _ in 0..2 {
             let effect = info_span!("effect");
-            causes.iter().for_each(|cause| drop(effect.follows_from(cause)));
+            for cause in &causes {
+                effect.follows_from(cause);
+            }
             effect.in_scope(|| ());
         }
     });

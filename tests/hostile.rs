@@ -1,6 +1,5 @@
 //! Names, values and metadata that want to break the file: every one of them comes back as it was given.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
-
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use tracing::{info_span, subscriber::with_default};

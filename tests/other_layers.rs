@@ -12,6 +12,7 @@ use tracing_kineto::{KinetoGuard, KinetoLayer};
 use tracing_subscriber::filter::{EnvFilter, FilterFn, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, registry, reload};
 
 /// Where fmt writes.
@@ -28,7 +29,7 @@ impl Write for Log {
 }
 
 impl Log {
-    fn layer<S: Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
+    fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         let log = self.clone();
         tracing_subscriber::fmt::layer()
             .with_writer(move || log.clone())

@@ -64,7 +64,7 @@ fn an_allocator_that_traces_harms_nobody() {
     const THREADS: u64 = 3;
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
-    let (text, ready) = ("x".repeat(70_000), std::sync::Barrier::new(THREADS as usize + 1));
+    let (text, ready) = ("x".repeat(70_000), std::sync::Barrier::new(usize::try_from(THREADS).unwrap() + 1));
     let other = info_span!("other");
     let traced: u64 = std::thread::scope(|scope| {
         let traced = || {

@@ -143,7 +143,9 @@ impl Oracle {
                 let Some((span, handle)) = self.handle(*n) else { return };
                 if self.spans[span].fields {
                     self.spans[span].recorded = Some(number as u64);
-                    workers.run(thread, move || drop(handle.record("late", number as u64)));
+                    workers.run(thread, move || {
+                        handle.record("late", number as u64);
+                    });
                 }
             }
             Step::Drop(n) => {
@@ -235,7 +237,7 @@ fn run(program: &[(usize, Step)]) -> (Oracle, File) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_program_whose_guards_nest_comes_back_out(program in steps(true)) {
@@ -257,7 +259,7 @@ proptest! {
             tracing_kineto::counter!(text.as_str(), n = 1);
         });
         file.trace.add_metadata(&key, &text);
-        let again = File::of(file.trace.clone());
+        let again = File::of(file.trace);
         let slice = &again.slices()[0];
         let debug = format!("{text:?}");
         // "kernel" is written with a capital, as Kineto does.

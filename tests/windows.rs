@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tracing::info_span;
-use tracing_kineto::{ErrorKind, KinetoLayerBuilder, Loss, Profiler, Status};
+use tracing_kineto::{AsyncSpans, ErrorKind, KinetoLayerBuilder, Loss, Profiler, Status};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Runs `work` with the profiler of a layer that does not record yet.
@@ -48,18 +48,20 @@ fn a_span_opened_before_the_recording_is_clipped() {
 }
 
 #[test]
-fn a_clipped_slice_is_no_poll_of_a_future() {
-    with_profiler(
-        |b| b,
-        |profiler| {
-            let span = info_span!("sync").entered();
-            profiler.start().unwrap();
-            drop(span);
-            let file = stop(profiler);
-            assert_eq!(file.tree(MARKS), "main\n  sync clipped=true\n");
-            assert!(file.rows("b").is_empty());
-        },
-    );
+fn a_clipped_slice_is_no_second_poll() {
+    for mode in AsyncSpans::ALL {
+        with_profiler(
+            |b| b.async_spans(mode),
+            |profiler| {
+                let span = info_span!("sync").entered();
+                profiler.start().unwrap();
+                drop(span);
+                let file = stop(profiler);
+                assert_eq!(file.tree(MARKS), "main\n  sync clipped=true\n", "{mode:?}");
+                assert!(file.rows("b").is_empty(), "{mode:?}");
+            },
+        );
+    }
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn a_second_recording_has_nothing_of_the_first() {
                 [of("External id"), of("span id"), of("parent id")].concat().into_iter().collect::<HashSet<_>>()
             };
             assert!(ids(&first).is_disjoint(&ids(&second)));
-            assert_eq!(first.tree(&[]), File::of(first.trace.clone()).tree(&[]), "the first trace is still whole");
+            assert_eq!(first.tree(&[]), File::of(first.trace).tree(&[]), "the first trace is still whole");
         },
     );
 }

@@ -43,7 +43,7 @@ static SPARE: crossbeam_queue::SegQueue<Slots> = crossbeam_queue::SegQueue::new(
 impl Slots {
     /// Stands where there is no chunk; never written.
     #[cfg(not(all(test, loom)))]
-    pub(crate) const NONE: Slots = {
+    pub(crate) fn none() -> Slots {
         // Full from the start.
         static NONE: [[AtomicU64; 4]; SLOTS] = {
             let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
@@ -51,7 +51,7 @@ impl Slots {
             slots
         };
         Slots(&NONE)
-    };
+    }
 
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "SLOTS is a power of two, so the mask keeps the index inside")]

@@ -33,10 +33,10 @@ impl Pool {
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit.
     pub(crate) fn take(&self) -> Option<Chunk> {
         let ready = self.ready.pop();
-        if self.ready.len() < READY / 2 {
-            if let Some(helper) = self.helper.get() {
-                helper.unpark();
-            }
+        if self.ready.len() < READY / 2
+            && let Some(helper) = self.helper.get()
+        {
+            helper.unpark();
         }
         ready.or_else(|| self.reserve(Chunk::BYTES).then(Chunk::new))
     }
@@ -76,6 +76,7 @@ impl Pool {
     }
 
     /// Returns how many bytes exist now.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -239,8 +239,9 @@ mod tests {
         for tag in (1..=11).filter_map(Tag::of) {
             for length in (0..200).step_by(step).chain(longest.iter().copied()) {
                 chunk.open(1000, 1);
-                let payload: Vec<u8> = (0..length).map(|i| (i * 7 + 1) as u8).collect();
-                let head = Head { payload: length as u16, ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
+                let payload: Vec<u8> = (0..length).map(|i| u8::try_from((i * 7 + 1) % 256).unwrap()).collect();
+                let head =
+                    Head { payload: u16::try_from(length).unwrap(), ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
                 Record::write(chunk.slots(), 1, head, [11, 22, 33], &payload);
                 chunk.slots().commit(1 + head.slots());
                 let record = Record::read(&chunk, 1, chunk.committed()).unwrap();

@@ -25,8 +25,8 @@ impl Writer {
     pub(crate) const NOWHERE: usize = 0;
 
     /// A writer without a chunk.
-    pub(crate) const fn empty() -> Writer {
-        let (slots, first_id) = (Cell::new(Slots::NONE), Cell::new(0));
+    pub(crate) fn empty() -> Writer {
+        let (slots, first_id) = (Cell::new(Slots::none()), Cell::new(0));
         Writer { slots, first_id, exhausted: Cell::new(false) }
     }
 
@@ -40,7 +40,7 @@ impl Writer {
     /// Gives up the chunk.
     pub(crate) fn uninstall(&self) {
         self.first_id.set(0);
-        self.slots.set(Slots::NONE);
+        self.slots.set(Slots::none());
         self.exhausted.set(false);
     }
 

@@ -1,4 +1,12 @@
-//! A growing list of bytes that begins on the stack, so that most spans' fields touch no allocator.
+//! A growing list of bytes that begins on the stack and goes on in a buffer of the thread's, so that the fields of spans
+//! touch no allocator in steady state.
+
+use std::cell::Cell;
+
+thread_local! {
+    /// The buffer of the payload that last went to the heap.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Bytes kept on the stack; more go to the heap.
 const INLINE: usize = 192;
@@ -45,6 +53,8 @@ impl Bytes {
     #[inline(never)]
     fn spill(&mut self, bytes: &[u8]) {
         if self.spilled.is_empty() {
+            self.spilled = SPARE.try_with(Cell::take).unwrap_or_default();
+            self.spilled.clear();
             self.spilled.extend_from_slice(self.inline.get(..self.length).unwrap_or_default());
             // No further byte fits inline.
             self.length = INLINE + 1;
@@ -63,6 +73,15 @@ impl Bytes {
         self.spilled.clear();
         self.length = 0;
         self.extend(bytes);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        const KEPT_BYTES_MAX: usize = 64 * 1024;
+        if (1..=KEPT_BYTES_MAX).contains(&self.spilled.capacity()) {
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.spilled)));
+        }
     }
 }
 

@@ -39,7 +39,7 @@ impl Stored {
 }
 
 /// Stores the state of a span where every thread finds it; one that is there already stays.
-fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool) -> SpanState
+fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool, entered: bool) -> SpanState
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -51,6 +51,7 @@ where
     }
     let Some(stored) = extensions.get_mut::<Stored>() else { return state };
     if let Some(entry) = stored.get(hook.epoch) {
+        entry.entered.fetch_or(entered, Ordering::Relaxed);
         return entry.state;
     }
     // Epochs of this layer are over when a new one is met; those of other layers may not be, but are few.
@@ -58,14 +59,14 @@ where
     if stored.0.len() >= LAYERS_MAX {
         stored.0.remove(0);
     }
-    let entered = AtomicBool::new(state.meta & state::FIRST == 0);
+    let entered = AtomicBool::new(entered || state.meta & state::FIRST == 0);
     let kept = SpanState { meta: state::stored(state.meta), ..state };
     stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, lent, cached: AtomicBool::new(false) });
     kept
 }
 
-/// Stores a state that only the calling thread has, its parent recorded first.
-pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
+/// Stores a state that only the calling thread has, its parent recorded first; `entered` if it is being entered.
+pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState, entered: bool)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -73,7 +74,7 @@ where
         hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
     }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        store(&span, hook, state, false);
+        store(&span, hook, state, false, entered);
     }
     let _ = home::with(hook.epoch, |lane| {
         lane.mark_stored(key);
@@ -102,7 +103,7 @@ where
         return;
     }
     let (found, lent) = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found, lent);
+    let stored = store(&span, hook, found, lent, false);
     let first = mark_entered(&span, hook);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
@@ -143,7 +144,7 @@ where
 {
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
-        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+        if let Some(state) = hook.recorder.lanes().lend(key) {
             if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
                 hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
             }
@@ -200,7 +201,7 @@ where
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
             return Some(entry.state);
         }
-        if let Some(state) = hook.recorder.lanes().find(|frames| frames.lend(key)) {
+        if let Some(state) = hook.recorder.lanes().lend(key) {
             return Some(state);
         }
     }
@@ -232,7 +233,7 @@ where
     let known = own.or_else(|| {
         // It may stand in a frame of the thread that made it.
         let is_elsewhere = entry.is_none_or(|entry| entry.lent);
-        is_elsewhere.then(|| hook.recorder.lanes().find(|frames| frames.take_out(key))).flatten()
+        is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
     let Some(entry) = entry else {
         let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
@@ -282,7 +283,7 @@ where
         Need::Lane => return hook.enroll(),
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
-        Need::Store(key, state) => evict(ctx, hook, key, state),
+        Need::Store(stored, state) => evict(ctx, hook, stored, state, stored == key),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
     }
     true

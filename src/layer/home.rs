@@ -12,7 +12,7 @@
 use crate::buffer::{Chunk, Full, Head, Loss, PAYLOAD_MAX, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::recorder::{CLOSINGS, DEPTH, Frames, Recorder, SpanState, bucket, ids, state};
+use crate::recorder::{CLOSINGS, DEPTH, Frame, Frames, Recorder, SpanState, bucket, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -23,7 +23,7 @@ use tracing_core::Metadata;
 
 thread_local! {
     /// The first layer's lane, inline; it has no destructor, so reaching it costs nothing.
-    static LANE: Lane = const { Lane::new() };
+    static LANE: Lane = Lane::new();
     /// What belongs to the lanes and is let go of when the thread ends.
     static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
     /// A hook is getting what it needs.
@@ -55,7 +55,7 @@ pub(crate) struct Lane {
 #[derive(Clone, Copy)]
 struct Open {
     key: u64,
-    span: u64,
+    state: SpanState,
     slice: u64,
 }
 
@@ -279,10 +279,10 @@ impl Drop for Owned {
         }
         if self.recorder.is_forked() {
             // The locks that the rest needs may have been held by a thread that does not exist here.
-            std::mem::forget(self.chunk.take());
+            let _kept = ManuallyDrop::new(self.chunk.take());
             return;
         }
-        self.recorder.lanes().leave(self.frames);
+        self.recorder.lanes().leave(self.frames, !self.is_over());
         self.frames.give_back();
         if let Some(chunk) = self.chunk.take() {
             self.recorder.leave_chunk(chunk);
@@ -295,10 +295,10 @@ impl Cached {
 }
 
 impl Lane {
-    const fn new() -> Lane {
+    fn new() -> Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
-            frames: Cell::new(Frames::NONE),
+            frames: Cell::new(Frames::none()),
             writer: Writer::empty(),
             next_span: Cell::new(0),
             last_span: Cell::new(0),
@@ -315,7 +315,7 @@ impl Lane {
     fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
         self.writer.uninstall();
-        self.frames.set(Frames::NONE);
+        self.frames.set(Frames::none());
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }
@@ -457,7 +457,7 @@ impl Lane {
     fn current(&self) -> u64 {
         self.repair();
         match self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
-            Some(open) => open.span,
+            Some(open) => open.state.span,
             None => self.frames.get().frame(self.frames.get().depth()).span(),
         }
     }
@@ -466,17 +466,21 @@ impl Lane {
     pub(crate) fn innermost(&self) -> (u64, u64) {
         self.repair();
         if let Some(open) = self.deep.try_borrow().ok().and_then(|deep| deep.last().copied()) {
-            return (open.slice, open.span);
+            return (open.slice, open.state.span);
         }
-        let frame = self.frames.get().frame(self.frames.get().depth());
-        (frame.slice(), frame.span())
+        let frames = self.frames.get();
+        let (depth, span) = (frames.depth(), frames.frame(frames.depth()).span());
+        // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
+        let around = (1..=depth.min(DEPTH)).rev().map(|at| frames.frame(at));
+        let slice = around.take_while(|frame| frame.span() == span).map(Frame::slice).find(|slice| *slice != 0);
+        (slice.unwrap_or(0), span)
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
     pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
         let find_deep = |deep: std::cell::Ref<'_, Vec<Open>>| deep.iter().rev().find(|open| open.key == key).copied();
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
-            return Some((open.slice, open.span));
+            return Some((open.slice, open.state.span));
         }
         let mut stack = (1..=self.frames.get().depth().min(DEPTH)).rev().map(|depth| self.frames.get().frame(depth));
         stack.find(|frame| frame.key() == key).map(|frame| (frame.slice(), frame.span()))
@@ -578,10 +582,11 @@ impl Lane {
         let slice = self.writer.id(at);
         // A span that is not recorded passes on the one around it.
         let span = if recorded { known.span } else { above };
+        let state = SpanState { span, meta: state::entered(meta), parent: known.parent };
         if depth < DEPTH {
-            frame.set(key, SpanState { span, meta: state::entered(meta), parent: known.parent }, slice);
+            frame.set(key, state, slice);
         } else if let Ok(mut deep) = self.deep.try_borrow_mut() {
-            deep.push(Open { key, span, slice });
+            deep.push(Open { key, state, slice });
         }
         frames.set_depth(depth + 1);
         if at != Writer::NOWHERE {
@@ -661,8 +666,8 @@ impl Lane {
                 let stays = left.0 != 0 && left.1.meta & state::STORED == 0;
                 frames.frame(visible).set(if stays { left.0 } else { 0 }, left.1, 0);
             } else {
-                let Open { key, span, slice } = deep.remove(0);
-                frames.frame(visible).set(key, SpanState { span, meta: state::STORED, parent: 0 }, slice);
+                let Open { key, state, slice } = deep.remove(0);
+                frames.frame(visible).set(key, state, slice);
             }
         }
         frames.set_depth(depth - 1);
@@ -709,13 +714,13 @@ impl Lane {
     }
 
     /// The span is gone; `Need::CloseElsewhere` if others may know it.
-    pub(crate) fn close_carefully(&self, key: u64) -> Result<(), Need> {
+    pub(crate) fn close_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
         let frames = self.frames.get();
         let is_own =
             |state: &SpanState| state.meta & state::STORED == 0 && state::is_private(state.meta, frames.lent());
         let Some(own) = frames.known(key).filter(is_own) else { return Err(Need::CloseElsewhere) };
         if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
-            self.close_record(key, own.span)?;
+            self.close_record(key, own.span, recorder)?;
         }
         frames.forget(key);
         Ok(())
@@ -729,9 +734,11 @@ impl Lane {
     }
 
     /// Records that a span is gone.
-    pub(crate) fn close_record(&self, key: u64, span: u64) -> Result<(), Need> {
+    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Need> {
         let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
-        self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[]).map(drop)
+        let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
+        recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
+        Ok(())
     }
 
     /// Records anything that is no slice, with at most `PAYLOAD_MAX` bytes of payload; returns its id, 0 if it is lost.

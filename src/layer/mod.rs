@@ -59,6 +59,13 @@ pub(crate) struct Hook<'l> {
     epoch: u64,
 }
 
+/// A span with fields that is being made.
+struct NewSpan<'s> {
+    key: u64,
+    site: &'s Site,
+    parent: Parent,
+}
+
 /// More often than any hook needs something; a bound all the same.
 const TRIES: usize = 16;
 
@@ -169,7 +176,7 @@ where
             return;
         }
         match with_fields {
-            Some(site) => self.new_span_with(attrs, key, site, Parent::Current, ctx, epoch),
+            Some(site) => self.new_span_with(attrs, NewSpan { key, site, parent: Parent::Current }, ctx, epoch),
             None => self.new_span(attrs, key, ctx, epoch),
         }
     }
@@ -248,23 +255,17 @@ impl KinetoLayer {
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
         } else {
-            self.new_span_with(attrs, key, site, parent, ctx, epoch);
+            self.new_span_with(attrs, NewSpan { key, site, parent }, ctx, epoch);
         }
     }
 
     /// Makes a span with fields.
     #[inline(never)]
-    fn new_span_with<S>(
-        &self,
-        attrs: &Attributes<'_>,
-        key: u64,
-        site: &Site,
-        parent: Parent,
-        ctx: Context<'_, S>,
-        epoch: u64,
-    ) where
+    fn new_span_with<S>(&self, attrs: &Attributes<'_>, new: NewSpan<'_>, ctx: Context<'_, S>, epoch: u64)
+    where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        let NewSpan { key, site, parent } = new;
         let mut payload = Bytes::new();
         let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
         attrs.record(&mut encoder);
@@ -318,10 +319,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let (key, hook) = (id.into_u64(), self.hook(epoch));
-        if let Some(Need::CloseElsewhere) = self.retry(key, &ctx, hook, |lane| lane.close_carefully(key)) {
+        if let Some(Need::CloseElsewhere) =
+            self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
+        {
             let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
             if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
-                hook.with(|lane| lane.close_record(key, closed));
+                hook.with(|lane| lane.close_record(key, closed, &self.recorder));
             }
         }
     }
@@ -360,7 +363,12 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.recorder.note_disorder();
-        if let Some(slice) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+        if let Some((slice, state)) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+            use crate::recorder::state::{IGNORED, STORED};
+            if state.meta & (STORED | IGNORED) == 0 {
+                // Its frame was the one place where it stood.
+                find::evict(ctx, &hook, key, state, false);
+            }
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
             }

@@ -13,10 +13,10 @@ use crate::error::{Error, ErrorKind};
 /// If the platform has no SIGTERM, or refuses the handler, the pipe or the thread.
 #[cfg(unix)]
 pub(crate) fn flush_on_sigterm(flush: fn()) -> Result<(), Error> {
-    use std::sync::OnceLock;
-    static INSTALLED: OnceLock<Result<(), String>> = OnceLock::new();
-    let installed = INSTALLED.get_or_init(|| unix::install(flush).map_err(|e| e.to_string()));
-    installed.clone().map_err(|e| Error::new(ErrorKind::Unsupported, format!("cannot watch for SIGTERM: {e}")))
+    // Fallible: what failed for want of threads or files may be tried again.
+    static INSTALLED: once_cell::sync::OnceCell<()> = once_cell::sync::OnceCell::new();
+    let installed = INSTALLED.get_or_try_init(|| unix::install(flush));
+    installed.copied().map_err(|e| Error::new(ErrorKind::Unsupported, format!("cannot watch for SIGTERM: {e}")))
 }
 
 /// There is no SIGTERM on this platform.

@@ -123,13 +123,15 @@ const UNUSED: u64 = u64::MAX;
 
 impl Frame {
     #[cfg(not(all(test, loom)))]
-    const NONE: Frame = Frame {
-        key: AtomicU64::new(UNUSED),
-        span: AtomicU64::new(0),
-        meta: AtomicU64::new(0),
-        parent: AtomicU64::new(0),
-        slice: AtomicU64::new(0),
-    };
+    const fn new() -> Frame {
+        Frame {
+            key: AtomicU64::new(UNUSED),
+            span: AtomicU64::new(0),
+            meta: AtomicU64::new(0),
+            parent: AtomicU64::new(0),
+            slice: AtomicU64::new(0),
+        }
+    }
 
     /// Fills a frame whose key is 0.
     #[inline(always)]
@@ -198,10 +200,10 @@ static SPARE: SegQueue<&'static Frames> = SegQueue::new();
 impl Frames {
     /// Stands where there are none; never written.
     #[cfg(not(all(test, loom)))]
-    pub(crate) const NONE: &'static Frames = {
+    pub(crate) fn none() -> &'static Frames {
         static NONE: Frames = Frames::new();
         &NONE
-    };
+    }
 
     /// Empty frames on loom's atomics, which no constant can hold.
     #[cfg(all(test, loom))]
@@ -214,7 +216,7 @@ impl Frames {
 
     #[cfg(not(all(test, loom)))]
     const fn new() -> Frames {
-        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::NONE }; DEPTH + 2] }
+        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::new() }; DEPTH + 2] }
     }
 
     /// Returns empty frames for a thread.
@@ -242,6 +244,11 @@ impl Frames {
     /// Returns all frames that were ever used, with their depths.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Frame)> {
         self.stack.iter().enumerate().skip(1).take_while(|(_, frame)| frame.key() != UNUSED)
+    }
+
+    /// Returns the spans that are found nowhere else, for an owner that ends.
+    pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
+        self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
     }
 
     /// Returns what the owner knows of a span.
@@ -296,17 +303,16 @@ impl Frames {
         Some(found)
     }
 
-    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id.
-    pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<u64> {
+    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id,
+    /// and what was known of the span.
+    pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
-        let take = |frame: &Frame| {
-            // Read first: once the key is gone, the owner may put another span into the frame. Release keeps it so.
-            let slice = frame.slice();
-            frame.key.compare_exchange(key, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(slice)
-        };
-        let slice = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find_map(take)?;
+        #[cfg(not(all(test, loom)))]
+        // Acquire: sees the fields that were stored before the key.
+        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let frame = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find(take)?;
         self.note_lending();
-        Some(slice)
+        Some((frame.slice(), frame.state()))
     }
 }
 
@@ -366,8 +372,8 @@ mod tests {
         frames.frame(2).set(5, state_of(50), 100);
         frames.frame(3).set(5, state_of(50), 101);
         frames.set_depth(2);
-        assert_eq!(frames.exit_from_elsewhere(5), Some(100));
-        assert_eq!(frames.exit_from_elsewhere(5), Some(99));
+        assert_eq!(frames.exit_from_elsewhere(5), Some((100, state_of(50))));
+        assert_eq!(frames.exit_from_elsewhere(5), Some((99, state_of(50))));
         assert_eq!(frames.exit_from_elsewhere(5), None);
     }
 

@@ -1,13 +1,22 @@
-//! The rows of the recording threads, and their frames while they live.
+//! The rows of the recording threads, their frames while they live, and what they leave behind.
 
-use super::Frames;
+use super::{Frames, SpanState};
 use crate::os::thread;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All threads that have recorded in this session.
+///
+/// Nothing is allocated under the lock: an allocator that has spans of its own comes back here.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    lanes: Mutex<Vec<Lane>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    lanes: Vec<Lane>,
+    /// Spans of ended threads that nobody else knows; they may be entered or closed elsewhere.
+    left: Vec<(u64, SpanState)>,
 }
 
 #[derive(Clone, Debug)]
@@ -26,70 +35,100 @@ pub(crate) struct LaneRow {
 }
 
 impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, Vec<Lane>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the lists, one of them with room for `more`.
+    fn lock_with_room<T>(&self, more: usize, list: fn(&mut Known) -> &mut Vec<T>) -> MutexGuard<'_, Known> {
+        loop {
+            let mut known = self.lock();
+            let wanted = list(&mut known).len() + more;
+            if wanted <= list(&mut known).capacity() {
+                return known;
+            }
+            drop(known);
+            let mut roomier = Vec::with_capacity(wanted * 2 + 16);
+            let mut known = self.lock();
+            let full = list(&mut known);
+            if full.len() <= wanted {
+                roomier.append(full);
+                std::mem::swap(full, &mut roomier);
+            }
+            // Before what it has held until now.
+            drop(known);
+        }
     }
 
     /// Adds the calling thread; returns the number of its lane.
     pub(crate) fn enter(&self, frames: &'static Frames) -> u64 {
         let row = Arc::new(LaneRow { thread: thread::id(), name: thread::name() });
-        let mut lanes = self.lock_with_room();
-        lanes.push(Lane { row, live: Some(frames) });
-        lanes.len() as u64 - 1
+        let mut known = self.lock_with_room(1, |known| &mut known.lanes);
+        known.lanes.push(Lane { row, live: Some(frames) });
+        known.lanes.len() as u64 - 1
     }
 
-    /// Locks the list with room for one more: an allocator that has spans of its own comes back here, so it may not be
-    /// called under the lock.
-    fn lock_with_room(&self) -> MutexGuard<'_, Vec<Lane>> {
-        loop {
-            let lanes = self.lock();
-            if lanes.len() < lanes.capacity() {
-                return lanes;
-            }
-            let wanted = lanes.len() * 2 + 16;
-            drop(lanes);
-            let mut roomier = Vec::with_capacity(wanted);
-            let mut lanes = self.lock();
-            if lanes.len() == lanes.capacity() && lanes.len() < wanted {
-                roomier.append(&mut lanes);
-                std::mem::swap(&mut *lanes, &mut roomier);
-            }
-            // Before what it has held until now.
-            drop(lanes);
-        }
-    }
-
-    /// The thread with those frames ends, or starts another lane; its row stays.
-    pub(crate) fn leave(&self, frames: &'static Frames) {
-        let mut lanes = self.lock();
-        for lane in lanes.iter_mut().filter(|lane| lane.live.is_some_and(|live| std::ptr::eq(live, frames))) {
+    /// The thread with those frames ends, or starts another lane; its row stays, and if its epoch goes on, so do the
+    /// spans that nobody else knows.
+    pub(crate) fn leave(&self, frames: &'static Frames, goes_on: bool) {
+        let left: Vec<_> = frames.only_here().filter(|_| goes_on).collect();
+        let mut known = self.lock_with_room(left.len(), |known| &mut known.left);
+        for lane in known.lanes.iter_mut().filter(|lane| lane.live.is_some_and(|live| std::ptr::eq(live, frames))) {
             lane.live = None;
         }
+        known.left.extend_from_slice(&left);
     }
 
     /// Calls `look` with the frames of each live thread until it returns something.
     pub(crate) fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.lock().iter().filter_map(|lane| lane.live).find_map(look)
+        self.lock().find(look)
+    }
+
+    /// Looks for a span that another thread knows, or knew when it ended.
+    pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
+        let known = self.lock();
+        known.find(|frames| frames.lend(key)).or_else(|| known.left(key).map(|(_, state)| state))
+    }
+
+    /// Looks for a span that is gone, and has it forgotten.
+    pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
+        let mut known = self.lock();
+        known.find(|frames| frames.take_out(key)).or_else(|| {
+            let (at, state) = known.left(key)?;
+            known.left.swap_remove(at);
+            Some(state)
+        })
     }
 
     /// Takes all rows, for the end of a session.
     pub(crate) fn take(&self) -> Vec<LaneRow> {
-        let lanes = std::mem::take(&mut *self.lock());
+        let Known { lanes, .. } = std::mem::take(&mut *self.lock());
         lanes.iter().map(Lane::named).collect()
     }
 
     /// Returns all rows.
     pub(crate) fn rows(&self) -> Vec<LaneRow> {
         loop {
-            let wanted = self.lock().len();
-            let mut rows = Vec::with_capacity(wanted);
-            let lanes = self.lock();
-            if lanes.len() <= rows.capacity() {
-                rows.extend(lanes.iter().cloned());
-                drop(lanes);
-                return rows.iter().map(Lane::named).collect();
+            let mut lanes = Vec::with_capacity(self.lock().lanes.len());
+            let known = self.lock();
+            if known.lanes.len() <= lanes.capacity() {
+                lanes.extend_from_slice(&known.lanes);
+                drop(known);
+                return lanes.iter().map(Lane::named).collect();
             }
         }
+    }
+}
+
+impl Known {
+    /// A span that an ended thread has left, and where it stands in the list.
+    fn left(&self, key: u64) -> Option<(usize, SpanState)> {
+        let at = self.left.iter().position(|(left, _)| *left == key)?;
+        self.left.get(at).map(|(_, state)| (at, *state))
+    }
+
+    fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.lanes.iter().filter_map(|lane| lane.live).find_map(look)
     }
 }
 

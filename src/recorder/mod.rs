@@ -6,7 +6,7 @@
 mod frames;
 mod lanes;
 
-pub(crate) use frames::{DEPTH, Frames, SpanState, state};
+pub(crate) use frames::{DEPTH, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
@@ -107,6 +107,12 @@ impl Recorder {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Recorder {
+        let settings = Settings { field_bytes_max: 100, fields_while_idle: false };
+        Recorder::new(1 << 30, Sites::default(), settings)
+    }
+
     /// Returns the shelf of this process.
     fn shelf(&self) -> &Shelf {
         (self.born..fork::generation())
@@ -167,6 +173,13 @@ impl Recorder {
             lanes: shelf.lanes.take(),
             blocks: std::iter::from_fn(|| shelf.blocks.pop()).collect(),
         }
+    }
+
+    /// Throws away what threads have opened since the last time, as those do that notice an end late.
+    pub(crate) fn discard(&self) {
+        let Taken { chunks, blocks, .. } = self.take();
+        self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
+        self.pool().release(blocks.iter().map(|(_, block)| block.len() as u64).sum());
     }
 
     /// Looks at everything that was recorded so far, and leaves it.

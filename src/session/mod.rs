@@ -128,7 +128,7 @@ impl Session {
         }
         clock::source();
         state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
-        drop(self.recorder.take());
+        self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start()?;
         self.open(&mut state);
@@ -139,6 +139,7 @@ impl Session {
         let start = Anchor::take();
         self.pulse.add(start);
         state.phase = Phase::Recording { epoch: self.recorder.open(), start };
+        self.pulse.wake();
     }
 
     /// Ends the window that is open, if one is.
@@ -286,4 +287,45 @@ fn new_trace_id() -> String {
     use std::hash::{BuildHasher, RandomState};
     let half = || RandomState::new().hash_one((std::process::id(), fork::generation(), std::time::SystemTime::now()));
     format!("{:016X}{:016X}", half(), half())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Env, Overrides};
+
+    fn session() -> Arc<Session> {
+        let (config, _) = Config::resolve(&Overrides::default(), &Env::from_pairs([])).unwrap();
+        Session::new(Arc::new(Recorder::for_tests()), config, Sinks::default())
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
+    fn the_clocks_are_read_each_second_after_a_pause_too() {
+        let session = session();
+        session.start().unwrap();
+        session.pause().unwrap();
+        // Long enough for the session's thread to find that nothing is recorded.
+        std::thread::sleep(Duration::from_millis(1200));
+        session.resume().unwrap();
+        let before = session.pulse.anchors().len();
+        std::thread::sleep(Duration::from_millis(2500));
+        assert!(session.pulse.anchors().len() > before, "{before}");
+    }
+
+    #[test]
+    fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
+        let session = session();
+        for _ in 0..40 {
+            session.start().unwrap();
+            let epoch = session.recorder.epoch();
+            drop(session.stop().unwrap());
+            drop(session.recorder.open_chunk(epoch));
+            session.recorder.keep_block(&[0; 100]).unwrap();
+        }
+        session.start().unwrap();
+        drop(session.stop().unwrap());
+        let ready = 16 * crate::buffer::Chunk::BYTES;
+        assert!(session.recorder.pool().bytes() <= ready, "{}", session.recorder.pool().bytes());
+    }
 }

@@ -37,8 +37,7 @@ impl Pulse {
     pub(crate) fn start(&self) -> Result<(), Error> {
         self.shared.anchors().clear();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = &*thread {
-            thread.thread().unpark();
+        if thread.is_some() {
             return Ok(());
         }
         let shared = self.shared.clone();
@@ -49,6 +48,13 @@ impl Pulse {
         self.shared.recorder.pool().help_from(spawned.thread().clone());
         *thread = Some(spawned);
         Ok(())
+    }
+
+    /// Has the thread see that an epoch is open; it sleeps while none is.
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.thread().unpark();
+        }
     }
 
     /// Adds an anchor.

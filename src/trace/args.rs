@@ -69,23 +69,22 @@ impl<'t> Source<'t> {
 
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
     fn show_fields(&self, span: u64, site: u32, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(keys) = self.keys(site) else { return };
-        let later: Vec<u64> = self.index.values.of(span).collect();
+        let Some(keys) = self.keys(site).filter(|keys| keys.has_fields()) else { return };
         let mut shown = 0u64;
         // The last value of a field is the one that counts; the order is that of the latest record first.
-        for id in later.iter().rev().copied().chain([span]) {
+        for id in self.index.values.of(span).rev().chain([span]) {
             let Some(record) = self.recorded.record(id).filter(|record| record.head.site == site) else { continue };
             let mut bytes = self.bytes.take();
             self.recorded.payload(&record, &mut bytes);
-            let mut here = 0u64;
-            let count = values(&bytes).count();
+            let bit = |field: usize| 1u64 << field.min(63);
+            let (here, twice) = values(&bytes)
+                .fold((0, 0), |(here, twice), value| (here | bit(value.field), twice | here & bit(value.field)));
             for (i, value) in values(&bytes).enumerate() {
-                let bit = 1u64 << value.field.min(63);
-                let again = i + 1 < count && values(&bytes).skip(i + 1).any(|later| later.field == value.field);
-                if shown & bit == 0 && !again {
+                let may_come_again = twice & bit(value.field) != 0;
+                let again = may_come_again && values(&bytes).skip(i + 1).any(|later| later.field == value.field);
+                if shown & bit(value.field) == 0 && !again {
                     keys.show(value.field, value.value, each);
                 }
-                here |= bit;
             }
             shown |= here;
             self.bytes.replace(bytes);

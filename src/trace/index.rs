@@ -164,14 +164,16 @@ impl Index {
     }
 
     fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[(u64, Ticks, bool)]) {
-        if again.is_empty() {
+        // Two threads may each have taken their slice for the first; the close of such a span is recorded.
+        let closed = || closes.iter().map(|(span, ..)| *span);
+        let mut tracks: HashMap<u64, Track> =
+            again.iter().copied().chain(closed()).map(|span| (span, Track::default())).collect();
+        if tracks.is_empty() {
             return;
         }
-        let mut tracks: HashMap<u64, Track> = HashMap::with_capacity(again.len());
         self.for_each_slice(recorded, |record, lane, start, end| {
-            let span = record.words[2];
-            if again.contains(&span) {
-                tracks.entry(span).or_default().poll(record.head.site, lane, start, end);
+            if let Some(track) = tracks.get_mut(&record.words[2]) {
+                track.poll(record.head.site, lane, start, end);
             }
         });
         // One slice that is not its span's first: what came before was not recorded.

@@ -38,6 +38,11 @@ impl Keys {
         }
     }
 
+    /// Returns whether there are any.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
     /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
     pub(crate) fn show(&self, field: usize, value: ArgValue<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(field) else { return };

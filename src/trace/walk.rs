@@ -224,10 +224,11 @@ impl Thread<'_> {
         let (start, end, finished) = walk.index.times(walk.recorded, record);
         let (start, end) = (walk.converter.timestamp(start), walk.converter.timestamp(end));
         let clipped = record.head.flags & flag::CLIPPED != 0;
+        // Also what is not drawn is around what is.
+        let place = self.nest.place(start, end.max(start), span);
         if !walk.draws_polls(span) {
             return Ok(());
         }
-        let place = self.nest.place(start, end.max(start), span);
         self.met.slices += 1;
         self.met.clipped += u64::from(clipped);
         self.met.unfinished += u64::from(!finished);
@@ -243,7 +244,9 @@ impl Thread<'_> {
             *slot = mark.1;
             count += 1;
         }
-        let definition = walk.recorded.record(span).filter(|record| record.head.tag == Tag::Span);
+        // Only spans with fields have a record of their own.
+        let definition = if site.fields == 0 { None } else { walk.recorded.record(span) };
+        let definition = definition.filter(|record| record.head.tag == Tag::Span);
         let parent = match (&definition, record.head.flags & flag::NESTED != 0) {
             (Some(definition), _) => definition.words[0],
             (None, true) => place.around,

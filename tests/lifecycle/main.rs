@@ -54,12 +54,12 @@ const TESTS: &[&[Test]] = &[];
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     #[cfg(unix)]
-    if let [play, name, folder] = args.as_slice() {
-        if play == "--play" {
-            let scenario = SCENARIOS.iter().copied().flatten().find(|(known, _)| known == name);
-            scenario.expect("a scenario of that name").1(folder.as_ref());
-            return std::process::ExitCode::SUCCESS;
-        }
+    if let [play, name, folder] = args.as_slice()
+        && play == "--play"
+    {
+        let scenario = SCENARIOS.iter().copied().flatten().find(|(known, _)| known == name);
+        scenario.expect("a scenario of that name").1(folder.as_ref());
+        return std::process::ExitCode::SUCCESS;
     }
     run(&args)
 }
