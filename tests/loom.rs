@@ -204,7 +204,7 @@ fn a_slice_is_ended_by_its_thread_or_by_another_and_not_by_both() {
             })
             .collect();
         let ended: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
-        assert_eq!(ended, [50]);
+        assert_eq!(ended, [(50, made(5))]);
     });
 }
 
@@ -223,7 +223,7 @@ fn a_slice_that_is_ended_from_elsewhere_is_not_the_next_in_its_frame() {
                 owner.set_depth(1);
             }
         });
-        assert_eq!(frames.exit_from_elsewhere(5), Some(50));
+        assert_eq!(frames.exit_from_elsewhere(5), Some((50, made(5))));
         thread.join().unwrap();
     });
 }

@@ -307,12 +307,16 @@ impl Frames {
     /// and what was known of the span.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
         let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
-        #[cfg(not(all(test, loom)))]
-        // Acquire: sees the fields that were stored before the key.
-        let take = |frame: &&Frame| frame.key.compare_exchange(key, 0, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let frame = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find(take)?;
+        let take = |frame: &Frame| {
+            // Acquire: sees the fields that were stored before the key.
+            (frame.key.load(Ordering::Acquire) == key).then_some(())?;
+            // Read first: once the key is gone, the owner may put another span into the frame. Release keeps it so.
+            let found = (frame.slice(), frame.state());
+            frame.key.compare_exchange(key, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(found)
+        };
+        let found = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find_map(take)?;
         self.note_lending();
-        Some((frame.slice(), frame.state()))
+        Some(found)
     }
 }
 
