@@ -9,36 +9,34 @@ use super::chunk::{Chunk, SLOTS, Slots};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tag {
-    /// One enter..exit: start, end (0 while open), span id.
+    /// One enter..exit: start, end (0 while open), span id; with [`flag::DEFINES`], the parent's span id.
     Slice = 1,
-    /// A span with fields, whose id is this record's: parent's span id; payload: fields.
+    /// A span, whose id is this record's: parent's span id; payload: fields.
     Span = 2,
-    /// The parent of a span without fields that is not the span around its first slice: span id, parent's span id.
-    Parent = 3,
     /// The end of a slice whose chunk is no longer at hand: the slice's id, end.
-    End = 4,
+    End = 3,
     /// Values recorded after a span was made: span id, time; payload: fields.
-    Values = 5,
+    Values = 4,
     /// An event: time, span id of the span it was in; payload: fields.
-    Instant = 6,
+    Instant = 5,
     /// A counter event: time; payload: fields.
-    Counter = 7,
+    Counter = 6,
     /// An event of level ERROR: the id of the slice it was in; payload: fields.
-    Error = 8,
+    Error = 7,
     /// A span is gone: span id, time.
-    Close = 9,
+    Close = 8,
     /// A span follows from another: its span id, the other's.
-    Follows = 10,
+    Follows = 9,
     /// From here on the chunk belongs to another thread: its lane.
-    Lane = 11,
+    Lane = 10,
 }
 
 /// Flags of a record.
 pub(crate) mod flag {
     /// Slice: the first of its span.
     pub(crate) const FIRST: u8 = 1;
-    /// Slice: the span's parent is the span of the slice around it.
-    pub(crate) const NESTED: u8 = 2;
+    /// Slice: it defines its span, which has no fields and no record of its own; the span's id is the slice's.
+    pub(crate) const DEFINES: u8 = 2;
     /// Slice: it began before the recording did, and its start is the recording's.
     pub(crate) const CLIPPED: u8 = 4;
     /// Close: nothing happened on the thread between the span's last exit and this.
@@ -97,7 +95,7 @@ impl Tag {
         match self {
             Tag::Slice => 3,
             Tag::Span | Tag::Counter | Tag::Error | Tag::Lane => 1,
-            Tag::Parent | Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
+            Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
         }
     }
 
@@ -108,10 +106,9 @@ impl Tag {
     }
 
     fn of(byte: u8) -> Option<Tag> {
-        const ALL: [Tag; 11] = [
+        const ALL: [Tag; 10] = [
             Tag::Slice,
             Tag::Span,
-            Tag::Parent,
             Tag::End,
             Tag::Values,
             Tag::Instant,
@@ -186,6 +183,21 @@ impl<'c> Record<'c> {
         self.chunk.first_id() + self.at as u64
     }
 
+    /// Returns the id of a slice's span.
+    #[inline]
+    pub(crate) fn span(&self) -> u64 {
+        if self.head.flags & flag::DEFINES != 0 { self.id() } else { self.words[2] }
+    }
+
+    /// Returns the id of a span's parent, if this is the record that defines the span.
+    pub(crate) fn parent(&self) -> Option<u64> {
+        match self.head.tag {
+            Tag::Span => Some(self.words[0]),
+            Tag::Slice if self.head.flags & flag::DEFINES != 0 => Some(self.words[2]),
+            _ => None,
+        }
+    }
+
     /// Returns the slot behind the record.
     #[inline]
     pub(crate) fn next(&self) -> usize {
@@ -236,16 +248,16 @@ mod tests {
         let chunk = Chunk::new();
         let step = if cfg!(miri) { 67 } else { 1 };
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[4096, PAYLOAD_MAX] };
-        for tag in (1..=11).filter_map(Tag::of) {
+        for tag in (1..=10).filter_map(Tag::of) {
             for length in (0..200).step_by(step).chain(longest.iter().copied()) {
-                chunk.open(1000, 1);
+                chunk.open(SLOTS as u64, 1);
                 let payload: Vec<u8> = (0..length).map(|i| u8::try_from((i * 7 + 1) % 256).unwrap()).collect();
                 let head =
-                    Head { payload: u16::try_from(length).unwrap(), ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
+                    Head { payload: u16::try_from(length).unwrap(), ..Head::new(tag, flag::FIRST | flag::DEFINES, 77) };
                 Record::write(chunk.slots(), 1, head, [11, 22, 33], &payload);
-                chunk.slots().commit(1 + head.slots());
+                chunk.slots().commit((SLOTS + 1 + head.slots()) as u64);
                 let record = Record::read(&chunk, 1, chunk.committed()).unwrap();
-                assert_eq!((record.head, record.id()), (head, 1001));
+                assert_eq!((record.head, record.id()), (head, SLOTS as u64 + 1));
                 assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
                 let mut back = Vec::new();
                 record.payload(&mut back);
@@ -260,10 +272,10 @@ mod tests {
     #[test]
     fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
         let chunk = Chunk::new();
-        chunk.open(0, 1);
+        chunk.open(SLOTS as u64, 1);
         chunk.slots().write(1, [0, 0, 0, 200]);
         chunk.slots().write(2, [0, 0, 0, Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word()]);
-        chunk.slots().commit(3);
+        chunk.slots().commit(SLOTS as u64 + 3);
         assert!(Record::read(&chunk, 1, 3).is_none());
         assert!(Record::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
     }

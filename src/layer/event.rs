@@ -1,6 +1,7 @@
 //! Events: instants, counters, and errors that mark the slice around them.
 
 use super::Hook;
+use super::lane::Lane;
 use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
@@ -46,10 +47,10 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     if event.is_contextual() {
-        return hook.with(|lane| Ok(lane.innermost())).unwrap_or_default();
+        return hook.with(Lane::innermost).unwrap_or_default();
     }
     let Some(parent) = event.parent() else { return (0, 0) };
     let key = parent.into_u64();
     let inside = hook.with(|lane| Ok(lane.inside(key))).flatten();
-    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).map_or(0, |state| state.span)))
+    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).unwrap_or(0)))
 }

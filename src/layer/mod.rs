@@ -1,11 +1,12 @@
 //! The `tracing` layer: turns spans and events into records on the thread where they happen.
 //!
-//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done in [`home`] with
-//! what the thread has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
+//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
+//! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
 mod event;
 mod find;
 pub(crate) mod home;
+mod lane;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
@@ -13,7 +14,7 @@ use crate::clock;
 use crate::fields::{Bytes, Encoder};
 use crate::recorder::Recorder;
 use crate::time::Ticks;
-use home::{Lane, Need, Parent};
+use lane::{Lane, Need, Parent};
 use std::fmt;
 use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};
@@ -164,20 +165,8 @@ where
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         let (key, metadata) = (id.into_u64(), attrs.metadata());
-        let mut with_fields = None;
-        let usual = |lane: &Lane| match lane.recorded_site(metadata) {
-            Some(site) if site.fields == 0 => lane.new_span(key, site),
-            site => {
-                with_fields = site;
-                false
-            }
-        };
-        if attrs.is_contextual() && home::usual(epoch, usual) {
-            return;
-        }
-        match with_fields {
-            Some(site) => self.new_span_with(attrs, NewSpan { key, site, parent: Parent::Current }, ctx, epoch),
-            None => self.new_span(attrs, key, ctx, epoch),
+        if !attrs.is_contextual() || !home::usual(epoch, |lane| lane.new_span(key, metadata)) {
+            self.new_span(attrs, key, ctx, epoch);
         }
     }
 
@@ -216,8 +205,7 @@ where
         let epoch = self.recorder.epoch();
         if epoch != 0 {
             let hook = self.hook(epoch);
-            let ids = [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64()).map(|state| state.span));
-            match ids {
+            match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
                     hook.put(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
                 }
@@ -236,8 +224,7 @@ where
 }
 
 impl KinetoLayer {
-    /// Makes a span that has a parent of its own, or something to wait for, or whatever else it takes.
-    #[cold]
+    /// Makes a span that has fields, or a parent of its own, or something to wait for, or whatever else it takes.
     #[inline(never)]
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
@@ -347,6 +334,10 @@ impl KinetoLayer {
         for _ in 0..TRIES {
             match home::with(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
+                Err(need @ Need::StoreNew(_)) => {
+                    find::settle(need, ctx, &hook, key);
+                    return None;
+                }
                 Err(need @ (Need::ExitElsewhere | Need::CloseElsewhere)) => return Some(need),
                 Err(need) if find::settle(need, ctx, &hook, key) => {}
                 Err(_) => break,
@@ -402,14 +393,14 @@ impl KinetoLayer {
         let payload = payload.as_slice();
         if !payload.is_empty() {
             let key = id.into_u64();
-            let known = find::lookup(ctx, &hook, key).filter(|state| state.span != 0).or_else(|| {
+            let known = find::lookup(ctx, &hook, key).or_else(|| {
                 // Made while nothing was recorded, and not entered since.
                 find::find(ctx, &hook, key);
                 find::lookup(ctx, &hook, key)
             });
             hook.take_back();
-            if let Some(state) = known.filter(|state| state.span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], payload);
+            if let Some(span) = known.filter(|span| *span != 0) {
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
             }
         }
     }

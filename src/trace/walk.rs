@@ -189,8 +189,7 @@ impl<'t> Walk<'t> {
         ];
         let own = figures.get(..if track.closed.is_some() { 3 } else { 4 }).unwrap_or_default();
         let record = self.recorded.record(span);
-        let parent =
-            record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
+        let parent = record.and_then(|record| record.parent());
         let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
         let mut name = Vec::new();
         let named = source.span_name(span, track.site, &mut name);
@@ -220,7 +219,7 @@ impl Thread<'_> {
     fn slice(&mut self, record: &Record<'_>) -> io::Result<()> {
         let walk = self.walk;
         let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
-        let span = record.words[2];
+        let span = record.span();
         let (start, end, finished) = walk.index.times(walk.recorded, record);
         let (start, end) = (walk.converter.timestamp(start), walk.converter.timestamp(end));
         let clipped = record.head.flags & flag::CLIPPED != 0;
@@ -244,14 +243,7 @@ impl Thread<'_> {
             *slot = mark.1;
             count += 1;
         }
-        // Only spans with fields have a record of their own.
-        let definition = if site.fields == 0 { None } else { walk.recorded.record(span) };
-        let definition = definition.filter(|record| record.head.tag == Tag::Span);
-        let parent = match (&definition, record.head.flags & flag::NESTED != 0) {
-            (Some(definition), _) => definition.words[0],
-            (None, true) => place.around,
-            (None, false) => walk.index.parents.get(&span).copied().unwrap_or(0),
-        };
+        let parent = record.parent().or_else(|| walk.recorded.record(span)?.parent()).unwrap_or(0);
         let args = SpanArgs {
             source: self.source,
             site: record.head.site,

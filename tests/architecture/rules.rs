@@ -37,7 +37,7 @@ const TRACING_MACROS: &str = "macros.rs";
 /// The longest file, without its tests.
 pub(crate) const LINES_MAX: usize = 600;
 /// Files that are longer, and how long they may be: both forms of each hook, side by side.
-const LONG: [(&str, usize); 1] = [("layer/home.rs", 800)];
+const LONG: [(&str, usize); 1] = [("layer/lane.rs", 650)];
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
