@@ -34,7 +34,7 @@ fn chunk() -> Chunk {
 const FIRST_ID: u64 = 2 * SLOTS as u64;
 
 fn write(chunk: &Chunk, at: usize, word: u64) {
-    chunk.slots().write(at, [word, 0, word, word]);
+    chunk.slots().write(at, [word, word, 0, word]);
     chunk.slots().commit(chunk.first_id() + at as u64 + 1);
 }
 
@@ -42,9 +42,9 @@ fn write(chunk: &Chunk, at: usize, word: u64) {
 fn check(chunk: &Chunk, words: &[u64]) -> usize {
     let committed = chunk.committed();
     for at in 1..committed {
-        let [a, end, c, d] = chunk.read(at);
+        let [a, b, end, d] = chunk.read(at);
         let word = words[at - 1];
-        assert_eq!((a, c, d), (word, word, word), "slot {at} of {committed}");
+        assert_eq!((a, b, d), (word, word, word), "slot {at} of {committed}");
         assert!(end == 0 || end == 100 + word);
     }
     committed
@@ -61,7 +61,7 @@ fn a_committed_record_is_seen_whole_and_its_end_is_old_or_new() {
             write(&writer, 2, 6);
         });
         if check(&chunk, &[5, 6]) > 2 {
-            assert_eq!(chunk.read(1)[1], 105, "an end stored before a commit is seen after it");
+            assert_eq!(chunk.read(1)[2], 105, "an end stored before a commit is seen after it");
         }
         thread.join().unwrap();
         assert_eq!(check(&chunk, &[5, 6]), 3);
@@ -105,10 +105,10 @@ fn a_late_end_and_a_late_record_leave_what_was_taken_as_it_is() {
             write(&writer, 2, 6);
         });
         let taken = chunk.committed();
-        assert_eq!(chunk.read(1)[2], 5);
+        assert_eq!(chunk.read(1)[1], 5);
         assert!(taken == 2 || taken == 3);
         late.join().unwrap();
-        assert_eq!((chunk.read(1)[1], chunk.committed()), (105, 3));
+        assert_eq!((chunk.read(1)[2], chunk.committed()), (105, 3));
     });
 }
 

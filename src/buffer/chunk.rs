@@ -111,6 +111,12 @@ impl Slots {
         d.store(wd, Ordering::Relaxed);
     }
 
+    /// Returns the words of all slots, to write those that are not committed yet.
+    #[inline(always)]
+    pub(crate) fn words(self) -> &'static [AtomicU64] {
+        self.0.as_flattened()
+    }
+
     /// Publishes all records with ids below `next_id`.
     #[inline(always)]
     pub(crate) fn commit(self, next_id: u64) {
@@ -121,7 +127,7 @@ impl Slots {
     /// Stores the end of the slice in a slot, below [`SLOTS`], that may be committed already.
     #[inline(always)]
     pub(crate) fn end(self, at: usize, ticks: u64) {
-        let [_, end, ..] = self.slot(at);
+        let [_, _, end, _] = self.slot(at);
         // Relaxed: the word stands alone; a reader sees the old or the new one.
         end.store(ticks, Ordering::Relaxed);
     }
@@ -184,6 +190,11 @@ impl Chunk {
         self.slots.committed()
     }
 
+    /// Reads a word of a committed slot; a word out of range reads as zero.
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        self.slots.words().get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// Reads a committed slot; a slot out of range reads as zeros.
     #[inline(always)]
     pub(crate) fn read(&self, at: usize) -> [u64; 4] {
@@ -228,7 +239,7 @@ mod tests {
         chunk.slots().commit(4098);
         assert_eq!((chunk.committed(), chunk.first_id(), chunk.epoch(), chunk.read(1)), (2, 4096, 7, [1, 2, 3, 4]));
         chunk.slots().end(1, 9);
-        assert_eq!(chunk.read(1), [1, 9, 3, 4]);
+        assert_eq!(chunk.read(1), [1, 2, 9, 4]);
         assert_eq!(chunk.read(SLOTS), [0; 4]);
     }
 
@@ -241,13 +252,13 @@ mod tests {
         let thread = std::thread::Builder::new().spawn(move || {
             while reader.committed() < LAST {
                 for at in 1..reader.committed() {
-                    let [a, _, c, d] = reader.read(at);
-                    assert_eq!((a, c, d), (at as u64, at as u64, at as u64));
+                    let [a, b, _, d] = reader.read(at);
+                    assert_eq!((a, b, d), (at as u64, at as u64, at as u64));
                 }
             }
         });
         for at in 1..LAST {
-            chunk.slots().write(at, [at as u64, 0, at as u64, at as u64]);
+            chunk.slots().write(at, [at as u64, at as u64, 0, at as u64]);
             chunk.slots().commit((SLOTS + at + 1) as u64);
             chunk.slots().end(at, 5);
         }

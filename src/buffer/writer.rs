@@ -1,8 +1,9 @@
 //! The one thread's hand on its chunk.
 
 use super::chunk::{Chunk, SLOTS, Slots};
-use super::record::{Head, Record};
+use super::record::{Head, Record, Tag};
 use crate::time::Ticks;
+use std::sync::atomic::Ordering;
 
 /// The place where a thread writes; there is at most one thread for a chunk.
 ///
@@ -11,12 +12,28 @@ use crate::time::Ticks;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer(Slots);
 
+/// The payload of a record, written where the record will be.
+///
+/// Nobody sees it before the record is [put](Writer::put_with); what the thread records meanwhile takes its place.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    slots: Slots,
+    /// The first word behind it, of all words of the chunk.
+    end: usize,
+}
+
 const SLOT: u64 = SLOTS as u64 - 1;
 
 /// The slot of a record.
 #[inline(always)]
 const fn slot(id: u64) -> usize {
     (id & SLOT) as usize
+}
+
+/// Where the payload of a record begins.
+#[inline(always)]
+const fn start(id: u64, tag: Tag) -> usize {
+    slot(id) * 4 + 1 + tag.words()
 }
 
 impl Writer {
@@ -46,15 +63,36 @@ impl Writer {
     /// Writes and publishes a record of one slot as the [`next`](Writer::next) one.
     #[inline(always)]
     pub(crate) fn put_slice(self, id: u64, head: u64, start: Ticks, span: u64) {
-        self.0.write(slot(id), [start.0, 0, span, head]);
+        self.0.write(slot(id), [head, start.0, 0, span]);
         self.0.commit(id + 1);
     }
 
     /// Writes and publishes the record for which there was [`room`](Writer::room).
     #[inline(always)]
-    pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u8]) {
-        Record::write(self.0, slot(id), head, words, payload);
+    pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
+        Record::write(self.0, slot(id), head, words);
+        let mut place = self.payload(id, head.tag);
+        payload.iter().for_each(|word| place.push(*word));
         self.0.commit(id + head.slots() as u64);
+    }
+
+    /// Begins a record of any length as the [`next`](Writer::next) one, by its payload.
+    #[inline(always)]
+    pub(crate) fn payload(self, id: u64, tag: Tag) -> Payload {
+        Payload { slots: self.0, end: start(id, tag) }
+    }
+
+    /// Writes and publishes the record whose payload was written already; `false` if the chunk had no room for it.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "a chunk has fewer words")]
+    pub(crate) fn put_with(self, id: u64, payload: Payload, head: Head, words: [u64; 3]) -> bool {
+        let head = Head { payload: (payload.end - start(id, head.tag)) as u16, ..head };
+        let fits = payload.end <= SLOTS * 4;
+        if fits {
+            Record::write(self.0, slot(id), head, words);
+            self.0.commit(id + head.slots() as u64);
+        }
+        fits
     }
 
     /// Ends a slice in place; `false` if it is of another chunk.
@@ -70,10 +108,20 @@ impl Writer {
     }
 }
 
+impl Payload {
+    /// Adds a word; those that the chunk has no room for are only counted.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, word: u64) {
+        if let Some(place) = self.slots.words().get(self.end) {
+            place.store(word, Ordering::Relaxed);
+        }
+        self.end += 1;
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buffer::Tag;
 
     const FIRST: u64 = 3 * SLOTS as u64;
 
@@ -97,12 +145,23 @@ mod tests {
         writer.put(b, head, [8, 0, 9], &[]);
         assert_eq!((a, b), (FIRST + 1, FIRST + 2));
         assert!(writer.end(a, Ticks(50)));
-        assert_eq!(first.read(1), [7, 50, 9, head.word()]);
+        assert_eq!(first.read(1), [head.word(), 7, 50, 9]);
 
         let second = open(5 * SLOTS as u64);
         let writer = Writer::of(&second);
         assert!(!writer.end(b, Ticks(60)) && !writer.end(0, Ticks(60)));
-        assert_eq!((first.read(2)[1], second.committed()), (0, 1));
+        assert_eq!((first.read(2)[2], second.committed()), (0, 1));
+    }
+
+    #[test]
+    fn a_payload_that_does_not_fit_leaves_the_chunk_as_it_is() {
+        let chunk = open(FIRST);
+        let writer = Writer::of(&chunk);
+        let id = writer.next().unwrap();
+        let mut payload = writer.payload(id, Tag::Span);
+        (0..SLOTS as u64 * 5).for_each(|word| payload.push(word));
+        assert!(!writer.put_with(id, payload, Head::new(Tag::Span, 0, 0), [0; 3]));
+        assert_eq!(chunk.committed(), 1);
     }
 
     #[test]

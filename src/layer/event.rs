@@ -5,7 +5,7 @@ use super::lane::Lane;
 use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
-use crate::fields::{Bytes, Encoder};
+use crate::fields::{Encoder, Words};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -21,11 +21,11 @@ where
     if site.event == EventRole::Nothing {
         return;
     }
-    let mut payload = Bytes::new();
-    let mut encoder = Encoder::new(site, &mut payload, hook.recorder.settings.field_bytes_max);
+    let mut words = Words::new();
+    let mut encoder = Encoder::new(site, &mut words, hook.recorder.settings.field_bytes_max);
     event.record(&mut encoder);
     encoder.finish(hook.recorder);
-    let payload = payload.as_slice();
+    let payload = words.as_slice();
     let (slice, span) = around(event, ctx, &hook);
     match site.event {
         EventRole::Counter => {

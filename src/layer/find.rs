@@ -2,9 +2,10 @@
 
 use super::Hook;
 use super::home;
-use super::lane::{Need, Parent};
+use super::lane::Parent;
+use super::need::Need;
 use crate::buffer::{Head, Loss, Tag};
-use crate::fields::{Bytes, Encoder};
+use crate::fields::{Encoder, Words};
 use crate::recorder::{Recorder, SpanState, ids, state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ struct Entry {
 }
 
 /// The fields of a span made while nothing was recorded, for each layer that keeps them.
-struct IdleFields(Vec<(usize, Box<[u8]>)>);
+struct IdleFields(Vec<(usize, Box<[u64]>)>);
 
 /// How often to look through the threads for a span that its owner keeps moving.
 const LOOKS: usize = 4;
@@ -180,7 +181,7 @@ where
         return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
     }
     let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).unwrap_or(0);
-    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
+    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u64]>::to_vec));
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
@@ -251,7 +252,7 @@ where
 }
 
 impl IdleFields {
-    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u8]> {
+    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u64]> {
         let owner = Arc::as_ptr(recorder).addr();
         self.0.iter().find(|(of, _)| *of == owner).map(|(_, payload)| &**payload)
     }
@@ -263,17 +264,17 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let site = recorder.sites.site(attrs.metadata());
-    let mut payload = Bytes::new();
-    let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
+    let mut words = Words::new();
+    let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.as_slice().is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !words.as_slice().is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));
     }
     if let Some(kept) = extensions.get_mut::<IdleFields>() {
-        kept.0.push((Arc::as_ptr(recorder).addr(), payload.as_slice().into()));
+        kept.0.push((Arc::as_ptr(recorder).addr(), words.as_slice().into()));
     }
 }
 

@@ -3,7 +3,8 @@
 //! The first layer's lane lies inline in the thread's own memory and has no destructor, so reaching it costs nothing.
 //! What belongs to it, and further layers' lanes, are kept apart and let go of when the thread ends.
 
-use super::lane::{Lane, Need, Place};
+use super::lane::{Lane, Place};
+use super::need::Need;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
 use crate::recorder::{Frames, Recorder};

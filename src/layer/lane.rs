@@ -9,7 +9,8 @@
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
-use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, Writer, flag};
+use super::need::Need;
+use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::recorder::{BEYOND, CLOSINGS, Frame, Frames, Recorder, SpanState, bucket, ids, state};
@@ -69,25 +70,6 @@ const SITES: usize = 64;
 /// Marks the address of a callsite whose spans are not plain; addresses are even.
 const NOT_PLAIN: usize = 1;
 const NO_STATE: SpanState = SpanState { span: 0, meta: 0, parent: 0 };
-
-/// What a hook needs before it can be done; see [`super::find::settle`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Need {
-    /// The thread has no lane for this epoch yet.
-    Lane,
-    /// The chunk is full.
-    Chunk,
-    /// The thread does not know the span.
-    Find,
-    /// The thread does not know that the span was entered.
-    ExitElsewhere,
-    /// The state of that span has to be stored in its extensions first.
-    Store(u64, SpanState),
-    /// The new span has no place but its extensions.
-    StoreNew(SpanState),
-    /// The span may be known to others, who have to hear that it closes.
-    CloseElsewhere,
-}
 
 /// The parent of a new span.
 #[derive(Clone, Copy, Debug)]
@@ -220,20 +202,18 @@ impl Lane {
         true
     }
 
-    /// Makes a span with fields below the innermost one; `false` if that takes more than usual.
+    /// Makes a span with fields, which `encode` writes, below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn new_span_with(&self, key: u64, site: &Site, payload: &[u8]) -> bool {
+    pub(crate) fn new_span_with(&self, key: u64, site: &Site, encode: impl FnOnce(Payload) -> Option<Payload>) -> bool {
         let Some(Place { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
-        if frame.key() != 0 || payload.len() > PAYLOAD_MAX {
+        let Some(span) = writer.next().filter(|_| frame.key() == 0) else { return false };
+        let Some(payload) = encode(writer.payload(span, Tag::Span)) else { return false };
+        let (head, parent) = (Head::new(Tag::Span, 0, site.index), frames.frame(top).span());
+        if !writer.put_with(span, payload, head, [parent, 0, 0]) {
             return false;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most PAYLOAD_MAX")]
-        let head = Head { payload: payload.len() as u16, ..Head::new(Tag::Span, 0, site.index) };
-        let Some(span) = writer.room(head.slots()) else { return false };
-        let parent = frames.frame(top).span();
-        writer.put(span, head, [parent, 0, 0], payload);
         frame.fill(key, SpanState { span, meta: site.state & !state::UNDEFINED, parent });
         true
     }
@@ -244,7 +224,7 @@ impl Lane {
         key: u64,
         site: &Site,
         parent: Parent,
-        fields: Option<(&[u8], u8)>,
+        fields: Option<(&[u64], u8)>,
         recorder: &Recorder,
     ) -> Result<(), Need> {
         let parent = match parent {
@@ -585,9 +565,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Records anything that is no slice, with at most `PAYLOAD_MAX` bytes of payload; returns its id, 0 if it is lost.
+    /// Records anything that is no slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
     #[inline(always)]
-    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u8]) -> Result<u64, Need> {
+    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Need> {
         let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
         let head = Head { payload: length, ..head };
         let id = self.reserve(head.slots())?;

@@ -53,7 +53,7 @@ struct Shelf {
     partly_filled: ArrayQueue<Chunk>,
     lanes: Lanes,
     /// Payloads too large for a chunk, by the id that stands in their place.
-    blocks: SegQueue<(u64, Arc<[u8]>)>,
+    blocks: SegQueue<(u64, Arc<[u64]>)>,
     child: OnceLock<Box<Shelf>>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Taken {
     /// Each chunk with the length that was committed when it was taken, in the order in which they were opened.
     pub(crate) chunks: Vec<(Chunk, usize)>,
     pub(crate) lanes: Vec<LaneRow>,
-    pub(crate) blocks: Vec<(u64, Arc<[u8]>)>,
+    pub(crate) blocks: Vec<(u64, Arc<[u64]>)>,
 }
 
 impl Shelf {
@@ -179,7 +179,7 @@ impl Recorder {
     pub(crate) fn discard(&self) {
         let Taken { chunks, blocks, .. } = self.take();
         self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
-        self.pool().release(blocks.iter().map(|(_, block)| block.len() as u64).sum());
+        self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&**block) as u64).sum());
     }
 
     /// Looks at everything that was recorded so far, and leaves it.
@@ -221,8 +221,8 @@ impl Recorder {
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
-    pub(crate) fn keep_block(&self, payload: &[u8]) -> Option<u64> {
-        self.pool().reserve(payload.len() as u64).then(|| {
+    pub(crate) fn keep_block(&self, payload: &[u64]) -> Option<u64> {
+        self.pool().reserve(size_of_val(payload) as u64).then(|| {
             let id = ids();
             self.shelf().blocks.push((id, payload.into()));
             id

@@ -17,7 +17,7 @@ pub(crate) struct Recorded {
     pub(crate) sites: Vec<&'static Site>,
     /// The stretches of time that were recorded: more than one after a pause.
     pub(crate) windows: Vec<Window>,
-    blocks: HashMap<u64, Arc<[u8]>>,
+    blocks: HashMap<u64, Arc<[u64]>>,
     owner: Option<Arc<Recorder>>,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
@@ -83,7 +83,8 @@ impl Recorded {
         if record.head.flags & crate::buffer::flag::BLOCK != 0 {
             let id = bytes.as_slice().try_into().map(u64::from_le_bytes).unwrap_or(0);
             bytes.clear();
-            bytes.extend_from_slice(self.blocks.get(&id).map_or(&[], |block| &**block));
+            let words = self.blocks.get(&id).into_iter().flat_map(|block| block.iter());
+            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
     }
 
@@ -98,7 +99,7 @@ impl Recorded {
 
     /// Returns how many bytes the records take.
     pub(crate) fn bytes(&self) -> u64 {
-        let blocks: usize = self.blocks.values().map(|block| block.len()).sum();
+        let blocks: usize = self.blocks.values().map(|block| size_of_val(&**block)).sum();
         self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
     }
 }
@@ -106,7 +107,7 @@ impl Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.pool().release(self.blocks.values().map(|block| block.len() as u64).sum());
+            owner.pool().release(self.blocks.values().map(|block| size_of_val(&**block) as u64).sum());
             owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
         }
     }
