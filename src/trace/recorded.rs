@@ -1,7 +1,7 @@
 //! What a session took from the threads: committed records, in the chunks where they were written.
 
 use super::index::Run;
-use crate::buffer::{Chunk, Record};
+use crate::buffer::{Chunk, Record, Tag};
 use crate::callsite::Site;
 use crate::clock::Anchor;
 use crate::recorder::{LaneRow, Recorder, Taken};
@@ -51,9 +51,10 @@ impl Recorded {
         }
     }
 
-    /// Returns the window of an epoch.
+    /// Returns the window in which a run was recorded.
     #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, and is given at least one")]
-    pub(crate) fn window(&self, epoch: u64) -> &Window {
+    pub(crate) fn window_of(&self, run: Run) -> &Window {
+        let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
         let window = self.windows.iter().find(|window| window.epoch == epoch).or(self.windows.last());
         window.expect("a recording has a window")
     }
@@ -75,6 +76,14 @@ impl Recorded {
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let at = usize::try_from(id - chunk.first_id()).ok()?;
         if at == 0 { None } else { Record::read(chunk, at, *committed) }
+    }
+
+    /// Returns the record of a slice's span, which has one if it has fields; most often it lies just before the slice.
+    pub(crate) fn definition<'t>(&'t self, slice: &Record<'t>) -> Option<Record<'t>> {
+        let span = slice.words[2];
+        let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
+        let here = if at == 0 { None } else { Record::read(slice.chunk, at, slice.at) };
+        here.or_else(|| self.record(span)).filter(|record| record.head.tag == Tag::Span)
     }
 
     /// Copies the field values of a record into `bytes`.

@@ -8,7 +8,7 @@ use std::io;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 /// How many bytes a piece holds; each user sees to it that its own fit.
-pub(super) const PIECE: usize = 128;
+pub(super) const PIECE: usize = 256;
 
 /// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
@@ -40,6 +40,13 @@ impl<'b> Piece<'b> {
     pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
         self.store(*text);
         self.length += N;
+    }
+
+    /// Writes the first `length` bytes of `block`.
+    #[inline(always)]
+    pub(super) fn block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+        self.store(*block);
+        self.length += length;
     }
 
     /// Writes `value`.
