@@ -26,7 +26,7 @@ pub(crate) struct FieldArgs<'t> {
     pub(crate) site: u32,
     pub(crate) span: u64,
     /// The span's own record, if it has one.
-    pub(crate) definition: Option<Record<'t>>,
+    pub(crate) definition: Option<&'t Record<'t>>,
     /// The slice, 0 for a track.
     pub(crate) slice: u64,
 }
@@ -69,25 +69,28 @@ impl<'t> Source<'t> {
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
     fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(keys) = self.keys(args.site).filter(|keys| keys.has_fields()) else { return };
-        let later = self.index.values.of(args.span).rev().filter_map(|id| self.recorded.record(id));
+        let mut bytes = self.bytes.take();
         let mut shown = 0u64;
-        // The last value of a field is the one that counts; the order is that of the latest record first.
-        for record in later.chain(args.definition).filter(|record| record.head.site == args.site) {
-            let mut bytes = self.bytes.take();
-            self.recorded.payload(&record, &mut bytes);
-            let bit = |field: usize| 1u64 << field.min(63);
-            let (here, twice) = values(&bytes)
-                .fold((0, 0), |(here, twice), value| (here | bit(value.field), twice | here & bit(value.field)));
-            for (i, value) in values(&bytes).enumerate() {
-                let may_come_again = twice & bit(value.field) != 0;
-                let again = may_come_again && values(&bytes).skip(i + 1).any(|later| later.field == value.field);
-                if shown & bit(value.field) == 0 && !again {
-                    keys.show(value.field, value.value, each);
-                }
+        let mut show = |record: &Record<'_>| {
+            if record.head.site != args.site {
+                return;
             }
-            shown |= here;
-            self.bytes.replace(bytes);
+            self.recorded.payload(record, &mut bytes);
+            for value in values(&bytes) {
+                let bit = 1u64 << value.field.min(63);
+                if shown & bit == 0 {
+                    keys.show(value.field, &value.value, each);
+                }
+                shown |= bit;
+            }
+        };
+        // The last value of a field is the one that counts; the order is that of the latest record first.
+        if !self.index.values.is_empty() {
+            let later = self.index.values.of(args.span).rev();
+            later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
         }
+        args.definition.into_iter().for_each(show);
+        self.bytes.replace(bytes);
     }
 
     /// The text of the error events that happened in a slice, the first one.
@@ -133,9 +136,9 @@ impl Args for EventArgs<'_> {
         self.source.recorded.payload(&self.record, &mut bytes);
         for value in values(&bytes) {
             match value.value {
-                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, ArgValue::I64(on.into()), each),
+                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, &ArgValue::I64(on.into()), each),
                 ArgValue::Str(_) if self.numbers_only => {}
-                other => keys.show(value.field, other, each),
+                _ => keys.show(value.field, &value.value, each),
             }
         }
         self.source.bytes.replace(bytes);

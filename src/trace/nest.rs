@@ -13,7 +13,7 @@ pub(crate) struct Nest {
 
 #[derive(Debug)]
 struct Open {
-    /// How many slices were placed before.
+    /// Which of the slices placed, from 1.
     number: u64,
     end: Timestamp,
     span: u64,
@@ -46,21 +46,25 @@ impl Nest {
         if row == self.rows.len() {
             self.rows.push(Vec::new());
         }
+        self.placed += 1;
         if let Some(open) = self.rows.get_mut(row) {
             open.push(Open { number: self.placed, end, span });
         }
-        self.placed += 1;
         Place { row, end, around }
     }
 
     /// Closes what has ended; returns the span of the slice opened last of those still open.
     fn around(&mut self, start: Timestamp) -> u64 {
-        let mut innermost: Option<(u64, u64)> = None;
+        let (mut number, mut span) = (0, 0);
         for open in &mut self.rows {
             while open.pop_if(|open| open.end <= start).is_some() {}
-            innermost = innermost.max(open.last().map(|open| (open.number, open.span)));
+            if let Some(last) = open.last()
+                && last.number > number
+            {
+                (number, span) = (last.number, last.span);
+            }
         }
-        innermost.map_or(0, |(_, span)| span)
+        span
     }
 
     /// Returns how many rows are in use.

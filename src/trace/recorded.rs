@@ -1,7 +1,7 @@
 //! What a session took from the threads: committed records, in the chunks where they were written.
 
 use super::index::Run;
-use crate::buffer::{Chunk, Record, Tag};
+use crate::buffer::{Chunk, Record};
 use crate::callsite::Site;
 use crate::clock::Anchor;
 use crate::recorder::{LaneRow, Recorder, Taken};
@@ -82,8 +82,7 @@ impl Recorded {
     pub(crate) fn definition<'t>(&'t self, slice: &Record<'t>) -> Option<Record<'t>> {
         let span = slice.words[2];
         let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
-        let here = if at == 0 { None } else { Record::read(slice.chunk, at, slice.at) };
-        here.or_else(|| self.record(span)).filter(|record| record.head.tag == Tag::Span)
+        if at == 0 || at >= slice.at { self.record(span) } else { Record::read(slice.chunk, at, slice.at) }
     }
 
     /// Copies the field values of a record into `bytes`.

@@ -56,18 +56,20 @@ impl<'w> Thread<'w> {
     pub(super) fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
         let recorded = self.walk.recorded;
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { return Ok(()) };
-        let records = || runs.iter().flat_map(|run| recorded.records(*run));
         if self.walk.index.clipped > 0 {
             // Slices that were open when the recording began are recorded when they end; they come first, the longest first.
-            let mut clipped: Vec<Record<'_>> = records().filter(is_clipped).collect();
+            let records = runs.iter().flat_map(|run| recorded.records(*run));
+            let mut clipped: Vec<Record<'_>> = records.filter(is_clipped).collect();
             clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| self.slice(window, record))?;
         }
-        for record in records() {
-            match record.head.tag {
-                Tag::Slice if !is_clipped(&record) => self.slice(window, &record)?,
-                Tag::Instant | Tag::Counter => self.event(&record)?,
-                _ => {}
+        for run in runs {
+            for record in recorded.records(*run) {
+                match record.head.tag {
+                    Tag::Slice if !is_clipped(&record) => self.slice(window, &record)?,
+                    Tag::Instant | Tag::Counter => self.event(&record)?,
+                    _ => {}
+                }
             }
         }
         Ok(())
@@ -92,13 +94,17 @@ impl<'w> Thread<'w> {
 
         // Only spans with fields have a record of their own.
         let definition = if site.fields == 0 { None } else { walk.recorded.definition(record) };
-        let parent = match (&definition, record.head.flags & flag::NESTED != 0) {
+        let definition = definition.as_ref().filter(|record| record.head.tag == Tag::Span);
+        let parent = match (definition, record.head.flags & flag::NESTED != 0) {
             (Some(definition), _) => definition.words[0],
             (None, true) => place.around,
             (None, false) => walk.index.parents.get(&span).copied().unwrap_or(0),
         };
-        let fields = FieldArgs { source, site: record.head.site, span, definition, slice: id };
-        let has_fields = site.fields != 0 || !walk.index.errors.is_empty();
+        let fields: &dyn Args = if site.fields == 0 && walk.index.errors.is_empty() {
+            NO_ARGS
+        } else {
+            &FieldArgs { source, site: record.head.site, span, definition, slice: id }
+        };
         let mut name = Vec::new();
         self.rows.slice(&SliceRow {
             name: if site.fields == 0 { None } else { source.span_name(span, record.head.site, &mut name) },
@@ -107,13 +113,7 @@ impl<'w> Thread<'w> {
             start,
             end: place.end,
             id: CorrelationId(id),
-            args: SpanArgs {
-                span,
-                parent,
-                fields: if has_fields { &fields } else { NO_ARGS },
-                site: row,
-                marks: &marks,
-            },
+            args: SpanArgs { span, parent, fields, site: row, marks: &marks },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, start, place.row) }
     }

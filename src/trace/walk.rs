@@ -184,7 +184,8 @@ impl<'t> Walk<'t> {
         ];
         let closed = figures.first_chunk::<3>().filter(|_| track.closed.is_some());
         let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
-        let definition = self.recorded.record(span).filter(|record| record.head.tag == Tag::Span);
+        let definition = self.recorded.record(span);
+        let definition = definition.as_ref().filter(|record| record.head.tag == Tag::Span);
         let parent = definition.map(|record| record.words[0]).or(self.index.parents.get(&span).copied()).unwrap_or(0);
         let fields = FieldArgs { source, site: track.site, span, definition, slice: 0 };
         let args = SpanArgs { span, parent, fields: &fields, site, marks };
