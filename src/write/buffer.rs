@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::json::{self, PIECE, Piece, SHORT};
+use super::json::{self, Piece, Room, SHORT};
 
 /// A buffer in front of `W`, to which JSON is appended without any checks for errors.
 ///
@@ -19,14 +19,14 @@ pub(super) struct Buffer<W> {
 }
 
 /// What the buffer holds, in bytes.
-const CAPACITY: usize = 1 << 20;
+const CAPACITY: usize = 1 << 18;
 
 /// The longest text for which the buffer is emptied; a longer one that finds no room is written from where it lies.
 const COPIED: usize = 1 << 15;
 
 /// Returns what `write` appends.
 pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
-    let mut buffer = Buffer::with_capacity(Vec::new(), PIECE);
+    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<Room>());
     write(&mut buffer);
     // A list takes everything.
     buffer.finish().unwrap_or_default()
@@ -37,7 +37,7 @@ impl<W: Write> Buffer<W> {
         Buffer::with_capacity(out, CAPACITY)
     }
 
-    /// `capacity` is that of a piece or more.
+    /// `capacity` is room for a piece, or more.
     fn with_capacity(out: W, capacity: usize) -> Self {
         Buffer { out, bytes: vec![0; capacity].into(), at: 0, error: None, failed: false }
     }

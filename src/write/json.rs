@@ -10,6 +10,12 @@ use serde_json::ser::{CompactFormatter, Formatter};
 /// How many bytes a piece holds; each user sees to it that its own fit.
 pub(super) const PIECE: usize = 256;
 
+/// The most bytes that are stored at once, which may be more than count.
+const BLOCK: usize = 64;
+
+/// What a piece is written in: any block that begins in a piece ends here.
+pub(super) type Room = [u8; PIECE + BLOCK];
+
 /// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
 
@@ -18,14 +24,14 @@ const E8: u64 = 100_000_000;
 /// A piece of text that is being written.
 #[derive(Debug)]
 pub(super) struct Piece<'b> {
-    bytes: &'b mut [u8; PIECE],
+    bytes: &'b mut Room,
     length: usize,
 }
 
 impl<'b> Piece<'b> {
     /// An empty piece in `bytes`, which may hold anything.
     #[inline]
-    pub(super) fn new(bytes: &'b mut [u8; PIECE]) -> Self {
+    pub(super) fn new(bytes: &'b mut Room) -> Self {
         Piece { bytes, length: 0 }
     }
 
@@ -161,8 +167,13 @@ impl<'b> Piece<'b> {
             let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
             marks([a, b, c, d, e, f, g, h])
         } else {
-            let mut word = [b' '; 8];
-            word.iter_mut().zip(text).for_each(|(place, byte)| *place = *byte);
+            // Put together in a register: a word that is loaded from single bytes just stored is waited for.
+            let word = match *text {
+                [] => [b' '; 8],
+                [a] => [a, b' ', b' ', b' ', b' ', b' ', b' ', b' '],
+                [a, b] => [a, b, b' ', b' ', b' ', b' ', b' ', b' '],
+                [a, b, c, ..] => [a, b, c, b' ', b' ', b' ', b' ', b' '],
+            };
             self.store(word);
             marks(word)
         };
@@ -206,10 +217,12 @@ impl<'b> Piece<'b> {
         self.store_at(self.length, bytes);
     }
 
-    /// Stores `bytes` at `at`; where they do not fit, which users see to, nothing.
+    /// Stores `bytes` at `at`, which lies in the piece; the mask tells the compiler so.
     #[inline(always)]
     fn store_at<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
-        if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        const { assert!(PIECE.is_power_of_two() && N <= BLOCK) };
+        debug_assert!(at < PIECE, "a piece is too long");
+        if let Some(place) = self.bytes.get_mut(at & (PIECE - 1)..).and_then(<[u8]>::first_chunk_mut) {
             *place = bytes;
         }
     }
@@ -264,9 +277,30 @@ fn hex_digit(value: u64) -> u8 {
 /// How many digits `value` has, which is below 10^8.
 #[inline]
 fn decimal_length(value: u64) -> usize {
-    const POWERS: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+    const BY_BITS: [u64; 32] = lengths_by_bits();
 
-    1 + POWERS.iter().map(|&power| usize::from(value >= power)).sum::<usize>()
+    let bits = (value | 1).ilog2() as usize;
+    ((value + BY_BITS.get(bits).copied().unwrap_or(0)) >> 32) as usize
+}
+
+/// For each number of bits, what to add to a number so that the upper half of the sum is how many digits it has.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+const fn lengths_by_bits() -> [u64; 32] {
+    let mut table = [0; 32];
+    let (mut bits, mut length, mut power) = (0, 1, 10);
+    while bits < table.len() {
+        let largest = (2 << bits) - 1;
+        if largest < power {
+            table[bits] = length << 32;
+        } else {
+            // From here on numbers are longer by one, all others of so many bits are not.
+            length += 1;
+            table[bits] = (length << 32) - power;
+            power *= 10;
+        }
+        bits += 1;
+    }
+    table
 }
 
 /// The eight digits of `value`, which is below 10^8, in ASCII, the first in the lowest byte.
@@ -290,7 +324,7 @@ mod tests {
     use super::*;
 
     fn text(write: impl FnOnce(&mut Piece<'_>)) -> String {
-        let mut bytes = [b'~'; PIECE];
+        let mut bytes = [b'~'; PIECE + BLOCK];
         let mut piece = Piece::new(&mut bytes);
         piece.raw(b"<");
         write(&mut piece);
@@ -346,7 +380,7 @@ mod tests {
                 for at in 0..length {
                     let mut bytes = [b'x'; SHORT];
                     bytes[at] = byte;
-                    let mut room = [b'~'; PIECE];
+                    let mut room = [b'~'; PIECE + BLOCK];
                     let mut piece = Piece::new(&mut room);
                     piece.raw(b"<\"");
                     let clean = piece.short_text(&bytes[..length]);

@@ -93,7 +93,7 @@ impl<W: Write> ChromeWriter<W> {
             if !any {
                 out.raw(b",\"args\":{");
             }
-            out.member(!any, key, value);
+            out.member(!any, key, &value);
             any = true;
         });
         if any {
@@ -108,7 +108,7 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"\"");
         self.place_and_time(track, at);
         self.out.raw(b",\"args\":{");
-        self.out.member(true, arg.0, arg.1);
+        self.out.member(true, arg.0, &arg.1);
         self.out.raw(b"}},");
     }
 

@@ -40,7 +40,7 @@ impl<W: Write> ChromeWriter<W> {
             let (out, skipped) = (&mut self.out, &mut self.skipped);
             activity.args.visit(&mut |key, value| match key {
                 EXTERNAL_ID => *skipped += 1,
-                _ => out.member(false, key, value),
+                _ => out.member(false, key, &value),
             });
             self.out.raw(b"}},");
         } else if activity.kind == ActivityType::Overhead {

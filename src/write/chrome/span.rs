@@ -67,9 +67,9 @@ impl<W: Write> ChromeWriter<W> {
                 piece.wide(args.parent);
             }
         });
-        args.fields.visit(&mut |key, value| out.member(false, key, value));
+        args.fields.visit(&mut |key, value| out.member(false, key, &value));
         out.verbatim(&site.end);
-        args.marks.visit(&mut |key, value| out.member(false, key, value));
+        args.marks.visit(&mut |key, value| out.member(false, key, &value));
         out.raw(b"}},");
     }
 }
@@ -97,7 +97,7 @@ impl Site {
         Site {
             start: rendered(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
-            end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, value))),
+            end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
         }
     }
 }
