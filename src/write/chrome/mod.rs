@@ -21,7 +21,7 @@ use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRo
 /// arrows of kind "`follows_from`". The category of a row is its kind's name, whatever its ph. Strings are escaped and
 /// keep their UTF-8; an args object stands on every slice but those of kind overhead that have none; there is no white
 /// space but the line ends and the blank after `"rank":`, by which `HolisticTraceAnalysis` finds the rank. The writer
-/// holds little more than 1 MiB, whatever the trace.
+/// holds a buffer of 256 KiB and a few hundred bytes for each callsite, however long the trace.
 #[derive(Debug)]
 pub(crate) struct ChromeWriter<W> {
     out: Buffer<W>,
