@@ -11,13 +11,16 @@ use serde_json::ser::{CompactFormatter, Formatter};
 pub(super) const PIECE: usize = 256;
 
 /// The most bytes that are stored at once, which may be more than count.
-const BLOCK: usize = 64;
+const BLOCK: usize = 80;
 
 /// What a piece is written in: any block that begins in a piece ends here.
 pub(super) type Room = [u8; PIECE + BLOCK];
 
 /// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
+
+/// A tenth of a second, in nanoseconds.
+pub(super) const TENTH: u64 = E8;
 
 const E8: u64 = 100_000_000;
 
@@ -102,20 +105,33 @@ impl<'b> Piece<'b> {
     /// Writes `ns` nanoseconds as microseconds with three decimals.
     #[inline(always)]
     pub(super) fn micros(&mut self, ns: u64) {
-        let (high, low) = (ns / E8, ns % E8);
-        let digits = eight_digits(low);
-        let [.., a, b, c] = digits.to_le_bytes();
-        let decimals = [b'.', a, b, c];
-        if high == 0 {
-            let length = decimal_length(low).saturating_sub(3).max(1);
+        if ns < TENTH {
+            let digits = eight_digits(ns);
+            let length = decimal_length(ns).saturating_sub(3).max(1);
             self.store((digits >> ((40 - 8 * length) & 63)).to_le_bytes());
             self.length += length;
+            self.decimals(digits);
         } else {
-            self.uint(high);
-            self.store(digits.to_le_bytes());
-            self.length += 5;
+            self.uint(ns / TENTH);
+            self.micros_of_tenth(ns % TENTH);
         }
-        self.raw(&decimals);
+    }
+
+    /// Writes what [`micros`](Piece::micros) does behind the tenths of a second, which are more than 0: `ns` are below
+    /// a [`TENTH`].
+    #[inline(always)]
+    pub(super) fn micros_of_tenth(&mut self, ns: u64) {
+        let digits = eight_digits(ns);
+        self.store(digits.to_le_bytes());
+        self.length += 5;
+        self.decimals(digits);
+    }
+
+    /// Writes a point and the last three of eight digits.
+    #[inline(always)]
+    fn decimals(&mut self, digits: u64) {
+        let [.., a, b, c] = digits.to_le_bytes();
+        self.raw(&[b'.', a, b, c]);
     }
 
     /// Writes `value` in lower-case hexadecimal digits.

@@ -7,6 +7,7 @@ use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
 use crate::trace::rows::{SiteRow, SliceRow};
 use crate::write::buffer::rendered;
+use crate::write::json::TENTH;
 
 /// What has been rendered.
 #[derive(Debug, Default)]
@@ -26,32 +27,40 @@ struct Site {
     end: Vec<u8>,
 }
 
-/// What the slices of the row last written to share; not rendered yet while `length` is 0.
+/// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
 #[derive(Debug)]
 struct Row {
     process: i64,
     thread: i64,
-    /// `,"pid":…,"tid":…,"ts":`, and anything behind it: a block of fixed size is copied by a few instructions.
+    /// Since the base.
+    tenths: u64,
+    /// `,"pid":…,"tid":…,"ts":` and the tenths unless they are 0, and anything behind: a block of fixed size is copied by
+    /// a few instructions.
     text: [u8; ROW],
     length: usize,
 }
 
-/// The longest row takes less: 20 bytes of keys and two numbers of 20.
-const ROW: usize = 64;
+/// The longest row takes less: 20 bytes of keys, two numbers of 20 and one of 12.
+const ROW: usize = 80;
 
 impl<W: Write> ChromeWriter<W> {
     /// Writes a slice of a span, to the byte as [`slice`](ChromeWriter::slice) writes its activity.
     pub(super) fn span_slice(&mut self, slice: &SliceRow<'_>) {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
-        let (site, row) = shared.of(slice);
+        let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
+        let (site, row) = shared.of(slice, tenths);
         match slice.name {
             None => out.verbatim(&site.start),
             Some(name) => start_of_slice(out, args.site.kind, name),
         }
         out.piece(|piece| {
             piece.block(&row.text, row.length);
-            piece.micros(start.since(*base));
+            if tenths == 0 {
+                piece.micros(rest);
+            } else {
+                piece.micros_of_tenth(rest);
+            }
             piece.raw(b",\"dur\":");
             piece.micros(end.since(*start));
             if site.has_own_id {
@@ -77,15 +86,16 @@ impl<W: Write> ChromeWriter<W> {
 impl Shared {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "the list is made long enough first")]
-    fn of(&mut self, slice: &SliceRow<'_>) -> (&Site, &Row) {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row) {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
             self.sites.resize_with(length, Site::default);
             self.sites[number] = Site::render(slice.args.site);
         }
-        if (self.row.process, self.row.thread) != (slice.process, slice.thread) || self.row.length == 0 {
-            self.row = Row::render(slice.process, slice.thread);
+        let (row, SliceRow { process, thread, .. }) = (&self.row, slice);
+        if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
+            self.row = Row::render(*process, *thread, tenths);
         }
         (&self.sites[number], &self.row)
     }
@@ -104,9 +114,14 @@ impl Site {
 
 impl Row {
     #[cold]
-    fn render(process: i64, thread: i64) -> Row {
-        let rendered = rendered(|out| place(out, Track::new(process, thread)));
-        let mut row = Row { process, thread, text: [0; ROW], length: rendered.len() };
+    fn render(process: i64, thread: i64, tenths: u64) -> Row {
+        let rendered = rendered(|out| {
+            place(out, Track::new(process, thread));
+            if tenths > 0 {
+                out.uint(tenths);
+            }
+        });
+        let mut row = Row { process, thread, tenths, text: [0; ROW], length: rendered.len() };
         row.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
         row
     }
@@ -114,7 +129,7 @@ impl Row {
 
 impl Default for Row {
     fn default() -> Row {
-        Row { process: 0, thread: 0, text: [0; ROW], length: 0 }
+        Row { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
     }
 }
 
@@ -173,9 +188,9 @@ mod tests {
 
     #[test]
     fn the_longest_row_is_kept_whole() {
-        let row = Row::render(i64::MIN, i64::MAX);
+        let row = Row::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
         assert!(row.length < ROW);
-        let expected = format!(",\"pid\":{},\"tid\":{},\"ts\":", i64::MIN, i64::MAX);
+        let expected = format!(",\"pid\":{},\"tid\":{},\"ts\":184467440737", i64::MIN, i64::MAX);
         assert_eq!(&row.text[..row.length], expected.as_bytes());
     }
 }
