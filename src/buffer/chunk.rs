@@ -6,6 +6,8 @@
 //! The memory of a chunk is never freed: a chunk that nobody holds has its pages given back to the operating system and
 //! is used again. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
+#[cfg(not(all(test, loom)))]
+use crate::os::memory;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(all(test, loom)))]
@@ -41,6 +43,19 @@ const HOLDERS: usize = 3;
 static SPARE: crossbeam_queue::SegQueue<Slots> = crossbeam_queue::SegQueue::new();
 
 impl Slots {
+    /// Has memory for some chunks more, and returns one of them.
+    #[cfg(not(all(test, loom)))]
+    #[cold]
+    #[expect(clippy::expect_used, reason = "memory for AT_ONCE chunks holds a chunk")]
+    fn more() -> Slots {
+        // Few enough to cost no time, as none of it is present yet, and enough to be no small piece for the allocator.
+        const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
+        let (slots, _) = memory::words(AT_ONCE * SLOTS * 4).as_chunks();
+        let (one, others) = slots.as_chunks().0.split_first().expect("at least one");
+        others.iter().for_each(|slots| SPARE.push(Slots(slots)));
+        Slots(one)
+    }
+
     /// Stands where there is no chunk; never written.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> Slots {
@@ -114,24 +129,20 @@ impl Chunk {
     /// Bytes that one chunk takes.
     pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
 
-    /// Returns an empty chunk, every page of it touched.
+    /// Returns an empty chunk, every page of it present: writing to it never waits for the OS.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn new() -> Chunk {
-        #[cfg(not(all(test, loom)))]
-        if let Some(slots) = SPARE.pop() {
-            slots.0.iter().for_each(|[first, ..]| first.store(0, Ordering::Relaxed));
-            slots.header(HOLDERS).store(1, Ordering::Relaxed);
-            return Chunk { slots };
-        }
-        Chunk::leak()
+        let slots = SPARE.pop().unwrap_or_else(Slots::more);
+        memory::populate(slots.0.as_flattened());
+        slots.header(COMMITTED).store(0, Ordering::Relaxed);
+        slots.header(HOLDERS).store(1, Ordering::Relaxed);
+        Chunk { slots }
     }
 
-    /// Makes a chunk that was not there before.
-    #[expect(clippy::expect_used, reason = "a list of SLOTS slots is an array of SLOTS slots")]
-    fn leak() -> Chunk {
-        // Collected, since 64 KiB on the stack are too much for some threads; then leaked, for good.
-        let zeros = |_| -> [AtomicU64; 4] { std::array::from_fn(|_| AtomicU64::new(0)) };
-        let slots: Box<[[AtomicU64; 4]]> = (0..SLOTS).map(zeros).collect();
-        let slots = Slots(Box::leak(<Box<[_; SLOTS]>>::try_from(slots).expect("SLOTS slots")));
+    /// Returns an empty chunk on loom's atomics.
+    #[cfg(all(test, loom))]
+    pub(crate) fn new() -> Chunk {
+        let slots = Slots(Box::leak(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))));
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
         Chunk { slots }
     }
@@ -193,7 +204,7 @@ impl Drop for Chunk {
         if self.slots.header(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
             #[cfg(not(all(test, loom)))]
             {
-                crate::os::memory::discard(self.slots.0.as_flattened());
+                memory::discard(self.slots.0.as_flattened());
                 SPARE.push(self.slots);
             }
         }

@@ -1,7 +1,51 @@
-//! Gives memory back to the operating system without giving up its address.
-#![allow(unsafe_code, reason = "madvise has no safe form")]
+//! Memory that is never freed: had in one piece, made present ahead of need, given back without giving up its address.
+#![allow(unsafe_code, reason = "mmap and madvise have no safe form")]
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory
+/// until they are written.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn words(count: usize) -> &'static [AtomicU64] {
+    let bytes = count * size_of::<AtomicU64>();
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping is asked for, at no particular address, so nothing that exists is touched.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return leaked(count);
+    }
+    // SAFETY: 1. The mapping has `bytes` bytes, begins on a page, and is never unmapped. 2. It reads as zeros, which are
+    // valid for atomics, and nobody else knows of it.
+    unsafe { std::slice::from_raw_parts(start.cast(), count) }
+}
+
+/// Returns `count` words of zeros that live for ever.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn words(count: usize) -> &'static [AtomicU64] {
+    leaked(count)
+}
+
+fn leaked(count: usize) -> &'static [AtomicU64] {
+    (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak()
+}
+
+/// Makes every page of `words` present and writable, so that no write to it has to wait for the OS. Nobody else uses them
+/// yet, and what they hold is not needed.
+pub(crate) fn populate(words: &'static [AtomicU64]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: the range lies inside `words`; populating changes no content. Older kernels refuse.
+        let populated = unsafe {
+            let start = words.as_ptr().cast_mut().cast();
+            libc::madvise(start, size_of_val(words), libc::MADV_POPULATE_WRITE)
+        };
+        if populated == 0 {
+            return;
+        }
+    }
+    const SMALLEST_PAGE: usize = 4096 / size_of::<AtomicU64>();
+    words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
+}
 
 /// Tells the OS that what lies in `words` is not needed: its whole pages read as zero afterwards, and take no memory
 /// until they are written again.
@@ -35,7 +79,24 @@ pub(crate) fn discard(_words: &'static [AtomicU64]) {}
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn words_are_zero_take_no_memory_at_first_and_are_present_once_populated() {
+        let words = words(16 * 1024);
+        let present = |words: &[AtomicU64]| {
+            let mut present = vec![0u8; size_of_val(words) / page_size()];
+            let start = words.as_ptr().cast_mut().cast();
+            // SAFETY: the range begins on a page, and `present` has a byte for each of its pages.
+            assert_eq!(unsafe { libc::mincore(start, size_of_val(words), present.as_mut_ptr()) }, 0);
+            present.iter().filter(|page| **page & 1 != 0).count()
+        };
+        assert_eq!(present(words), 0);
+        populate(words);
+        assert_eq!(present(words), size_of_val(words) / page_size());
+        assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        discard(words);
+        assert_eq!(present(words), 0);
+    }
 
     #[test]
     fn whole_pages_read_as_zero_afterwards_and_the_rest_is_kept() {
