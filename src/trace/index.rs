@@ -3,7 +3,7 @@
 //! Its size depends on what is rare (late ends, late values, errors, spans entered more than once), not on the number
 //! of slices: those are read where they lie.
 
-use super::recorded::Recorded;
+use super::recorded::{Recorded, Window};
 use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
@@ -140,17 +140,18 @@ impl Index {
     /// Calls `each` with every slice: its record, its lane, its start and its end.
     fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, usize, Ticks, Ticks)) {
         for run in &self.runs {
+            let window = recorded.window_of(*run);
             for record in recorded.records(*run).filter(|record| record.head.tag == Tag::Slice) {
-                let (start, end, _) = self.times(recorded, &record);
+                let (start, end, _) = self.times(window, &record);
                 each(&record, run.lane, start, end);
             }
         }
     }
 
-    /// Returns a slice's start and end, and whether it did end.
-    pub(crate) fn times(&self, recorded: &Recorded, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
+    /// Returns a slice's start and end, and whether it did end in its window.
+    #[inline]
+    pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
-        let window = recorded.window(slice.chunk.epoch());
         let start = if slice.head.flags & flag::CLIPPED != 0 { window.start.ticks } else { Ticks(start) };
         let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
         // An end that a thread stored after the session took the record is none: the trace does not change.

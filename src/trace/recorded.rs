@@ -51,9 +51,10 @@ impl Recorded {
         }
     }
 
-    /// Returns the window of an epoch.
+    /// Returns the window in which a run was recorded.
     #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, and is given at least one")]
-    pub(crate) fn window(&self, epoch: u64) -> &Window {
+    pub(crate) fn window_of(&self, run: Run) -> &Window {
+        let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
         let window = self.windows.iter().find(|window| window.epoch == epoch).or(self.windows.last());
         window.expect("a recording has a window")
     }
@@ -75,6 +76,16 @@ impl Recorded {
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let at = usize::try_from(id - chunk.first_id()).ok()?;
         if at == 0 { None } else { Record::read(chunk, at, *committed) }
+    }
+
+    /// Returns the record that defines a slice's span: the slice itself, or one that most often lies just before it.
+    pub(crate) fn definition<'t>(&'t self, slice: &Record<'t>) -> Option<Record<'t>> {
+        let span = slice.span();
+        if span == slice.id() {
+            return Some(*slice);
+        }
+        let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
+        if at == 0 || at >= slice.at { self.record(span) } else { Record::read(slice.chunk, at, slice.at) }
     }
 
     /// Copies the field values of a record into `bytes`.
