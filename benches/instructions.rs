@@ -10,8 +10,8 @@
 
 use std::hint::black_box;
 
-use tracing::{Span, info_span};
 use tracing::subscriber::set_global_default;
+use tracing::{Span, info_span};
 use tracing_kineto::{KinetoGuard, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};

@@ -82,10 +82,13 @@ impl Site {
         self.class.load(Ordering::Relaxed) == UNDECIDED
     }
 
-    /// Returns the state that its new spans have if they are recorded and have nothing to record but themselves, else 0.
+    /// Returns the state that its new spans have if there is nothing to record but themselves, or not even that; else 0.
     pub(crate) fn plain_state(&self) -> u64 {
-        let is_plain = self.is_recorded() && self.fields == 0 && self.kind_field.is_none();
-        if is_plain { self.state } else { 0 }
+        match self.is_recorded() {
+            true if self.fields == 0 && self.kind_field.is_none() => self.state,
+            true => 0,
+            false => state::ignored(self.index),
+        }
     }
 
     /// Returns what the slices of this callsite are.
