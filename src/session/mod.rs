@@ -117,7 +117,6 @@ impl Session {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
             state.windows.clear();
-            self.pulse.forget();
         }
         if !matches!(state.phase, Phase::Idle) {
             return Err(Error::new(ErrorKind::AlreadyActive, "a recording is going on already; stop it first"));
@@ -130,7 +129,7 @@ impl Session {
         state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
         self.recorder.discard();
         self.recorder.losses.take();
-        self.pulse.start()?;
+        self.pulse.start();
         self.open(&mut state);
         Ok(())
     }
@@ -274,10 +273,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.recorder.is_forked() {
-            // Its thread is the parent's.
-            self.pulse.forget();
-        }
         self.recorder.close();
     }
 }
@@ -300,10 +295,27 @@ mod tests {
     }
 
     #[test]
+    fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
+        let session = session();
+        session.start().unwrap();
+        session.pause().unwrap();
+        session.resume().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((session.recorder.pool().bytes(), session.pulse.anchors().len()), (0, 3));
+        drop(session.recorder.open_chunk(session.recorder.epoch()));
+        assert_eq!(session.pulse.anchors().len(), 4);
+        // The thread has the pool filled.
+        while session.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
     fn the_clocks_are_read_each_second_after_a_pause_too() {
         let session = session();
         session.start().unwrap();
+        drop(session.recorder.open_chunk(session.recorder.epoch()));
         session.pause().unwrap();
         // Long enough for the session's thread to find that nothing is recorded.
         std::thread::sleep(Duration::from_millis(1200));
