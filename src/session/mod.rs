@@ -125,7 +125,6 @@ impl Session {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
-        clock::source();
         state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
         self.recorder.discard();
         self.recorder.losses.take();
@@ -147,7 +146,7 @@ impl Session {
             self.recorder.close();
             let end = Anchor::take();
             self.pulse.add(end);
-            state.windows.push(Window { epoch, start, end });
+            state.windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
         }
     }
 
@@ -175,7 +174,9 @@ impl Session {
         let mut windows = state.windows.clone();
         match state.phase {
             Phase::Idle => return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first")),
-            Phase::Recording { epoch, start } => windows.push(Window { epoch, start, end }),
+            Phase::Recording { epoch, start } => {
+                windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
+            }
             Phase::Paused => {}
         }
         let recorded = Recorded::new(self.recorder.look(), windows, &self.recorder, false);

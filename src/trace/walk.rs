@@ -12,7 +12,7 @@ use crate::activity::{
 use crate::buffer::{Record, Tag, flag};
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
-use crate::time::Timestamp;
+use crate::time::{Ticks, Timestamp};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -80,9 +80,8 @@ impl<'t> Walk<'t> {
     /// When the recording began and ended.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let windows = &self.recorded.windows;
-        let at =
-            |anchor: Option<crate::time::Ticks>| anchor.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
-        (at(windows.first().map(|w| w.start.ticks)), at(windows.last().map(|w| w.end.ticks)))
+        let at = |t: Option<Ticks>| t.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
+        (at(windows.first().map(|w| w.start)), at(windows.last().map(|w| w.end)))
     }
 
     /// The lanes of each thread id: the kernel uses ids again, and a pause gives a thread another lane.
@@ -175,11 +174,11 @@ impl<'t> Walk<'t> {
 
     fn async_track(&self, span: u64, track: Track, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         let Some(site) = self.recorded.sites.get(track.site as usize) else { return Ok(()) };
-        let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end.ticks);
+        let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end);
         let end = track.closed.unwrap_or(window_end).max(track.last).min(window_end.max(track.last));
         let lane = |lane: usize| self.recorded.lanes.get(lane).map_or(0, |row| row.thread);
         let (start, end) = (self.converter.timestamp(track.first), self.converter.timestamp(end));
-        let busy = self.converter.timestamp(crate::time::Ticks(track.first.0 + track.busy_ticks)).since(start);
+        let busy = self.converter.timestamp(Ticks(track.first.0 + track.busy_ticks)).since(start);
         let unfinished = ("finished", ArgValue::Bool(false));
         let figures = [
             ("polls", ArgValue::U64(track.polls)),
@@ -283,7 +282,7 @@ impl Thread<'_> {
     fn event(&mut self, record: &Record<'_>) -> io::Result<()> {
         let walk = self.walk;
         let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
-        let at = walk.converter.timestamp(crate::time::Ticks(record.words[0]));
+        let at = walk.converter.timestamp(Ticks(record.words[0]));
         let is_counter = record.head.tag == Tag::Counter;
         let span = if is_counter { 0 } else { record.words[1] };
         let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
