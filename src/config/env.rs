@@ -80,8 +80,11 @@ impl Env {
                 )),
             };
         }
-        let is_set = |key: &Key| self.0.get(&key.variable()).is_some_and(|text| !text.is_empty());
-        if [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities].iter().any(is_set) {
+        let is_set = |(name, text): (&String, &OsString)| {
+            let keys = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
+            !text.is_empty() && keys.iter().any(|key| key.is_variable(name))
+        };
+        if self.0.iter().any(is_set) {
             return Ok(Switch::On);
         }
         let daemon = Key::UseDaemon.spec();
@@ -92,14 +95,17 @@ impl Env {
     /// Reads the variables of all keys.
     pub(super) fn read(&self) -> Reading {
         let mut reading = Reading::default();
+        if self.0.is_empty() {
+            return reading;
+        }
         for (name, value) in &self.0 {
             if value.to_str().is_none() {
                 reading.faults.push(Fault::new(None, name, "expected UTF-8"));
             }
         }
         for key in Key::ALL.iter().copied() {
-            let name = key.variable();
-            let Some(text) = self.text(&name) else { continue };
+            let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
+            let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
                 reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong));
             }
@@ -118,7 +124,7 @@ impl Env {
     fn unknown(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|name| {
             let bare = name.strip_prefix(PREFIX)?;
-            if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.variable() == *name) {
+            if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.is_variable(name)) {
                 return None;
             }
             if is_removed(bare) {

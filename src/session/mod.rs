@@ -288,11 +288,9 @@ fn new_trace_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Env, Overrides};
 
     fn session() -> Arc<Session> {
-        let (config, _) = Config::resolve(&Overrides::default(), &Env::from_pairs([])).unwrap();
-        Session::new(Arc::new(Recorder::for_tests()), config, Sinks::default())
+        Session::new(Arc::new(Recorder::for_tests()), Config::default(), Sinks::default())
     }
 
     #[test]
