@@ -15,7 +15,7 @@ use crate::trace::{Facts, Metadata, Recorded, Trace, Window};
 use crate::write::sink::Sinks;
 use pulse::Pulse;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One layer's recordings, shared by its guard and profilers.
@@ -35,8 +35,8 @@ struct State {
     phase: Phase,
     /// What was recorded before the last pause.
     windows: Vec<Window>,
-    /// The name of the trace being recorded.
-    trace_id: String,
+    /// The name of the trace being recorded, once somebody has asked for it.
+    trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
     /// The metadata belongs to a trace already; the next recording starts with a copy.
     given_away: bool,
@@ -70,7 +70,7 @@ impl Session {
         let state = State {
             phase: Phase::Idle,
             windows: Vec::new(),
-            trace_id: String::new(),
+            trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
             given_away: false,
         };
@@ -125,7 +125,7 @@ impl Session {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
-        state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
+        state.trace_id = OnceLock::new();
         self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start();
@@ -197,7 +197,7 @@ impl Session {
             process: i64::from(std::process::id()),
             process_name: process::name(),
             host_name: config.host_name.clone().unwrap_or_else(process::host_name),
-            trace_id: state.trace_id.clone(),
+            trace_id: config.trace_id.as_ref().unwrap_or_else(|| state.trace_id.get_or_init(new_trace_id)).clone(),
             job: config.job_metadata.clone(),
             distributed: config.distributed.clone(),
             effective: config.effective_json(),
@@ -322,6 +322,17 @@ mod tests {
         let before = session.pulse.anchors().len();
         std::thread::sleep(Duration::from_millis(2500));
         assert!(session.pulse.anchors().len() > before, "{before}");
+    }
+
+    #[test]
+    fn a_recording_has_one_name_of_its_own() {
+        let session = session();
+        let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
+        session.start().unwrap();
+        let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
+        assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
+        session.start().unwrap();
+        assert_ne!(id(session.stop().unwrap()), looks[0]);
     }
 
     #[test]
