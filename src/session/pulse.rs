@@ -99,6 +99,8 @@ impl Shared {
 
     fn run(&self) {
         let mut next = Instant::now() + PERIOD;
+        // Who has started this thread is inside a hook, perhaps with no processor but this one.
+        std::thread::sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
             if self.recorder.epoch() == 0 {
                 std::thread::park();
