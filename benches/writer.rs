@@ -1,9 +1,16 @@
 //! From a recording of a million spans to Kineto's JSON: into nothing, into a file, into a compressed file.
+//!
+//! Before the benchmarks it prints what saving costs beside what cannot be saved: writing the same bytes, and copying
+//! them, in turns with it. The file lies in `/dev/shm` where there is such a folder.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 
+use std::fs;
 use std::hint::black_box;
-use std::io;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
@@ -15,6 +22,10 @@ use tracing_subscriber::layer::SubscriberExt;
 const SPANS: u64 = 1_000_000;
 
 fn main() {
+    // Not while benchmarks are listed or tested.
+    if std::env::args().any(|argument| argument == "--bench") {
+        TRACES.into_iter().for_each(compare);
+    }
     divan::main();
 }
 
@@ -56,11 +67,56 @@ fn record(span: fn(u64)) -> Trace {
     trace
 }
 
+/// Prints the medians of what saving, formatting, writing and copying take, and their ratios.
+fn compare(name: &str) {
+    const ROUNDS: usize = 11;
+
+    let trace = trace(name);
+    let folder = tempfile::tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "." }).unwrap();
+    let path = folder.path().join("x.pt.trace.json");
+    trace.save(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let mut copy = vec![0; bytes.len()];
+
+    let mut works: [&mut dyn FnMut(); 4] = [
+        &mut || trace.save(&path).unwrap(),
+        &mut || trace.write_chrome(io::sink()).unwrap(),
+        &mut || {
+            let mut file = fs::File::create(&path).unwrap();
+            bytes.chunks(1 << 20).for_each(|piece| file.write_all(piece).unwrap());
+        },
+        &mut || black_box(&mut copy).copy_from_slice(black_box(&bytes)),
+    ];
+    let mut times: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        for (work, times) in works.iter_mut().zip(&mut times) {
+            let _ = fs::remove_file(&path);
+            let start = Instant::now();
+            work();
+            times.push(start.elapsed().as_nanos() as f64 / SPANS as f64);
+        }
+    }
+    let [save, format, write, copy] = times.map(|mut times| {
+        times.sort_unstable_by(f64::total_cmp);
+        times.get(ROUNDS / 2).copied().unwrap()
+    });
+    println!(
+        "{name}: {:.1} bytes an event; ns an event: {save:.1} to save, {format:.1} to format, {write:.1} to write,",
+        bytes.len() as f64 / SPANS as f64
+    );
+    println!(
+        "  {copy:.1} to copy; save / write {:.2}, save / copy {:.1}, format / copy {:.1}",
+        save / write,
+        save / copy,
+        format / copy
+    );
+}
+
 /// Counts what is written.
 #[derive(Default)]
 struct Count(u64);
 
-impl io::Write for Count {
+impl Write for Count {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len() as u64;
         Ok(bytes.len())

@@ -82,6 +82,12 @@ impl Site {
         self.class.load(Ordering::Relaxed) == UNDECIDED
     }
 
+    /// Returns the state that its new spans have if they are recorded and have nothing to record but themselves, else 0.
+    pub(crate) fn plain_state(&self) -> u64 {
+        let is_plain = self.is_recorded() && self.fields == 0 && self.kind_field.is_none();
+        if is_plain { self.state } else { 0 }
+    }
+
     /// Returns what the slices of this callsite are.
     pub(crate) fn class(&self) -> ActivityType {
         ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)

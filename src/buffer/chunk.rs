@@ -22,8 +22,8 @@ pub(crate) const SLOTS: usize = 4;
 
 /// The slots of a chunk, four words each, of which a record takes one slot or more.
 ///
-/// Slot 0 is the header: committed length, id of slot 0, epoch, holders. The id of the record in slot `i` is the chunk's
-/// first id plus `i`: unique in the process, and no bytes are spent on it.
+/// Slot 0 is the header: id of the next record, id of slot 0, epoch, holders. The id of the record in slot `i` is the
+/// chunk's first id, a multiple of [`SLOTS`], plus `i`: unique in the process, and no bytes are spent on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots(&'static [[AtomicU64; 4]; SLOTS]);
 
@@ -33,7 +33,8 @@ pub(crate) struct Chunk {
     slots: Slots,
 }
 
-const COMMITTED: usize = 0;
+/// What lies before it is committed.
+const NEXT_ID: usize = 0;
 const FIRST_ID: usize = 1;
 const EPOCH: usize = 2;
 const HOLDERS: usize = 3;
@@ -59,10 +60,10 @@ impl Slots {
     /// Stands where there is no chunk; never written.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> Slots {
-        // Full from the start.
+        // Full from the start, and no id is one of its own.
         static NONE: [[AtomicU64; 4]; SLOTS] = {
             let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
-            slots[0][COMMITTED] = AtomicU64::new(SLOTS as u64);
+            slots[0][FIRST_ID] = AtomicU64::new(u64::MAX);
             slots
         };
         Slots(&NONE)
@@ -84,17 +85,18 @@ impl Slots {
     /// Returns how many slots are filled, the header included.
     pub(crate) fn committed(self) -> usize {
         // Acquire: pairs with `commit`, so that every slot below the length is seen whole.
-        usize::try_from(self.header(COMMITTED).load(Ordering::Acquire)).unwrap_or(0).min(SLOTS)
+        let next = self.header(NEXT_ID).load(Ordering::Acquire);
+        usize::try_from(next.saturating_sub(self.first_id())).unwrap_or(0).min(SLOTS)
     }
 
-    /// Returns the same to the one thread that writes.
+    /// Returns the id of the next record to the one thread that writes; a multiple of [`SLOTS`] once the chunk is full.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
-    pub(crate) fn filled(self) -> usize {
-        self.header(COMMITTED).load(Ordering::Relaxed) as usize
+    pub(crate) fn next_id(self) -> u64 {
+        self.header(NEXT_ID).load(Ordering::Relaxed)
     }
 
     /// Returns the id of slot 0.
+    #[inline(always)]
     pub(crate) fn first_id(self) -> u64 {
         self.header(FIRST_ID).load(Ordering::Relaxed)
     }
@@ -109,17 +111,23 @@ impl Slots {
         d.store(wd, Ordering::Relaxed);
     }
 
-    /// Publishes all slots below `length`.
+    /// Returns the words of all slots, to write those that are not committed yet.
     #[inline(always)]
-    pub(crate) fn commit(self, length: usize) {
-        // Release: a reader that sees the length sees the slots.
-        self.header(COMMITTED).store(length as u64, Ordering::Release);
+    pub(crate) fn words(self) -> &'static [AtomicU64] {
+        self.0.as_flattened()
+    }
+
+    /// Publishes all records with ids below `next_id`.
+    #[inline(always)]
+    pub(crate) fn commit(self, next_id: u64) {
+        // Release: a reader that sees the id sees the slots.
+        self.header(NEXT_ID).store(next_id, Ordering::Release);
     }
 
     /// Stores the end of the slice in a slot, below [`SLOTS`], that may be committed already.
     #[inline(always)]
     pub(crate) fn end(self, at: usize, ticks: u64) {
-        let [_, end, ..] = self.slot(at);
+        let [_, _, end, _] = self.slot(at);
         // Relaxed: the word stands alone; a reader sees the old or the new one.
         end.store(ticks, Ordering::Relaxed);
     }
@@ -134,7 +142,7 @@ impl Chunk {
     pub(crate) fn new() -> Chunk {
         let slots = SPARE.pop().unwrap_or_else(Slots::more);
         memory::populate(slots.0.as_flattened());
-        slots.header(COMMITTED).store(0, Ordering::Relaxed);
+        slots.header(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
         Chunk { slots }
     }
@@ -147,12 +155,13 @@ impl Chunk {
         Chunk { slots }
     }
 
-    /// Puts the chunk into service; nobody else may hold it yet.
+    /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; nobody else may hold it yet.
     pub(crate) fn open(&self, first_id: u64, epoch: u64) {
+        debug_assert!(first_id > 0 && first_id.is_multiple_of(SLOTS as u64), "{first_id}");
         self.slots.header(FIRST_ID).store(first_id, Ordering::Relaxed);
         self.slots.header(EPOCH).store(epoch, Ordering::Relaxed);
-        // Release: whoever sees a length of 1 or more sees the id and the epoch.
-        self.slots.commit(1);
+        // Release: whoever sees a length of 1 or more sees the epoch.
+        self.slots.commit(first_id + 1);
     }
 
     /// Returns the slots, to be written by one thread at a time and only while a handle is held.
@@ -179,6 +188,11 @@ impl Chunk {
     /// Returns how many slots are filled, the header included.
     pub(crate) fn committed(&self) -> usize {
         self.slots.committed()
+    }
+
+    /// Reads a word of a committed slot; a word out of range reads as zero.
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        self.slots.words().get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Reads a committed slot; a slot out of range reads as zeros.
@@ -219,13 +233,13 @@ mod tests {
     fn a_chunk_is_64_kib_and_its_slots_are_ids_in_a_row() {
         assert_eq!(Chunk::BYTES, 64 * 1024);
         let chunk = Chunk::new();
-        chunk.open(100, 7);
+        chunk.open(4096, 7);
         chunk.slots().write(1, [1, 2, 3, 4]);
         assert_eq!(chunk.committed(), 1, "written is not yet committed");
-        chunk.slots().commit(2);
-        assert_eq!((chunk.committed(), chunk.first_id(), chunk.epoch(), chunk.read(1)), (2, 100, 7, [1, 2, 3, 4]));
+        chunk.slots().commit(4098);
+        assert_eq!((chunk.committed(), chunk.first_id(), chunk.epoch(), chunk.read(1)), (2, 4096, 7, [1, 2, 3, 4]));
         chunk.slots().end(1, 9);
-        assert_eq!(chunk.read(1), [1, 9, 3, 4]);
+        assert_eq!(chunk.read(1), [1, 2, 9, 4]);
         assert_eq!(chunk.read(SLOTS), [0; 4]);
     }
 
@@ -233,19 +247,19 @@ mod tests {
     fn a_reader_never_sees_half_a_record() {
         const LAST: usize = if cfg!(miri) { 64 } else { SLOTS };
         let chunk = Chunk::new();
-        chunk.open(0, 1);
+        chunk.open(SLOTS as u64, 1);
         let reader = chunk.clone();
         let thread = std::thread::Builder::new().spawn(move || {
             while reader.committed() < LAST {
                 for at in 1..reader.committed() {
-                    let [a, _, c, d] = reader.read(at);
-                    assert_eq!((a, c, d), (at as u64, at as u64, at as u64));
+                    let [a, b, _, d] = reader.read(at);
+                    assert_eq!((a, b, d), (at as u64, at as u64, at as u64));
                 }
             }
         });
         for at in 1..LAST {
-            chunk.slots().write(at, [at as u64, 0, at as u64, at as u64]);
-            chunk.slots().commit(at + 1);
+            chunk.slots().write(at, [at as u64, at as u64, 0, at as u64]);
+            chunk.slots().commit((SLOTS + at + 1) as u64);
             chunk.slots().end(at, 5);
         }
         thread.unwrap().join().unwrap();

@@ -15,4 +15,4 @@ pub use losses::Loss;
 pub(crate) use losses::Losses;
 pub(crate) use pool::{Pool, Starter};
 pub(crate) use record::{Head, PAYLOAD_MAX, Record, Tag, flag};
-pub(crate) use writer::{Full, Writer};
+pub(crate) use writer::{Payload, Writer};

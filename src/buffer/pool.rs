@@ -134,11 +134,11 @@ mod tests {
     fn a_chunk_that_somebody_holds_is_not_handed_out_again() {
         let pool = Pool::new(10 * Chunk::BYTES);
         let chunk = pool.take().unwrap();
-        chunk.open(500, 1);
+        chunk.open(2048, 1);
         let held = chunk.clone();
         pool.give_back([chunk]);
         assert_eq!(pool.bytes(), 0);
-        pool.take().unwrap().open(900, 2);
-        assert_eq!(held.first_id(), 500);
+        pool.take().unwrap().open(4096, 2);
+        assert_eq!(held.first_id(), 2048);
     }
 }

@@ -1,44 +1,46 @@
 //! What the slots of a chunk mean: one head slot for each record, then the rest of its payload.
 
 use super::chunk::{Chunk, SLOTS, Slots};
+#[cfg(all(test, loom))]
+use loom::sync::atomic::Ordering;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::Ordering;
 
 /// The kinds of records.
 ///
-/// Word 3 of the head slot holds the tag, flags, the payload's length and the callsite; the words before it hold what
-/// [`Tag::words`] says, and after that the payload begins.
+/// Word 0 of the head slot, the [`Head`], holds the tag, flags, the payload's length and the callsite; the next ones hold
+/// what is said here, and behind them the payload begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tag {
-    /// One enter..exit: start, end (0 while open), span id.
+    /// One enter..exit: start, end (0 while open), span id; with [`flag::DEFINES`], the parent's span id.
     Slice = 1,
-    /// A span with fields, whose id is this record's: parent's span id; payload: fields.
+    /// A span, whose id is this record's: parent's span id; payload: fields.
     Span = 2,
-    /// The parent of a span without fields that is not the span around its first slice: span id, parent's span id.
-    Parent = 3,
     /// The end of a slice whose chunk is no longer at hand: the slice's id, end.
-    End = 4,
+    End = 3,
     /// Values recorded after a span was made: span id, time; payload: fields.
-    Values = 5,
+    Values = 4,
     /// An event: time, span id of the span it was in; payload: fields.
-    Instant = 6,
+    Instant = 5,
     /// A counter event: time; payload: fields.
-    Counter = 7,
+    Counter = 6,
     /// An event of level ERROR: the id of the slice it was in; payload: fields.
-    Error = 8,
+    Error = 7,
     /// A span is gone: span id, time.
-    Close = 9,
+    Close = 8,
     /// A span follows from another: its span id, the other's.
-    Follows = 10,
+    Follows = 9,
     /// From here on the chunk belongs to another thread: its lane.
-    Lane = 11,
+    Lane = 10,
 }
 
 /// Flags of a record.
 pub(crate) mod flag {
     /// Slice: the first of its span.
     pub(crate) const FIRST: u8 = 1;
-    /// Slice: the span's parent is the span of the slice around it.
-    pub(crate) const NESTED: u8 = 2;
+    /// Slice: it defines its span, which has no fields and no record of its own; the span's id is the slice's.
+    pub(crate) const DEFINES: u8 = 2;
     /// Slice: it began before the recording did, and its start is the recording's.
     pub(crate) const CLIPPED: u8 = 4;
     /// Close: nothing happened on the thread between the span's last exit and this.
@@ -47,15 +49,15 @@ pub(crate) mod flag {
     pub(crate) const BLOCK: u8 = 16;
 }
 
-/// The longest payload of one record, in bytes; what a chunk of its own could hold and some room.
-pub(crate) const PAYLOAD_MAX: usize = 60 * 1024;
+/// The longest payload of one record, in words: what an empty chunk holds, and some room.
+pub(crate) const PAYLOAD_MAX: usize = 60 * 1024 / 8;
 
-/// Word 3 of a head slot.
+/// Word 0 of a head slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) tag: Tag,
     pub(crate) flags: u8,
-    /// Bytes of payload.
+    /// Words of payload.
     pub(crate) payload: u16,
     /// Index of the callsite.
     pub(crate) site: u32,
@@ -86,32 +88,25 @@ impl Head {
     /// Returns how many slots a record with this head takes.
     #[inline(always)]
     pub(crate) const fn slots(self) -> usize {
-        1 + (self.payload as usize).saturating_sub(self.tag.inline_bytes()).div_ceil(32)
+        (1 + self.tag.words() + self.payload as usize).div_ceil(4)
     }
 }
 
 impl Tag {
     /// How many words of the head slot are the record's own.
     #[inline(always)]
-    const fn words(self) -> usize {
+    pub(crate) const fn words(self) -> usize {
         match self {
             Tag::Slice => 3,
             Tag::Span | Tag::Counter | Tag::Error | Tag::Lane => 1,
-            Tag::Parent | Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
+            Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
         }
     }
 
-    /// How many bytes of payload fit into the head slot.
-    #[inline(always)]
-    const fn inline_bytes(self) -> usize {
-        (3 - self.words()) * 8
-    }
-
     fn of(byte: u8) -> Option<Tag> {
-        const ALL: [Tag; 11] = [
+        const ALL: [Tag; 10] = [
             Tag::Slice,
             Tag::Span,
-            Tag::Parent,
             Tag::End,
             Tag::Values,
             Tag::Instant,
@@ -143,47 +138,37 @@ impl<'c> Record<'c> {
         if at >= committed {
             return None;
         }
-        let [a, b, c, word] = chunk.read(at);
+        let [word, a, b, c] = chunk.read(at);
         let head = Head::of(word)?;
         (at + head.slots() <= committed).then_some(Record { chunk, at, head, words: [a, b, c] })
     }
 
-    /// Writes a record at slot `at`, without committing it; `words` beyond the tag's own are ignored.
+    /// Writes a record at slot `at` but for its payload, without committing it; `words` beyond the tag's own are ignored.
     #[inline(always)]
-    pub(crate) fn write(slots: Slots, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
-        let [a, b, c] = words;
-        if payload.is_empty() {
-            slots.write(at, [a, b, c, head.word()]);
-        } else {
-            Record::write_payload(slots, at, head, words, payload);
-        }
-    }
-
-    #[inline]
-    fn write_payload(slots: Slots, at: usize, head: Head, words: [u64; 3], payload: &[u8]) {
-        let (inline, rest) = payload.split_at_checked(head.tag.inline_bytes()).unwrap_or((payload, &[]));
-        let [a, b, c] = words;
-        let [x, y, ..] = padded(inline);
-        let [a, b, c] = match head.tag.words() {
-            1 => [a, x, y],
-            2 => [a, b, x],
-            _ => [a, b, c],
-        };
-        slots.write(at, [a, b, c, head.word()]);
-        let (whole, tail) = rest.as_chunks();
-        let mut slot = at + 1;
-        for bytes in whole {
-            slots.write(slot, words_of(bytes));
-            slot += 1;
-        }
-        if !tail.is_empty() {
-            slots.write(slot, padded(tail));
-        }
+    pub(crate) fn write(slots: Slots, at: usize, head: Head, words: [u64; 3]) {
+        let place = slots.words().get(at * 4..at * 4 + 4).unwrap_or_default();
+        let own = std::iter::once(head.word()).chain(words).take(1 + head.tag.words());
+        place.iter().zip(own).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
     }
 
     /// Returns the record's id.
     pub(crate) fn id(&self) -> u64 {
         self.chunk.first_id() + self.at as u64
+    }
+
+    /// Returns the id of a slice's span.
+    #[inline]
+    pub(crate) fn span(&self) -> u64 {
+        if self.head.flags & flag::DEFINES != 0 { self.id() } else { self.words[2] }
+    }
+
+    /// Returns the id of a span's parent, if this is the record that defines the span.
+    pub(crate) fn parent(&self) -> Option<u64> {
+        match self.head.tag {
+            Tag::Span => Some(self.words[0]),
+            Tag::Slice if self.head.flags & flag::DEFINES != 0 => Some(self.words[2]),
+            _ => None,
+        }
     }
 
     /// Returns the slot behind the record.
@@ -192,66 +177,45 @@ impl<'c> Record<'c> {
         self.at + self.head.slots()
     }
 
-    /// Copies the payload into `bytes`, which is cleared first.
+    /// Copies the payload, its words' low bytes first, into `bytes`, which is cleared first.
     pub(crate) fn payload(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
-        let length = usize::from(self.head.payload);
-        for word in self.words.iter().skip(self.head.tag.words()) {
-            bytes.extend_from_slice(&word.to_le_bytes());
+        let words = 1 + self.head.tag.words();
+        for at in (self.at * 4 + words..).take(self.head.payload.into()) {
+            bytes.extend_from_slice(&self.chunk.word(at).to_le_bytes());
         }
-        for slot in self.at + 1..self.next() {
-            for word in self.chunk.read(slot) {
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        bytes.truncate(length);
     }
 }
 
-/// The words of at most 32 bytes, with zeros behind them.
-#[inline(always)]
-fn padded(bytes: &[u8]) -> [u64; 4] {
-    let mut whole = [0; 32];
-    if let Some(place) = whole.get_mut(..bytes.len()) {
-        place.copy_from_slice(bytes);
-    }
-    words_of(&whole)
-}
-
-#[inline(always)]
-fn words_of(bytes: &[u8; 32]) -> [u64; 4] {
-    let (words, _) = bytes.as_chunks();
-    std::array::from_fn(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)))
-}
-
-const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 32 + 2 < SLOTS, "the longest record fits into an empty chunk");
+const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 4 + 2 < SLOTS, "the longest record fits into an empty chunk");
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::buffer::Writer;
 
     #[test]
     fn a_record_reads_back_as_it_was_written_whatever_its_payload() {
         // What is left in the slots from the record before must not matter.
         let chunk = Chunk::new();
-        let step = if cfg!(miri) { 67 } else { 1 };
-        let longest: &[usize] = if cfg!(miri) { &[] } else { &[4096, PAYLOAD_MAX] };
-        for tag in (1..=11).filter_map(Tag::of) {
-            for length in (0..200).step_by(step).chain(longest.iter().copied()) {
-                chunk.open(1000, 1);
-                let payload: Vec<u8> = (0..length).map(|i| u8::try_from((i * 7 + 1) % 256).unwrap()).collect();
-                let head =
-                    Head { payload: u16::try_from(length).unwrap(), ..Head::new(tag, flag::FIRST | flag::NESTED, 77) };
-                Record::write(chunk.slots(), 1, head, [11, 22, 33], &payload);
-                chunk.slots().commit(1 + head.slots());
+        let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
+        for tag in (1..=10).filter_map(Tag::of) {
+            for length in (0..20).chain(longest.iter().copied()) {
+                chunk.open(SLOTS as u64, 1);
+                let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();
+                let writer = Writer::of(&chunk);
+                let mut payload = writer.payload(SLOTS as u64 + 1, tag);
+                expected.iter().for_each(|word| payload.push(*word));
+                let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);
+                assert!(writer.put_with(SLOTS as u64 + 1, payload, head, [11, 22, 33]));
                 let record = Record::read(&chunk, 1, chunk.committed()).unwrap();
-                assert_eq!((record.head, record.id()), (head, 1001));
+                let payload = u16::try_from(length).unwrap();
+                assert_eq!((record.head, record.id()), (Head { payload, ..head }, SLOTS as u64 + 1));
                 assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
-                let mut back = Vec::new();
-                record.payload(&mut back);
-                if tag != Tag::Slice {
-                    assert_eq!(back, payload, "{tag:?} with {length} bytes");
-                }
+                let mut bytes = Vec::new();
+                record.payload(&mut bytes);
+                let back: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+                assert_eq!(back, expected, "{tag:?} with {length} words");
                 assert!(Record::read(&chunk, record.next(), chunk.committed()).is_none());
             }
         }
@@ -260,10 +224,10 @@ mod tests {
     #[test]
     fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
         let chunk = Chunk::new();
-        chunk.open(0, 1);
-        chunk.slots().write(1, [0, 0, 0, 200]);
-        chunk.slots().write(2, [0, 0, 0, Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word()]);
-        chunk.slots().commit(3);
+        chunk.open(SLOTS as u64, 1);
+        chunk.slots().write(1, [200, 0, 0, 0]);
+        chunk.slots().write(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word(), 0, 0, 0]);
+        chunk.slots().commit(SLOTS as u64 + 3);
         assert!(Record::read(&chunk, 1, 3).is_none());
         assert!(Record::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
     }

@@ -3,129 +3,127 @@
 use super::chunk::{Chunk, SLOTS, Slots};
 use super::record::{Head, Record, Tag};
 use crate::time::Ticks;
-use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
-/// The place where a thread writes; there is at most one for a chunk.
+/// The place where a thread writes; there is at most one thread for a chunk.
 ///
-/// The chunk's handle is kept by whoever keeps the writer: the writer only knows where to write.
+/// The chunk's handle is kept by whoever keeps the writer: the writer only knows where to write. Records are told apart
+/// by their ids, whose low bits are their slots; id 0 is no record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer(Slots);
+
+/// The payload of a record, written where the record will be.
+///
+/// Nobody sees it before the record is [put](Writer::put_with); what the thread records meanwhile takes its place.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    slots: Cell<Slots>,
-    first_id: Cell<u64>,
-    /// No chunk is to be had any more: what does not fit goes [`NOWHERE`](Writer::NOWHERE).
-    exhausted: Cell<bool>,
+pub(crate) struct Payload {
+    slots: Slots,
+    /// The first word behind it, of all words of the chunk.
+    end: usize,
 }
 
-/// The chunk has no room for a record: give the writer another one.
-#[derive(Debug)]
-pub(crate) struct Full;
+const SLOT: u64 = SLOTS as u64 - 1;
+
+/// The slot of a record.
+#[inline(always)]
+const fn slot(id: u64) -> usize {
+    (id & SLOT) as usize
+}
+
+/// Where the payload of a record begins.
+#[inline(always)]
+const fn start(id: u64, tag: Tag) -> usize {
+    slot(id) * 4 + 1 + tag.words()
+}
 
 impl Writer {
-    /// Where records go that no chunk has room for; as an id, "none".
-    pub(crate) const NOWHERE: usize = 0;
-
-    /// A writer without a chunk.
-    pub(crate) fn empty() -> Writer {
-        let (slots, first_id) = (Cell::new(Slots::none()), Cell::new(0));
-        Writer { slots, first_id, exhausted: Cell::new(false) }
+    /// A writer whose chunk is full, and has been for ever.
+    pub(crate) fn full() -> Writer {
+        Writer(Slots::none())
     }
 
-    /// Goes on in `chunk`, behind what is committed there; the handle is to be kept until the next one is installed.
-    pub(crate) fn install(&self, chunk: &Chunk) {
-        self.slots.set(chunk.slots());
-        self.first_id.set(chunk.first_id());
-        self.exhausted.set(false);
+    /// Goes on in `chunk`, behind what is committed there; the handle is to be kept as long as the writer.
+    pub(crate) fn of(chunk: &Chunk) -> Writer {
+        Writer(chunk.slots())
     }
 
-    /// Gives up the chunk.
-    pub(crate) fn uninstall(&self) {
-        self.first_id.set(0);
-        self.slots.set(Slots::none());
-        self.exhausted.set(false);
-    }
-
-    /// From now on, what does not fit is lost.
-    pub(crate) fn exhaust(&self) {
-        self.exhausted.set(true);
-    }
-
-    /// Returns the place for a record of one slot, and the id that the record will have, if there is one.
+    /// Returns the id of the next record of one slot, if there is room for it.
     #[inline(always)]
-    pub(crate) fn free(&self) -> Option<(usize, u64)> {
-        let at = self.slots.get().filled();
-        (at < SLOTS).then(|| (at, self.first_id.get() + at as u64))
+    pub(crate) fn next(self) -> Option<u64> {
+        let id = self.0.next_id();
+        (slot(id) != 0).then_some(id)
     }
 
-    /// Returns the place for a record of `slots` slots, if there is one.
+    /// Returns the id of the next record of `slots` slots, if there is room for it.
     #[inline(always)]
-    pub(crate) fn room(&self, slots: usize) -> Option<usize> {
-        let at = self.slots.get().filled();
-        (at + slots <= SLOTS).then_some(at)
+    pub(crate) fn room(self, slots: usize) -> Option<u64> {
+        self.next().filter(|id| slot(*id) + slots <= SLOTS)
     }
 
-    /// Finds room for a record of `slots` slots; [`NOWHERE`](Writer::NOWHERE) once exhausted.
+    /// Writes and publishes a record of one slot as the [`next`](Writer::next) one.
     #[inline(always)]
-    pub(crate) fn reserve(&self, slots: usize) -> Result<usize, Full> {
-        if let Some(at) = self.room(slots) {
-            Ok(at)
-        } else if self.exhausted.get() {
-            Ok(Writer::NOWHERE)
-        } else {
-            Err(Full)
+    pub(crate) fn put_slice(self, id: u64, head: u64, start: Ticks, span: u64) {
+        self.0.write(slot(id), [head, start.0, 0, span]);
+        self.0.commit(id + 1);
+    }
+
+    /// Writes and publishes the record for which there was [`room`](Writer::room).
+    #[inline(always)]
+    pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
+        Record::write(self.0, slot(id), head, words);
+        let mut place = self.payload(id, head.tag);
+        payload.iter().for_each(|word| place.push(*word));
+        self.0.commit(id + head.slots() as u64);
+    }
+
+    /// Begins a record of any length as the [`next`](Writer::next) one, by its payload.
+    #[inline(always)]
+    pub(crate) fn payload(self, id: u64, tag: Tag) -> Payload {
+        Payload { slots: self.0, end: start(id, tag) }
+    }
+
+    /// Writes and publishes the record whose payload was written already; `false` if the chunk had no room for it.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "a chunk has fewer words")]
+    pub(crate) fn put_with(self, id: u64, payload: Payload, head: Head, words: [u64; 3]) -> bool {
+        let head = Head { payload: (payload.end - start(id, head.tag)) as u16, ..head };
+        let fits = payload.end <= SLOTS * 4;
+        if fits {
+            Record::write(self.0, slot(id), head, words);
+            self.0.commit(id + head.slots() as u64);
         }
+        fits
     }
 
-    /// Writes and publishes a record of one slot at a [`free`](Writer::free) place.
+    /// Ends a slice in place; `false` if it is of another chunk.
     #[inline(always)]
-    pub(crate) fn put_slice(&self, at: usize, head: u64, start: Ticks, span: u64) {
-        let slots = self.slots.get();
-        slots.write(at, [start.0, 0, span, head]);
-        slots.commit(at + 1);
-    }
-
-    /// Writes and publishes a record at a reserved place; returns its id, 0 if it went nowhere.
-    #[inline(always)]
-    pub(crate) fn put(&self, at: usize, head: Head, words: [u64; 3], payload: &[u8]) -> u64 {
-        if at == Writer::NOWHERE {
-            return 0;
-        }
-        let slots = self.slots.get();
-        Record::write(slots, at, head, words, payload);
-        slots.commit(at + head.slots());
-        self.first_id.get() + at as u64
-    }
-
-    /// Returns the id that a record at a reserved place has.
-    #[inline(always)]
-    pub(crate) fn id(&self, at: usize) -> u64 {
-        if at == Writer::NOWHERE { 0 } else { self.first_id.get() + at as u64 }
-    }
-
-    /// Ends the slice `id` in place, if its chunk is still at hand.
-    #[inline(always)]
-    pub(crate) fn end_here(&self, id: u64, end: Ticks) -> bool {
-        let at = id.wrapping_sub(self.first_id.get());
-        let here = at.wrapping_sub(1) < SLOTS as u64 - 1;
+    pub(crate) fn end(self, slice: u64, end: Ticks) -> bool {
+        // Chunks' ids begin at multiples of SLOTS, so only the slot is left of an id of this one.
+        let at = slice ^ self.0.first_id();
+        let here = at <= SLOT;
         if here {
-            #[expect(clippy::cast_possible_truncation, reason = "smaller than SLOTS")]
-            self.slots.get().end(at as usize, end.0);
+            self.0.end(slot(at), end.0);
         }
         here
     }
+}
 
-    /// Ends the slice `id`: in place if its chunk is still at hand, else by a record of its own; `false` if lost.
-    pub(crate) fn end(&self, id: u64, end: Ticks) -> Result<bool, Full> {
-        if self.end_here(id, end) {
-            return Ok(true);
+impl Payload {
+    /// Adds a word; those that the chunk has no room for are only counted.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, word: u64) {
+        if let Some(place) = self.slots.words().get(self.end) {
+            place.store(word, Ordering::Relaxed);
         }
-        let at = self.reserve(1)?;
-        Ok(self.put(at, Head::new(Tag::End, 0, 0), [id, end.0, 0], &[]) != 0)
+        self.end += 1;
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    const FIRST: u64 = 3 * SLOTS as u64;
 
     fn open(first_id: u64) -> Chunk {
         let chunk = Chunk::new();
@@ -134,40 +132,49 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_ends_in_place_while_its_chunk_is_at_hand_and_apart_afterwards() {
-        let writer = Writer::empty();
-        assert!(writer.reserve(1).is_err() && writer.free().is_none(), "no chunk yet");
-        let first = open(100);
-        writer.install(&first);
-        let head = Head::new(Tag::Slice, 0, 3);
-        let (at, a) = writer.free().unwrap();
-        writer.put_slice(at, head.word(), Ticks(7), 9);
-        assert_eq!(writer.id(at), a);
-        let b = writer.put(writer.reserve(1).unwrap(), head, [8, 0, 9], &[]);
-        assert_eq!((a, b), (101, 102));
-        assert!(writer.end(a, Ticks(50)).unwrap());
-        assert_eq!(first.read(1), [7, 50, 9, head.word()]);
+    fn a_slice_ends_in_place_while_its_chunk_is_at_hand() {
+        let none = Writer::full();
+        assert!(
+            none.next().is_none() && none.room(1).is_none() && !none.end(0, Ticks(1)) && !none.end(FIRST, Ticks(1))
+        );
+        let (first, head) = (open(FIRST), Head::new(Tag::Slice, 0, 3));
+        let writer = Writer::of(&first);
+        let a = writer.next().unwrap();
+        writer.put_slice(a, head.word(), Ticks(7), 9);
+        let b = writer.room(1).unwrap();
+        writer.put(b, head, [8, 0, 9], &[]);
+        assert_eq!((a, b), (FIRST + 1, FIRST + 2));
+        assert!(writer.end(a, Ticks(50)));
+        assert_eq!(first.read(1), [head.word(), 7, 50, 9]);
 
-        let second = open(5000);
-        writer.install(&second);
-        assert!(!writer.end_here(b, Ticks(60)) && !writer.end_here(0, Ticks(60)));
-        assert!(writer.end(b, Ticks(60)).unwrap());
-        assert_eq!(first.read(2)[1], 0);
-        let end = Record::read(&second, 1, second.committed()).unwrap();
-        assert_eq!((end.head.tag, end.words[0], end.words[1]), (Tag::End, b, 60));
+        let second = open(5 * SLOTS as u64);
+        let writer = Writer::of(&second);
+        assert!(!writer.end(b, Ticks(60)) && !writer.end(0, Ticks(60)));
+        assert_eq!((first.read(2)[2], second.committed()), (0, 1));
     }
 
     #[test]
-    fn a_full_chunk_asks_for_another_until_it_is_known_that_there_is_none() {
-        let writer = Writer::empty();
-        let chunk = open(0);
-        writer.install(&chunk);
-        while let Ok(at) = writer.reserve(1) {
-            writer.put(at, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
+    fn a_payload_that_does_not_fit_leaves_the_chunk_as_it_is() {
+        let chunk = open(FIRST);
+        let writer = Writer::of(&chunk);
+        let id = writer.next().unwrap();
+        let mut payload = writer.payload(id, Tag::Span);
+        (0..SLOTS as u64 * 5).for_each(|word| payload.push(word));
+        assert!(!writer.put_with(id, payload, Head::new(Tag::Span, 0, 0), [0; 3]));
+        assert_eq!(chunk.committed(), 1);
+    }
+
+    #[test]
+    fn a_chunk_is_filled_to_its_last_slot() {
+        let chunk = open(FIRST);
+        let writer = Writer::of(&chunk);
+        let mut put = 0;
+        while let Some(id) = writer.next() {
+            assert!(writer.room(SLOTS - put - 1).is_some() && writer.room(SLOTS - put).is_none());
+            writer.put(id, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
+            put += 1;
         }
-        assert!(writer.reserve(1).is_err());
-        writer.exhaust();
-        let at = writer.reserve(1).unwrap();
-        assert_eq!((at, writer.put(at, Head::new(Tag::Close, 0, 0), [0; 3], &[])), (Writer::NOWHERE, 0));
+        assert_eq!((put, chunk.committed()), (SLOTS - 1, SLOTS));
+        assert!(writer.room(1).is_none());
     }
 }

@@ -22,6 +22,15 @@ struct Piece {
     ns_per_tick: u64,
 }
 
+/// A converter's hand on the piece that it used last: times that are asked for in a row mostly lie in one.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'c> {
+    pieces: &'c [Piece],
+    piece: Piece,
+    /// How many ticks the piece is valid for; 0 before the first.
+    length: u64,
+}
+
 /// NTP slews by 500 ppm at most, so half a millisecond between two anchors a second apart; this is twice as much.
 const STEP_NS: u64 = 1_000_000;
 
@@ -62,14 +71,7 @@ impl Converter {
 
     /// Returns when that tick was; ticks in order give times in order, save across a step of the clock.
     pub(crate) fn timestamp(&self, ticks: Ticks) -> Timestamp {
-        let after = self.pieces.partition_point(|piece| piece.from <= ticks.0);
-        let Some(piece) = self.pieces.get(after.saturating_sub(1)) else { return Timestamp::default() };
-        let ns = if ticks.0 >= piece.from {
-            piece.unix_ns.saturating_add(scale(ticks.0 - piece.from, piece.ns_per_tick))
-        } else {
-            piece.unix_ns.saturating_sub(scale(piece.from - ticks.0, piece.ns_per_tick))
-        };
-        Timestamp::from_nanos(ns)
+        Cursor::new(self).timestamp(ticks)
     }
 
     /// Returns how far from CLOCK_REALTIME a time may lie, in nanoseconds: half the widest bracket.
@@ -83,12 +85,42 @@ impl Converter {
     }
 }
 
+impl<'c> Cursor<'c> {
+    pub(crate) fn new(converter: &'c Converter) -> Cursor<'c> {
+        Cursor { pieces: &converter.pieces, piece: Piece { from: 0, unix_ns: 0, ns_per_tick: 0 }, length: 0 }
+    }
+
+    /// Returns what [`Converter::timestamp`] does.
+    #[inline]
+    pub(crate) fn timestamp(&mut self, ticks: Ticks) -> Timestamp {
+        let Piece { from, .. } = self.piece;
+        if ticks.0.wrapping_sub(from) >= self.length {
+            return self.seek(ticks);
+        }
+        Timestamp::from_nanos(self.piece.unix_ns.saturating_add(scale(ticks.0 - from, self.piece.ns_per_tick)))
+    }
+
+    #[cold]
+    fn seek(&mut self, ticks: Ticks) -> Timestamp {
+        let after = self.pieces.partition_point(|piece| piece.from <= ticks.0);
+        let Some(piece) = self.pieces.get(after.saturating_sub(1)) else { return Timestamp::default() };
+        if ticks.0 < piece.from {
+            let before = scale(piece.from - ticks.0, piece.ns_per_tick);
+            return Timestamp::from_nanos(piece.unix_ns.saturating_sub(before));
+        }
+        self.piece = *piece;
+        self.length = self.pieces.get(after).map_or(u64::MAX, |next| next.from) - piece.from;
+        Timestamp::from_nanos(piece.unix_ns.saturating_add(scale(ticks.0 - piece.from, piece.ns_per_tick)))
+    }
+}
+
 /// `ns / ticks` with 32 binary places; `None` where the bracket is too short to tell, or absurd.
 fn ratio(ns: u64, ticks: u64) -> Option<u64> {
     let slope = (u128::from(ns) << 32).checked_div(u128::from(ticks))?;
     u64::try_from(slope).ok().filter(|slope| *slope != 0)
 }
 
+#[inline]
 fn scale(ticks: u64, ns_per_tick: u64) -> u64 {
     const HALF: u128 = 1 << 31;
     u64::try_from((u128::from(ticks) * u128::from(ns_per_tick) + HALF) >> 32).unwrap_or(u64::MAX)

@@ -9,5 +9,5 @@ mod convert;
 mod tick;
 
 pub(crate) use anchor::Anchor;
-pub(crate) use convert::Converter;
+pub(crate) use convert::{Converter, Cursor};
 pub(crate) use tick::{counter, is_counter, now, source};

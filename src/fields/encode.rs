@@ -1,9 +1,9 @@
-//! Copies field values, typed, into a flat buffer.
+//! Copies field values, typed, into the words of a payload.
 //!
 //! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
 
-use super::{Bytes, code};
-use crate::buffer::Loss;
+use super::{Sink, Words, code};
+use crate::buffer::{Loss, Payload};
 use crate::callsite::Site;
 use crate::diag::diag;
 use crate::recorder::Recorder;
@@ -14,7 +14,7 @@ use tracing_core::field::{Field, Visit};
 /// Encodes the fields that a site records.
 pub(crate) struct Encoder<'a> {
     site: &'a Site,
-    bytes: &'a mut Bytes,
+    words: &'a mut Words,
     text_bytes_max: usize,
     /// How many values were cut.
     cut: u64,
@@ -22,9 +22,31 @@ pub(crate) struct Encoder<'a> {
     kind: Option<String>,
 }
 
+/// Encodes the fields that a site records right where they are recorded, as long as they need no care: no code of the
+/// program's runs, nothing is cut, and nothing has to be decided.
+pub(crate) struct PlainEncoder<'a> {
+    site: &'a Site,
+    payload: Payload,
+    text_bytes_max: usize,
+    is_plain: bool,
+}
+
+impl<'a> PlainEncoder<'a> {
+    #[inline(always)]
+    pub(crate) fn new(site: &'a Site, payload: Payload, text_bytes_max: usize) -> Self {
+        PlainEncoder { site, payload, text_bytes_max, is_plain: site.kind_field.is_none() }
+    }
+
+    /// Returns the payload, unless it takes an [`Encoder`] to encode these fields.
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Option<Payload> {
+        self.is_plain.then_some(self.payload)
+    }
+}
+
 impl<'a> Encoder<'a> {
-    pub(crate) fn new(site: &'a Site, bytes: &'a mut Bytes, text_bytes_max: usize) -> Self {
-        Encoder { site, bytes, text_bytes_max, cut: 0, kind: None }
+    pub(crate) fn new(site: &'a Site, words: &'a mut Words, text_bytes_max: usize) -> Self {
+        Encoder { site, words, text_bytes_max, cut: 0, kind: None }
     }
 
     /// Counts what was cut, and lets the first value of `kineto.kind` decide the class of its callsite.
@@ -38,16 +60,13 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    #[inline(always)]
-    fn plain<const N: usize>(&mut self, field: &Field, code: u8, value: [u8; N]) {
-        if self.site.has_field(field.index()) {
-            self.bytes.push([index(field), code]);
-            self.bytes.push(value);
-        }
-    }
-
     fn wants_kind(&self, field: &Field) -> bool {
         self.site.kind_field == Some(field.index()) && self.site.is_undecided()
+    }
+
+    fn put_text(&mut self, field: &Field, code: u8, text: &str, is_cut: bool) {
+        self.cut += u64::from(is_cut);
+        put_text(self.words, field, if is_cut { code | code::CUT } else { code }, text);
     }
 }
 
@@ -60,46 +79,118 @@ fn decide(recorder: &Recorder, site: &Site, kind: &str) {
     }
 }
 
+/// The word before a value.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "a callsite has at most 64 recorded fields")]
-fn index(field: &Field) -> u8 {
-    field.index() as u8
+fn header(field: &Field, code: u8, length: usize) -> u64 {
+    u64::from(code) | (field.index() as u64) << 8 | (length as u64) << 32
 }
 
-impl Visit for Encoder<'_> {
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.plain(field, code::I64, value.to_le_bytes());
+/// Puts a value of one word.
+#[inline(always)]
+fn put(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
+    sink.push(header(field, code, 0));
+    sink.push(word);
+}
+
+/// Puts a value of two words.
+#[expect(clippy::cast_possible_truncation, reason = "the halves are cut out of it")]
+fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
+    put(sink, field, code, value as u64);
+    sink.push((value >> 64) as u64);
+}
+
+/// Puts a text.
+#[inline(always)]
+fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
+    sink.push(header(field, code, text.len()));
+    let (whole, rest) = text.as_bytes().as_chunks();
+    whole.iter().for_each(|bytes| sink.push(u64::from_le_bytes(*bytes)));
+    if !rest.is_empty() {
+        sink.push(padded(rest));
     }
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.plain(field, code::U64, value.to_le_bytes());
+}
+
+/// The word of fewer than eight bytes, and of at least one: two reads that may overlap, no copy of unknown length.
+#[inline(always)]
+fn padded(bytes: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return u64::from(first) | u64::from(last) << (bytes.len() % 4 * 8);
     }
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.plain(field, code::F64, value.to_bits().to_le_bytes());
-    }
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.plain(field, code::BOOL, [u8::from(value)]);
-    }
-    fn record_i128(&mut self, field: &Field, value: i128) {
-        self.plain(field, code::I128, value.to_le_bytes());
-    }
-    fn record_u128(&mut self, field: &Field, value: u128) {
-        self.plain(field, code::U128, value.to_le_bytes());
-    }
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// The visits that the encoders share: those of values that have a size of their own.
+macro_rules! record_sized {
+    ($sink:ident) => {
+        #[inline]
+        fn record_i64(&mut self, field: &Field, value: i64) {
+            if self.site.has_field(field.index()) {
+                put(&mut self.$sink, field, code::I64, value.cast_unsigned());
+            }
+        }
+        #[inline]
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            if self.site.has_field(field.index()) {
+                put(&mut self.$sink, field, code::U64, value);
+            }
+        }
+        #[inline]
+        fn record_f64(&mut self, field: &Field, value: f64) {
+            if self.site.has_field(field.index()) {
+                put(&mut self.$sink, field, code::F64, value.to_bits());
+            }
+        }
+        #[inline]
+        fn record_bool(&mut self, field: &Field, value: bool) {
+            if self.site.has_field(field.index()) {
+                put(&mut self.$sink, field, code::BOOL, value.into());
+            }
+        }
+        fn record_i128(&mut self, field: &Field, value: i128) {
+            if self.site.has_field(field.index()) {
+                put_long(&mut self.$sink, field, code::I128, value.cast_unsigned());
+            }
+        }
+        fn record_u128(&mut self, field: &Field, value: u128) {
+            if self.site.has_field(field.index()) {
+                put_long(&mut self.$sink, field, code::U128, value);
+            }
+        }
+    };
+}
+
+impl Visit for PlainEncoder<'_> {
+    record_sized!(payload);
 
     #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        if self.site.kind_field.is_some() && self.wants_kind(field) {
-            self.kind = Some(value.to_owned());
-        }
         if !self.site.has_field(field.index()) {
             return;
         }
-        let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
-        let cut = if kept.len() < value.len() { code::CUT } else { 0 };
-        self.cut += u64::from(cut != 0);
-        self.bytes.push([index(field), code::STR | cut]);
-        put_length(self.bytes, kept.len());
-        self.bytes.extend(kept.as_bytes());
+        if value.len() <= self.text_bytes_max {
+            put_text(&mut self.payload, field, code::STR, value);
+        } else {
+            self.is_plain = false;
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
+        self.is_plain &= !self.site.has_field(field.index());
+    }
+}
+
+impl Visit for Encoder<'_> {
+    record_sized!(words);
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if self.wants_kind(field) {
+            self.kind = Some(value.to_owned());
+        }
+        if self.site.has_field(field.index()) {
+            let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
+            self.put_text(field, code::STR, kept, kept.len() < value.len());
+        }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -117,10 +208,7 @@ impl Visit for Encoder<'_> {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }
         if self.site.has_field(field.index()) {
-            self.cut += u64::from(text.cut);
-            self.bytes.push([index(field), code::DEBUG | if text.cut { code::CUT } else { 0 }]);
-            put_length(self.bytes, text.text.len());
-            self.bytes.extend(text.text.as_bytes());
+            self.put_text(field, code::DEBUG, &text.text, text.cut);
         }
     }
 }
@@ -150,12 +238,17 @@ fn boundary(text: &str, max: usize) -> usize {
     if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
 }
 
-/// Seven bits a byte, the low ones first; the eighth says that more follow.
-#[inline]
-fn put_length(bytes: &mut Bytes, mut length: usize) {
-    while length >= 0x80 {
-        bytes.push([u8::try_from(length & 0x7F).unwrap_or(0) | 0x80]);
-        length >>= 7;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_text_is_the_first_bytes_of_its_word() {
+        let text = b"abcdefg";
+        for length in 1..8 {
+            let mut expected = [0; 8];
+            expected[..length].copy_from_slice(&text[..length]);
+            assert_eq!(padded(&text[..length]).to_le_bytes(), expected, "{length} bytes");
+        }
     }
-    bytes.push([u8::try_from(length).unwrap_or(0)]);
 }

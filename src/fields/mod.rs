@@ -1,14 +1,15 @@
 //! Field values between the span path and the trace: written typed and flat, read back one by one.
 //!
-//! A value is its field's index, its type, and its bytes; texts are preceded by their length.
+//! A value is a word with its type (8 bits), its field's index (8 bits) and, of a text, the length in bytes (32 bits), and
+//! then the words of the value itself. What is shorter than a word is padded with zeros.
 
-mod bytes;
 mod decode;
 mod encode;
+mod words;
 
-pub(crate) use bytes::Bytes;
 pub(crate) use decode::values;
-pub(crate) use encode::Encoder;
+pub(crate) use encode::{Encoder, PlainEncoder};
+pub(crate) use words::{Sink, Words};
 
 /// The types of encoded values.
 mod code {

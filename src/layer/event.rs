@@ -1,10 +1,11 @@
 //! Events: instants, counters, and errors that mark the slice around them.
 
 use super::Hook;
+use super::lane::Lane;
 use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
-use crate::fields::{Bytes, Encoder};
+use crate::fields::{Encoder, Words};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -20,11 +21,11 @@ where
     if site.event == EventRole::Nothing {
         return;
     }
-    let mut payload = Bytes::new();
-    let mut encoder = Encoder::new(site, &mut payload, hook.recorder.settings.field_bytes_max);
+    let mut words = Words::new();
+    let mut encoder = Encoder::new(site, &mut words, hook.recorder.settings.field_bytes_max);
     event.record(&mut encoder);
     encoder.finish(hook.recorder);
-    let payload = payload.as_slice();
+    let payload = words.as_slice();
     let (slice, span) = around(event, ctx, &hook);
     match site.event {
         EventRole::Counter => {
@@ -46,10 +47,10 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     if event.is_contextual() {
-        return hook.with(|lane| Ok(lane.innermost())).unwrap_or_default();
+        return hook.with(Lane::innermost).unwrap_or_default();
     }
     let Some(parent) = event.parent() else { return (0, 0) };
     let key = parent.into_u64();
     let inside = hook.with(|lane| Ok(lane.inside(key))).flatten();
-    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).map_or(0, |state| state.span)))
+    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).unwrap_or(0)))
 }

@@ -1,10 +1,12 @@
 //! Finds spans that a thread does not know: stored in their extensions, known to another thread, or to nobody.
 
 use super::Hook;
-use super::home::{self, Need, Parent};
+use super::home;
+use super::lane::Parent;
+use super::need::Need;
 use crate::buffer::{Head, Loss, Tag};
-use crate::fields::{Bytes, Encoder};
-use crate::recorder::{Recorder, SpanState, state};
+use crate::fields::{Encoder, Words};
+use crate::recorder::{Recorder, SpanState, ids, state};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_core::Subscriber;
@@ -18,6 +20,8 @@ struct Stored(Vec<Entry>);
 
 struct Entry {
     epoch: u64,
+    /// The address of its recorder.
+    recorder: usize,
     state: SpanState,
     entered: AtomicBool,
     /// It also stands in a frame of another thread.
@@ -27,7 +31,7 @@ struct Entry {
 }
 
 /// The fields of a span made while nothing was recorded, for each layer that keeps them.
-struct IdleFields(Vec<(usize, Box<[u8]>)>);
+struct IdleFields(Vec<(usize, Box<[u64]>)>);
 
 /// How often to look through the threads for a span that its owner keeps moving.
 const LOOKS: usize = 4;
@@ -54,27 +58,39 @@ where
         entry.entered.fetch_or(entered, Ordering::Relaxed);
         return entry.state;
     }
-    // Epochs of this layer are over when a new one is met; those of other layers may not be, but are few.
-    const LAYERS_MAX: usize = 8;
+    // Epochs of this layer are over when a new one is met. Those of other layers may not be; how many of them a span can
+    // meet is bounded all the same.
+    const LAYERS_MAX: usize = 64;
+    let recorder = Arc::as_ptr(hook.recorder).addr();
+    stored.0.retain(|entry| entry.recorder != recorder);
     if stored.0.len() >= LAYERS_MAX {
         stored.0.remove(0);
     }
     let entered = AtomicBool::new(entered || state.meta & state::FIRST == 0);
-    let kept = SpanState { meta: state::stored(state.meta), ..state };
-    stored.0.push(Entry { epoch: hook.epoch, state: kept, entered, lent, cached: AtomicBool::new(false) });
+    let kept = SpanState { meta: state.meta | state::STORED, ..state };
+    stored.0.push(Entry { epoch: hook.epoch, recorder, state: kept, entered, lent, cached: AtomicBool::new(false) });
     kept
 }
 
-/// Stores a state that only the calling thread has, its parent recorded first; `entered` if it is being entered.
+/// Records a span that is not recorded yet, unless it will never be.
+fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
+    if made.meta & state::UNDEFINED == 0 {
+        return made;
+    }
+    let span = hook.with(|lane| lane.define(made, hook.recorder)).unwrap_or_else(ids);
+    SpanState { span, meta: made.meta & !state::UNDEFINED, ..made }
+}
+
+/// Stores a state that only the calling thread has; `entered` if it is being entered.
 pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState, entered: bool)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
-        hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
-    }
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        store(&span, hook, state, false, entered);
+        let stored = store(&span, hook, define(hook, state), false, entered);
+        if entered {
+            hand(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
+        }
     }
     let _ = home::with(hook.epoch, |lane| {
         lane.mark_stored(key);
@@ -89,7 +105,7 @@ where
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // Hidden from this layer by a filter that changed its mind between two hooks.
-        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: state::NO_PARENT });
+        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
     if let Some((found, first)) = stored(&span, hook) {
@@ -145,10 +161,7 @@ where
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            if state.meta & (state::UNDEFINED | state::IGNORED) == state::UNDEFINED && state.parent != 0 {
-                hook.put(Head::new(Tag::Parent, 0, 0), [state.span, state.parent, 0], &[]);
-            }
-            return (state, true);
+            return (define(hook, state), true);
         }
         // Its owner may have stored it while we looked.
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
@@ -165,44 +178,35 @@ where
 {
     let site = hook.site(span.metadata());
     if !site.is_recorded() {
-        return SpanState { span: 0, meta: state::ignored(site.index), parent: state::NO_PARENT };
+        return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
     }
-    let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).map_or(0, |p| p.span);
-    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u8]>::to_vec));
+    let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).unwrap_or(0);
+    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u64]>::to_vec));
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
-    let define = |payload: &[u8]| hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], payload);
-    let defined = kept.map_or(0, |payload| define(&payload));
-    if defined == 0 && parent != 0 {
-        let span = crate::recorder::ids(1);
-        hook.put(Head::new(Tag::Parent, 0, 0), [span, parent, 0], &[]);
-        return SpanState { span, meta: site.state & !state::UNDEFINED, parent };
-    }
-    let span = if defined == 0 { crate::recorder::ids(1) } else { defined };
+    let payload = kept.unwrap_or_default();
+    let defined = hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], &payload);
+    let span = if defined == 0 { ids() } else { defined };
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
-/// Returns what anyone knows of a span that is not being entered: a parent, or one that is followed.
-pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<SpanState>
+/// Returns the id of a span that is not being entered: a parent, or one that is followed; 0 if it is not recorded.
+pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let own = home::with(hook.epoch, |lane| {
-        Ok(lane
-            .known(key, hook.recorder)
-            .or_else(|| lane.inside(key).map(|(_, span)| SpanState { span, meta: state::STORED, parent: 0 })))
-    });
-    if let Ok(Some(state)) = own {
-        return Some(state);
+    let own = hook.with(|lane| lane.span(key, hook.recorder)).flatten();
+    if own.is_some() {
+        return own;
     }
     let span = ctx.span(&Id::from_u64(key))?;
     for _ in 0..LOOKS {
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return Some(entry.state);
+            return Some(entry.state.span);
         }
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            return Some(state);
+            return Some(store(&span, hook, define(hook, state), true, false).span);
         }
     }
     None
@@ -214,7 +218,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     match attrs.parent() {
-        Some(id) => Parent::Span(lookup(ctx, hook, id.into_u64()).map_or(0, |parent| parent.span)),
+        Some(id) => Parent::Span(lookup(ctx, hook, id.into_u64()).unwrap_or(0)),
         None if attrs.is_root() => Parent::Span(0),
         None => Parent::Current,
     }
@@ -248,7 +252,7 @@ where
 }
 
 impl IdleFields {
-    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u8]> {
+    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u64]> {
         let owner = Arc::as_ptr(recorder).addr();
         self.0.iter().find(|(of, _)| *of == owner).map(|(_, payload)| &**payload)
     }
@@ -260,17 +264,17 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let site = recorder.sites.site(attrs.metadata());
-    let mut payload = Bytes::new();
-    let mut encoder = Encoder::new(site, &mut payload, recorder.settings.field_bytes_max);
+    let mut words = Words::new();
+    let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !payload.as_slice().is_empty()) else { return };
+    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !words.as_slice().is_empty()) else { return };
     let mut extensions = span.extensions_mut();
     if extensions.get_mut::<IdleFields>().is_none() {
         extensions.insert(IdleFields(Vec::new()));
     }
     if let Some(kept) = extensions.get_mut::<IdleFields>() {
-        kept.0.push((Arc::as_ptr(recorder).addr(), payload.as_slice().into()));
+        kept.0.push((Arc::as_ptr(recorder).addr(), words.as_slice().into()));
     }
 }
 
@@ -284,6 +288,7 @@ where
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
         Need::Store(stored, state) => evict(ctx, hook, stored, state, stored == key),
+        Need::StoreNew(state) => evict(ctx, hook, key, state, false),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
     }
     true

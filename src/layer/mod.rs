@@ -1,19 +1,22 @@
 //! The `tracing` layer: turns spans and events into records on the thread where they happen.
 //!
-//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done in [`home`] with
-//! what the thread has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
+//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
+//! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
 mod event;
 mod find;
 pub(crate) mod home;
+mod lane;
+mod need;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::fields::{Bytes, Encoder};
+use crate::fields::{Encoder, PlainEncoder, Words};
 use crate::recorder::Recorder;
 use crate::time::Ticks;
-use home::{Lane, Need, Parent};
+use lane::{Lane, Parent};
+use need::Need;
 use std::fmt;
 use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};
@@ -57,13 +60,6 @@ impl fmt::Debug for KinetoLayer {
 pub(crate) struct Hook<'l> {
     recorder: &'l Arc<Recorder>,
     epoch: u64,
-}
-
-/// A span with fields that is being made.
-struct NewSpan<'s> {
-    key: u64,
-    site: &'s Site,
-    parent: Parent,
 }
 
 /// More often than any hook needs something; a bound all the same.
@@ -126,7 +122,7 @@ impl Hook<'_> {
     }
 
     /// Records something small; returns its id, 0 if it is lost.
-    fn put(&self, head: Head, words: [u64; 3], payload: &[u8]) -> u64 {
+    fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
         let id = self.with(|lane| lane.put(head, words, payload)).unwrap_or(0);
         if id == 0 {
             self.recorder.losses.add(Loss::EventsOverLimit, 1);
@@ -134,25 +130,22 @@ impl Hook<'_> {
         id
     }
 
-    /// Records something with fields; a payload that no chunk holds goes to a block.
-    fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u8]) -> u64 {
-        if payload.len() <= PAYLOAD_MAX {
-            return self.put(head, words, payload);
-        }
+    /// Records something with fields.
+    fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
         match self.block(payload) {
             Some(block) => self.put(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
-            None => self.put(head, words, &[]),
+            None => self.put(head, words, payload),
         }
     }
 
-    /// Keeps a payload that no chunk holds; returns what stands in its place.
-    #[cold]
-    fn block(&self, payload: &[u8]) -> Option<[u8; 8]> {
-        let block = self.recorder.keep_block(payload);
-        if block.is_none() {
-            self.recorder.losses.add(Loss::FieldsOverLimit, 1);
-        }
-        block.map(u64::to_le_bytes)
+    /// Keeps a payload that no chunk holds, if it is one; returns what stands in its place: a block's id, 0 if it is lost.
+    #[inline]
+    fn block(&self, payload: &[u64]) -> Option<[u64; 1]> {
+        (payload.len() > PAYLOAD_MAX).then(|| {
+            let block = self.recorder.keep_block(payload);
+            self.recorder.losses.add(Loss::FieldsOverLimit, u64::from(block.is_none()));
+            [block.unwrap_or(0)]
+        })
     }
 }
 
@@ -164,20 +157,8 @@ where
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         let (key, metadata) = (id.into_u64(), attrs.metadata());
-        let mut with_fields = None;
-        let usual = |lane: &Lane| match lane.recorded_site(metadata) {
-            Some(site) if site.fields == 0 => lane.new_span(key, site),
-            site => {
-                with_fields = site;
-                false
-            }
-        };
-        if attrs.is_contextual() && home::usual(epoch, usual) {
-            return;
-        }
-        match with_fields {
-            Some(site) => self.new_span_with(attrs, NewSpan { key, site, parent: Parent::Current }, ctx, epoch),
-            None => self.new_span(attrs, key, ctx, epoch),
+        if !attrs.is_contextual() || !home::usual(epoch, |lane| lane.new_span(key, metadata)) {
+            self.new_span(attrs, key, ctx, epoch);
         }
     }
 
@@ -216,8 +197,7 @@ where
         let epoch = self.recorder.epoch();
         if epoch != 0 {
             let hook = self.hook(epoch);
-            let ids = [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64()).map(|state| state.span));
-            match ids {
+            match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
                     hook.put(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
                 }
@@ -236,10 +216,30 @@ where
 }
 
 impl KinetoLayer {
-    /// Makes a span that has a parent of its own, or something to wait for, or whatever else it takes.
-    #[cold]
+    /// Makes a span with fields, in the usual case.
     #[inline(never)]
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let text_bytes_max = self.recorder.settings.field_bytes_max;
+        let usual = |lane: &Lane| match lane.site(attrs.metadata()) {
+            Some(site) if site.is_recorded() && site.fields != 0 => lane.new_span_with(key, site, |payload| {
+                let mut encoder = PlainEncoder::new(site, payload, text_bytes_max);
+                attrs.record(&mut encoder);
+                encoder.finish()
+            }),
+            _ => false,
+        };
+        if !attrs.is_contextual() || !home::usual(epoch, usual) {
+            self.new_span_carefully(attrs, key, ctx, epoch);
+        }
+    }
+
+    /// Makes a span, whatever it takes.
+    #[cold]
+    #[inline(never)]
+    fn new_span_carefully<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
@@ -254,36 +254,15 @@ impl KinetoLayer {
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
-        } else {
-            self.new_span_with(attrs, NewSpan { key, site, parent }, ctx, epoch);
-        }
-    }
-
-    /// Makes a span with fields.
-    #[inline(never)]
-    fn new_span_with<S>(&self, attrs: &Attributes<'_>, new: NewSpan<'_>, ctx: Context<'_, S>, epoch: u64)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let NewSpan { key, site, parent } = new;
-        let mut payload = Bytes::new();
-        let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
-        attrs.record(&mut encoder);
-        encoder.finish(&self.recorder);
-        let bytes = payload.as_slice();
-        let is_usual = matches!(parent, Parent::Current) && !bytes.is_empty();
-        if is_usual && home::usual(epoch, |lane| lane.new_span_with(key, site, bytes)) {
             return;
         }
-        let hook = self.hook(epoch);
-        let mut flags = 0;
-        if bytes.len() > PAYLOAD_MAX {
-            let block = hook.block(bytes);
-            flags = if block.is_some() { flag::BLOCK } else { 0 };
-            payload.replace(block.as_ref().map_or(&[], |block| block.as_slice()));
-        }
-        let fields = (!payload.as_slice().is_empty()).then_some((payload.as_slice(), flags));
-        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, fields, &self.recorder));
+        let mut words = Words::new();
+        let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
+        attrs.record(&mut encoder);
+        encoder.finish(&self.recorder);
+        let block = hook.block(words.as_slice());
+        let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::BLOCK));
+        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, Some(fields), &self.recorder));
     }
 
     #[inline(never)]
@@ -347,6 +326,10 @@ impl KinetoLayer {
         for _ in 0..TRIES {
             match home::with(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
+                Err(need @ Need::StoreNew(_)) => {
+                    find::settle(need, ctx, &hook, key);
+                    return None;
+                }
                 Err(need @ (Need::ExitElsewhere | Need::CloseElsewhere)) => return Some(need),
                 Err(need) if find::settle(need, ctx, &hook, key) => {}
                 Err(_) => break,
@@ -395,21 +378,21 @@ impl KinetoLayer {
         if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
             return;
         }
-        let mut payload = Bytes::new();
-        let mut encoder = Encoder::new(site, &mut payload, self.recorder.settings.field_bytes_max);
+        let mut words = Words::new();
+        let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
         values.record(&mut encoder);
         encoder.finish(&self.recorder);
-        let payload = payload.as_slice();
+        let payload = words.as_slice();
         if !payload.is_empty() {
             let key = id.into_u64();
-            let known = find::lookup(ctx, &hook, key).filter(|state| state.span != 0).or_else(|| {
+            let known = find::lookup(ctx, &hook, key).or_else(|| {
                 // Made while nothing was recorded, and not entered since.
                 find::find(ctx, &hook, key);
                 find::lookup(ctx, &hook, key)
             });
             hook.take_back();
-            if let Some(state) = known.filter(|state| state.span != 0) {
-                hook.put_fields(Head::new(Tag::Values, 0, site.index), [state.span, clock::now().0, 0], payload);
+            if let Some(span) = known.filter(|span| *span != 0) {
+                hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
             }
         }
     }

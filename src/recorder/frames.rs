@@ -1,8 +1,8 @@
 //! The spans that a thread knows best: those it is inside, and at each depth the one it made or left last.
 //!
-//! Only the owner writes; other threads may read, to find a span that was made or entered here and is entered there.
-//! All of it are atomics: fields are written while the key is 0, and a reader that sees the same key before and after
-//! has read what belongs to it.
+//! Only the owner writes, but for the keys: another thread that meets a span which was made or entered here reads the
+//! frame, and marks the key. All of it are atomics: fields are written while the key is 0, and a reader that can still
+//! mark the key it saw has read what belongs to it.
 
 #[cfg(not(all(test, loom)))]
 use crossbeam_queue::SegQueue;
@@ -11,28 +11,29 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Spans that a thread can be inside with all of them visible to others; deeper ones are stored with their spans.
+/// Frames of a thread; two of them are the ends, so that it can be inside `FRAMES - 2` spans with all of them visible to
+/// others. Deeper ones are stored with their spans.
 #[cfg(not(all(test, loom)))]
-pub(crate) const DEPTH: usize = 62;
+const FRAMES: usize = 64;
 /// Small enough for loom to walk through (`tests/loom.rs`).
 #[cfg(all(test, loom))]
-pub(crate) const DEPTH: usize = 2;
+const FRAMES: usize = 4;
 
-/// What is known of a live span; everything but the flags never changes.
+/// What is known of a live span; everything but the flags never changes once the span is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct SpanState {
-    /// Our own id of the span.
+    /// Our own id of the span; 0 while it is [`UNDEFINED`](state::UNDEFINED).
     pub(crate) span: u64,
-    /// Flags, the lending count at its making, and the callsite: see [`state`].
+    /// Flags and the callsite: see [`state`].
     pub(crate) meta: u64,
-    /// The parent's span id, until it is recorded ([`state::DEFINED`]).
+    /// The parent's span id, until it is recorded.
     pub(crate) parent: u64,
 }
 
 /// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
 ///
-/// Tag 8 bits, flags 8 bits, lending count 16 bits, callsite 32 bits. The flags that a slice has too stand where they
-/// stand there ([`flag`](crate::buffer::flag)).
+/// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. The flags that a slice has too stand where they stand
+/// there ([`flag`](crate::buffer::flag)).
 pub(crate) mod state {
     use crate::buffer::{Head, Tag, flag};
 
@@ -42,8 +43,9 @@ pub(crate) mod state {
 
     /// It was never entered.
     pub(crate) const FIRST: u64 = bit(flag::FIRST);
-    /// Its parent is not recorded yet; a slice right inside the parent's says it.
-    pub(crate) const UNDEFINED: u64 = bit(flag::NESTED);
+    /// Neither it nor its parent is recorded yet: its first slice will do that, and give it its id. It has no other flag
+    /// but [`FIRST`], so it is the head of that slice as it is.
+    pub(crate) const UNDEFINED: u64 = bit(flag::DEFINES);
     /// It was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
@@ -51,45 +53,32 @@ pub(crate) mod state {
     /// It is not recorded: its callsite is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
 
-    const LENT: u64 = 0xFFFF << 16;
-
-    /// The state of a span of that callsite that was never entered and whose parent is not recorded.
+    /// The state of a span of that callsite that was never entered and is not recorded yet.
     pub(crate) const fn new(site: u32) -> u64 {
-        Head::new(Tag::Slice, flag::FIRST | flag::NESTED, site).word()
+        Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).word()
     }
-    /// The state of a span of that callsite that is not recorded: [`UNDEFINED`], with [`NO_PARENT`], so that one look
-    /// at the parent finds what is unusual.
+    /// The state of a span of that callsite that is not recorded.
     pub(crate) const fn ignored(site: u32) -> u64 {
-        Head::new(Tag::Slice, 0, site).word() | IGNORED | UNDEFINED
+        Head::new(Tag::Slice, 0, site).word() | IGNORED
     }
-    /// The parent of a span that is not recorded.
-    pub(crate) const NO_PARENT: u64 = u64::MAX;
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
     pub(crate) const fn slice(meta: u64) -> u64 {
-        meta & Head::new(Tag::Slice, flag::FIRST | flag::NESTED, u32::MAX).word()
+        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, u32::MAX).word()
     }
     /// The state after an enter.
     #[inline(always)]
     pub(crate) const fn entered(meta: u64) -> u64 {
-        if meta & FIRST != 0 { meta ^ FIRST } else { meta | AGAIN }
+        if meta & FIRST != 0 { meta & !(FIRST | UNDEFINED) } else { meta | AGAIN }
     }
-    /// The state once others find it in the span's extensions, its parent recorded.
-    pub(crate) const fn stored(meta: u64) -> u64 {
-        if meta & IGNORED != 0 { meta | STORED } else { meta & !UNDEFINED | STORED }
+    /// The state after the first slice of a span that was [`UNDEFINED`].
+    #[inline(always)]
+    pub(crate) const fn defined(meta: u64) -> u64 {
+        meta ^ (FIRST | UNDEFINED)
     }
     #[inline(always)]
     pub(crate) const fn site(meta: u64) -> u32 {
         (meta >> 32) as u32
-    }
-    /// Whether nobody has borrowed from the thread since the state was made.
-    #[inline(always)]
-    pub(crate) const fn is_private(meta: u64, lent: u64) -> bool {
-        (meta ^ lent) & LENT == 0
-    }
-    /// The lending count after one more lending.
-    pub(crate) const fn lent_once_more(lent: u64) -> u64 {
-        lent.wrapping_add(1 << 16) & LENT
     }
 }
 
@@ -106,20 +95,35 @@ pub(crate) struct Frame {
 
 /// The frames of a thread.
 ///
-/// Frame 0 stands for no span. Frames 1 to the depth are the open slices. The frame above is the span that the thread
-/// made or left last at this depth: what its next enter most often asks for. Frames further up keep what was left there,
-/// up to the first that was never used, whose key is [`UNUSED`].
+/// Those up to the top one are the open slices. The frame above is the span that the thread made or left last at this
+/// depth: what its next enter most often asks for. Frames further up keep what was left there, up to the first that was
+/// never used, whose key is [`UNUSED`].
+///
+/// The span of a frame is lent when another thread takes over its state, to be stored where every thread finds it: the
+/// key is complemented then, so the owner does not find it here any more and looks there.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// How often another thread has found something here, as the middle bits of a [`SpanState::meta`].
-    lent: AtomicU64,
-    /// Spans that the thread is inside; those beyond [`DEPTH`] have no frame.
-    depth: AtomicU64,
-    stack: [Frame; DEPTH + 2],
+    /// How often another thread has exited a slice of this one.
+    exits: AtomicU64,
+    /// The innermost open slice; [`BASE`] if the thread is inside none, [`BEYOND`] if it is inside more than there are
+    /// frames.
+    top: AtomicU64,
+    stack: [Frame; FRAMES],
 }
+
+/// Stands for no span: the thread is outside all of them. Frame 0 stands for whatever is too deep to have a frame. No key
+/// is ever found in either.
+const BASE: usize = 1;
+/// The top while the innermost slice has no frame; it is frame 0, and the one above is [`BASE`].
+pub(crate) const BEYOND: usize = FRAMES;
 
 /// The key of a frame that was never used; readers stop there.
 const UNUSED: u64 = u64::MAX;
+
+/// The key of a frame whose span was lent. It is no span's: the registry's keys begin at 1 and do not come that far.
+const fn lent(key: u64) -> u64 {
+    !key
+}
 
 impl Frame {
     #[cfg(not(all(test, loom)))]
@@ -164,8 +168,18 @@ impl Frame {
         self.meta.load(Ordering::Relaxed)
     }
     #[inline(always)]
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent.load(Ordering::Relaxed)
+    }
+    /// Gives a span its id, before the flag that says so is taken away.
+    #[inline(always)]
+    pub(crate) fn set_span(&self, span: u64) {
+        self.span.store(span, Ordering::Relaxed);
+    }
+    #[inline(always)]
     pub(crate) fn set_meta(&self, meta: u64) {
-        self.meta.store(meta, Ordering::Relaxed);
+        // Release: a reader that sees the span defined sees its id.
+        self.meta.store(meta, Ordering::Release);
     }
     #[inline(always)]
     pub(crate) fn slice(&self) -> u64 {
@@ -177,12 +191,32 @@ impl Frame {
     }
     #[inline(always)]
     pub(crate) fn state(&self) -> SpanState {
-        SpanState { span: self.span(), meta: self.meta(), parent: self.parent.load(Ordering::Relaxed) }
+        // Acquire: pairs with `set_meta`.
+        let meta = self.meta.load(Ordering::Acquire);
+        SpanState { span: self.span(), meta, parent: self.parent() }
+    }
+
+    /// Whether the frame holds that span, lent or not.
+    pub(crate) fn holds(&self, key: u64) -> bool {
+        let found = self.key();
+        found == key || found == lent(key)
     }
 
     /// Whether another span may take the frame: nobody's, or one that is found elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.key(), 0 | UNUSED) || self.meta() & (state::STORED | state::IGNORED) != 0
+    }
+
+    /// Takes the key away, and returns it with its mark if the span was lent.
+    pub(crate) fn take(&self) -> u64 {
+        // Acquire and Release: a reader either has marked the key, or looks in vain from here on.
+        self.key.swap(0, Ordering::AcqRel)
+    }
+
+    /// Moves what the frame holds into a free one.
+    pub(crate) fn move_to(&self, other: &Frame) {
+        let key = self.take();
+        other.set(key, self.state(), self.slice());
     }
 
     /// Puts a span into a free frame.
@@ -198,25 +232,19 @@ impl Frame {
 static SPARE: SegQueue<&'static Frames> = SegQueue::new();
 
 impl Frames {
-    /// Stands where there are none; never written.
-    #[cfg(not(all(test, loom)))]
-    pub(crate) fn none() -> &'static Frames {
-        static NONE: Frames = Frames::new();
-        &NONE
-    }
-
     /// Empty frames on loom's atomics, which no constant can hold.
     #[cfg(all(test, loom))]
     pub(crate) fn new() -> Frames {
         let zero = || AtomicU64::new(0);
         let frame =
             |_| Frame { key: AtomicU64::new(UNUSED), span: zero(), meta: zero(), parent: zero(), slice: zero() };
-        Frames { lent: zero(), depth: zero(), stack: std::array::from_fn(frame) }
+        Frames { exits: zero(), top: AtomicU64::new(BASE as u64), stack: std::array::from_fn(frame) }
     }
 
     #[cfg(not(all(test, loom)))]
     const fn new() -> Frames {
-        Frames { lent: AtomicU64::new(0), depth: AtomicU64::new(0), stack: [const { Frame::new() }; DEPTH + 2] }
+        let (exits, top) = (AtomicU64::new(0), AtomicU64::new(BASE as u64));
+        Frames { exits, top, stack: [const { Frame::new() }; FRAMES] }
     }
 
     /// Returns empty frames for a thread.
@@ -229,21 +257,28 @@ impl Frames {
     #[cfg(not(all(test, loom)))]
     pub(crate) fn give_back(&'static self) {
         self.stack.iter().for_each(|frame| frame.key.store(UNUSED, Ordering::Relaxed));
-        self.set_depth(0);
+        self.set_top(BASE);
         SPARE.push(self);
     }
 
-    /// Returns the frame at `depth`, at most `DEPTH + 1`.
+    /// Returns the frame at `at`; beyond the last, they begin again at 0.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "DEPTH + 2 is a power of two, so the mask keeps the index inside")]
-    pub(crate) fn frame(&self, depth: usize) -> &Frame {
-        const { assert!((DEPTH + 2).is_power_of_two()) };
-        &self.stack[depth & (DEPTH + 1)]
+    #[expect(clippy::indexing_slicing, reason = "FRAMES is a power of two, so the mask keeps the index inside")]
+    pub(crate) fn frame(&self, at: usize) -> &Frame {
+        const { assert!(FRAMES.is_power_of_two()) };
+        &self.stack[at & (FRAMES - 1)]
     }
 
-    /// Returns all frames that were ever used, with their depths.
+    /// Returns the open slices that have frames, and where, from the innermost to the outermost.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Frame)> {
+        // Acquire: pairs with `set_top`.
+        let top = usize::try_from(self.top.load(Ordering::Acquire)).unwrap_or(BASE);
+        (BASE + 1..=top.min(FRAMES - 1)).rev().map(|at| (at, self.frame(at)))
+    }
+
+    /// Returns all frames that were ever used, and where.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Frame)> {
-        self.stack.iter().enumerate().skip(1).take_while(|(_, frame)| frame.key() != UNUSED)
+        self.stack.iter().enumerate().skip(BASE + 1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
     /// Returns the spans that are found nowhere else, for an owner that ends.
@@ -251,7 +286,7 @@ impl Frames {
         self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
     }
 
-    /// Returns what the owner knows of a span.
+    /// Returns what the owner knows of a span, unless it was lent.
     pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
         self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
     }
@@ -259,41 +294,49 @@ impl Frames {
     /// Takes a closed span out of the frames; also from another thread.
     pub(crate) fn forget(&self, key: u64) {
         for (_, frame) in self.all() {
-            // Release, as in `Frame::clear`; if the key has changed meanwhile, it was forgotten already.
-            let _ = frame.key.compare_exchange(key, 0, Ordering::Release, Ordering::Relaxed);
+            for found in [key, lent(key)] {
+                // Release, as in `Frame::clear`; if the key has changed meanwhile, it was forgotten already.
+                let _ = frame.key.compare_exchange(found, 0, Ordering::Release, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Tells readers how many frames are in use.
-    #[inline(always)]
-    pub(crate) fn set_depth(&self, depth: usize) {
-        // Release: a reader that sees the depth sees the frames up to it.
-        self.depth.store(depth as u64, Ordering::Release);
-    }
-
-    /// Returns how many spans the thread is inside; those beyond [`DEPTH`] have no frame here.
+    /// Returns where the innermost open slice is, or [`BASE`] or [`BEYOND`].
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
-    pub(crate) fn depth(&self) -> usize {
-        self.depth.load(Ordering::Relaxed) as usize
+    pub(crate) fn top(&self) -> usize {
+        self.top.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns how often something was lent, to be or-ed to a new state.
+    /// Tells readers which frames are open.
     #[inline(always)]
-    pub(crate) fn lent(&self) -> u64 {
-        self.lent.load(Ordering::Relaxed)
+    pub(crate) fn set_top(&self, top: usize) {
+        // Release: a reader that sees the top sees the frames up to it.
+        self.top.store(top as u64, Ordering::Release);
     }
 
-    fn note_lending(&self) {
-        // Release: before the borrower lets go of the span, and so before the owner can see it close.
-        let _ = self.lent.fetch_update(Ordering::Release, Ordering::Relaxed, |lent| Some(state::lent_once_more(lent)));
+    /// Returns how often another thread has exited a slice of this one.
+    pub(crate) fn exits(&self) -> u64 {
+        self.exits.load(Ordering::Relaxed)
     }
 
-    /// Looks for a span from another thread; `None` also if the owner moved it meanwhile, so look again.
+    /// Takes over the state of a span from another thread, to be stored where every thread finds it; `None` also if the
+    /// owner moved it meanwhile, so look again. A thread that looks before it is stored gets the same.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
-        let found = self.all().find_map(|(_, frame)| seqlock(&frame.key, key, || frame.state()))?;
-        self.note_lending();
-        Some(found)
+        // A span that was entered again inside itself stands in several frames.
+        self.all().fold(None, |found, (_, frame)| {
+            // Acquire: sees the fields that were stored before the key.
+            let before = frame.key.load(Ordering::Acquire);
+            if before != key && before != lent(key) {
+                return found;
+            }
+            let state = frame.state();
+            // Acquire: if a field was a newer one, the key is seen to be gone.
+            fence(Ordering::Acquire);
+            // Release: before the borrower lets go of the span, and so before the owner can see it close.
+            let taken = frame.key.compare_exchange(before, lent(key), Ordering::AcqRel, Ordering::Relaxed);
+            taken.ok().map(|_| state).or(found)
+        })
     }
 
     /// Looks for a span that is gone, and takes it out of the frames.
@@ -306,27 +349,20 @@ impl Frames {
     /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id,
     /// and what was known of the span.
     pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
-        let depth = usize::try_from(self.depth.load(Ordering::Acquire)).unwrap_or(DEPTH).min(DEPTH);
-        let take = |frame: &Frame| {
+        let take = |(_, frame): (usize, &Frame)| {
             // Acquire: sees the fields that were stored before the key.
-            (frame.key.load(Ordering::Acquire) == key).then_some(())?;
+            let before = frame.key.load(Ordering::Acquire);
+            (before == key || before == lent(key)).then_some(())?;
             // Read first: once the key is gone, the owner may put another span into the frame. Release keeps it so.
             let found = (frame.slice(), frame.state());
-            frame.key.compare_exchange(key, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(found)
+            fence(Ordering::Acquire);
+            frame.key.compare_exchange(before, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(found)
         };
-        let found = self.stack.get(1..=depth).unwrap_or_default().iter().rev().find_map(take)?;
-        self.note_lending();
+        let found = self.open().find_map(take)?;
+        // Release: after the key is gone.
+        self.exits.fetch_add(1, Ordering::Release);
         Some(found)
     }
-}
-
-fn seqlock<T>(cell: &AtomicU64, key: u64, read: impl FnOnce() -> T) -> Option<T> {
-    // Acquire: sees the fields that were stored before the key.
-    (cell.load(Ordering::Acquire) == key).then(read).filter(|_| {
-        // Acquire: if a field was a newer one, the key is seen to be gone.
-        fence(Ordering::Acquire);
-        cell.load(Ordering::Relaxed) == key
-    })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -339,46 +375,60 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_lent_wherever_it_stands() {
+    fn a_span_is_lent_wherever_it_stands_and_then_the_owner_does_not_find_it() {
         let frames = Frames::new();
         assert_eq!(frames.lend(5), None);
-        (1..=DEPTH).for_each(|depth| frames.frame(depth).set(7, state_of(70), 0));
-        frames.frame(DEPTH + 1).set(5, state_of(50), 0);
-        let before = frames.lent();
-        assert_eq!(frames.lend(5), Some(state_of(50)));
-        assert!(!state::is_private(state::new(3) | before, frames.lent()), "the owner can tell that it was lent");
+        (BASE + 1..FRAMES - 1).for_each(|at| frames.frame(at).set(7, state_of(70), 0));
+        frames.frame(FRAMES - 1).set(5, state_of(50), 0);
+        assert_eq!(frames.known(5), Some(state_of(50)));
+        assert_eq!((frames.lend(5), frames.lend(5)), (Some(state_of(50)), Some(state_of(50))));
+        assert_eq!(frames.known(5), None, "the owner can tell that it was lent");
+        assert!(frames.frame(FRAMES - 1).holds(5));
+        frames.lend(7);
+        assert!(frames.all().all(|(_, frame)| frame.key() != 7), "in all its frames");
+        frames.frame(FRAMES - 1).move_to(frames.frame(9));
+        assert!(frames.frame(9).holds(5) && frames.frame(9).key() != 5, "wherever it goes");
         frames.forget(5);
         assert_eq!((frames.lend(5), frames.lend(6)), (None, None));
     }
 
     #[test]
+    fn the_ends_hold_nothing() {
+        let frames = Frames::new();
+        for top in [BASE, BEYOND] {
+            frames.set_top(top);
+            assert_eq!(frames.frame(frames.top()).key(), UNUSED);
+        }
+        assert_eq!((frames.frame(BEYOND + 1).key(), frames.open().count()), (UNUSED, FRAMES - 2));
+        frames.set_top(FRAMES - 1);
+        assert_eq!(frames.frame(frames.top() + 1).key(), UNUSED, "above the last one nothing is made");
+    }
+
+    #[test]
     fn a_state_is_the_head_of_its_next_slice() {
-        let new = state::new(7) | state::lent_once_more(0);
-        assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::NESTED, 7).word());
+        let new = state::new(7);
+        assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, 7).word());
+        assert_eq!(state::slice(new), new);
         let once = state::entered(new);
-        assert_eq!(once & (state::FIRST | state::AGAIN), 0);
-        assert_eq!(state::slice(once & !state::UNDEFINED), Head::new(Tag::Slice, 0, 7).word());
+        assert_eq!(state::defined(new), once);
+        assert_eq!(once & (state::FIRST | state::UNDEFINED | state::AGAIN), 0);
+        assert_eq!(state::slice(once), Head::new(Tag::Slice, 0, 7).word());
         let twice = state::entered(once);
         assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
         assert_eq!(state::entered(twice), twice);
     }
 
     #[test]
-    fn the_lending_count_never_runs_into_the_callsite() {
-        let lent = (0..(1 << 16) + 5).fold(0, |lent, _| state::lent_once_more(lent));
-        assert_eq!(lent, 5 << 16);
-    }
-
-    #[test]
     fn a_slice_is_exited_from_elsewhere_once() {
         let frames = Frames::new();
-        frames.frame(1).set(5, state_of(50), 99);
-        frames.frame(2).set(5, state_of(50), 100);
-        frames.frame(3).set(5, state_of(50), 101);
-        frames.set_depth(2);
+        frames.frame(2).set(5, state_of(50), 99);
+        frames.frame(3).set(5, state_of(50), 100);
+        frames.frame(4).set(5, state_of(50), 101);
+        frames.set_top(3);
         assert_eq!(frames.exit_from_elsewhere(5), Some((100, state_of(50))));
+        frames.lend(5);
         assert_eq!(frames.exit_from_elsewhere(5), Some((99, state_of(50))));
-        assert_eq!(frames.exit_from_elsewhere(5), None);
+        assert_eq!((frames.exit_from_elsewhere(5), frames.exits()), (None, 2));
     }
 
     #[test]
@@ -396,8 +446,8 @@ mod tests {
         });
         for i in 0..ROUNDS * 3 {
             let key = i % 3 + 1;
-            frames.frame(1).clear();
-            frames.frame(1).fill(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
+            frames.frame(2).clear();
+            frames.frame(2).fill(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
         }
         reader.unwrap().join().unwrap();
         frames.give_back();

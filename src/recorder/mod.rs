@@ -6,7 +6,7 @@
 mod frames;
 mod lanes;
 
-pub(crate) use frames::{DEPTH, Frame, Frames, SpanState, state};
+pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
@@ -16,8 +16,8 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Process-wide: ids of records and spans, and epochs. 0 is none.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Process-wide: ids, of which chunks take [`SLOTS`] in a row, and epochs. 0 is none.
+static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// Chunks of ended threads that are kept for new ones.
@@ -53,7 +53,7 @@ struct Shelf {
     partly_filled: ArrayQueue<Chunk>,
     lanes: Lanes,
     /// Payloads too large for a chunk, by the id that stands in their place.
-    blocks: SegQueue<(u64, Arc<[u8]>)>,
+    blocks: SegQueue<(u64, Arc<[u64]>)>,
     child: OnceLock<Box<Shelf>>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Taken {
     /// Each chunk with the length that was committed when it was taken, in the order in which they were opened.
     pub(crate) chunks: Vec<(Chunk, usize)>,
     pub(crate) lanes: Vec<LaneRow>,
-    pub(crate) blocks: Vec<(u64, Arc<[u8]>)>,
+    pub(crate) blocks: Vec<(u64, Arc<[u64]>)>,
 }
 
 impl Shelf {
@@ -179,7 +179,7 @@ impl Recorder {
     pub(crate) fn discard(&self) {
         let Taken { chunks, blocks, .. } = self.take();
         self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
-        self.pool().release(blocks.iter().map(|(_, block)| block.len() as u64).sum());
+        self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&**block) as u64).sum());
     }
 
     /// Looks at everything that was recorded so far, and leaves it.
@@ -201,7 +201,7 @@ impl Recorder {
     pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
         let shelf = self.shelf();
         let chunk = shelf.pool.take()?;
-        chunk.open(ids(SLOTS as u64), epoch);
+        chunk.open(ids(), epoch);
         shelf.in_service.push(chunk.clone());
         Some(chunk)
     }
@@ -221,9 +221,9 @@ impl Recorder {
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
-    pub(crate) fn keep_block(&self, payload: &[u8]) -> Option<u64> {
-        self.pool().reserve(payload.len() as u64).then(|| {
-            let id = ids(1);
+    pub(crate) fn keep_block(&self, payload: &[u64]) -> Option<u64> {
+        self.pool().reserve(size_of_val(payload) as u64).then(|| {
+            let id = ids();
             self.shelf().blocks.push((id, payload.into()));
             id
         })
@@ -237,9 +237,9 @@ impl Recorder {
     }
 }
 
-/// Sets `count` ids aside and returns the first.
-pub(crate) fn ids(count: u64) -> u64 {
-    NEXT_ID.fetch_add(count, Ordering::Relaxed)
+/// Sets [`SLOTS`] ids in a row aside and returns the first.
+pub(crate) fn ids() -> u64 {
+    NEXT_IDS.fetch_add(SLOTS as u64, Ordering::Relaxed)
 }
 
 /// Returns which of the [`CLOSINGS`] buckets a span key falls into.

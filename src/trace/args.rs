@@ -3,9 +3,9 @@
 use super::index::Index;
 use super::keys::Keys;
 use super::recorded::Recorded;
+use super::rows::SiteRow;
 use crate::activity::{ArgValue, Args};
 use crate::buffer::Record;
-use crate::callsite::COUNTER_TARGET;
 use crate::fields::values;
 use std::cell::RefCell;
 
@@ -14,22 +14,21 @@ pub(crate) struct Source<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
     pub(crate) keys: &'t [Keys],
-    pub(crate) with_target: bool,
-    pub(crate) with_location: bool,
+    pub(crate) sites: &'t [SiteRow],
     /// Payloads are put together here; two, since a value may have to be compared with later ones.
     pub(crate) bytes: RefCell<Vec<u8>>,
     pub(crate) later: RefCell<Vec<u8>>,
 }
 
-/// The arguments of a slice or of an async track: its span's, and what is its own.
-pub(crate) struct SpanArgs<'t> {
+/// What the program says of a span: its fields, and the error that happened in a slice.
+pub(crate) struct FieldArgs<'t> {
     pub(crate) source: &'t Source<'t>,
     pub(crate) site: u32,
     pub(crate) span: u64,
-    pub(crate) parent: u64,
+    /// The span's own record, if it has one.
+    pub(crate) definition: Option<&'t Record<'t>>,
     /// The slice, 0 for a track.
     pub(crate) slice: u64,
-    pub(crate) own: &'t [(&'t str, ArgValue<'t>)],
 }
 
 /// The arguments of an event: its fields.
@@ -68,39 +67,30 @@ impl<'t> Source<'t> {
     }
 
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
-    fn show_fields(&self, span: u64, site: u32, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(keys) = self.keys(site).filter(|keys| keys.has_fields()) else { return };
+    fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(keys) = self.keys(args.site).filter(|keys| keys.has_fields()) else { return };
+        let mut bytes = self.bytes.take();
         let mut shown = 0u64;
-        // The last value of a field is the one that counts; the order is that of the latest record first.
-        for id in self.index.values.of(span).rev().chain([span]) {
-            let Some(record) = self.recorded.record(id).filter(|record| record.head.site == site) else { continue };
-            let mut bytes = self.bytes.take();
-            self.recorded.payload(&record, &mut bytes);
-            let bit = |field: usize| 1u64 << field.min(63);
-            let (here, twice) = values(&bytes)
-                .fold((0, 0), |(here, twice), value| (here | bit(value.field), twice | here & bit(value.field)));
-            for (i, value) in values(&bytes).enumerate() {
-                let may_come_again = twice & bit(value.field) != 0;
-                let again = may_come_again && values(&bytes).skip(i + 1).any(|later| later.field == value.field);
-                if shown & bit(value.field) == 0 && !again {
-                    keys.show(value.field, value.value, each);
-                }
+        let mut show = |record: &Record<'_>| {
+            if record.head.site != args.site {
+                return;
             }
-            shown |= here;
-            self.bytes.replace(bytes);
+            self.recorded.payload(record, &mut bytes);
+            for value in values(&bytes) {
+                let bit = 1u64 << value.field.min(63);
+                if shown & bit == 0 {
+                    keys.show(value.field, &value.value, each);
+                }
+                shown |= bit;
+            }
+        };
+        // The last value of a field is the one that counts; the order is that of the latest record first.
+        if !self.index.values.is_empty() {
+            let later = self.index.values.of(args.span).rev();
+            later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
         }
-    }
-
-    fn show_callsite(&self, site: u32, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(metadata) = self.recorded.sites.get(site as usize).map(|site| site.metadata) else { return };
-        if self.with_target && metadata.target() != COUNTER_TARGET {
-            each("target", ArgValue::Str(metadata.target()));
-        }
-        if self.with_location
-            && let (Some(file), Some(line)) = (metadata.file(), metadata.line())
-        {
-            each("location", ArgValue::Str(&format!("{file}:{line}")));
-        }
+        args.definition.into_iter().for_each(show);
+        self.bytes.replace(bytes);
     }
 
     /// The text of the error events that happened in a slice, the first one.
@@ -123,22 +113,19 @@ impl<'t> Source<'t> {
     }
 }
 
-impl Args for SpanArgs<'_> {
+impl Args for FieldArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        each("span id", ArgValue::U64(self.span));
-        if self.parent != 0 {
-            each("parent id", ArgValue::U64(self.parent));
+        if self.slice == 0 || self.source.index.errors.is_empty() {
+            return self.source.show_fields(self, each);
         }
         let mut has_error = false;
-        self.source.show_fields(self.span, self.site, &mut |key, value| {
+        self.source.show_fields(self, &mut |key, value| {
             has_error |= key == "error";
             each(key, value);
         });
-        if self.slice != 0 && !has_error && !self.source.index.errors.is_empty() {
+        if !has_error {
             self.source.show_error(self.slice, each);
         }
-        self.source.show_callsite(self.site, each);
-        self.own.visit(each);
     }
 }
 
@@ -149,9 +136,9 @@ impl Args for EventArgs<'_> {
         self.source.recorded.payload(&self.record, &mut bytes);
         for value in values(&bytes) {
             match value.value {
-                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, ArgValue::I64(on.into()), each),
+                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, &ArgValue::I64(on.into()), each),
                 ArgValue::Str(_) if self.numbers_only => {}
-                other => keys.show(value.field, other, each),
+                _ => keys.show(value.field, &value.value, each),
             }
         }
         self.source.bytes.replace(bytes);
@@ -162,7 +149,9 @@ impl Args for EventArgs<'_> {
             if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
                 each("level", ArgValue::Str(site.metadata.level().as_str()));
             }
-            self.source.show_callsite(self.record.head.site, each);
+            if let Some(site) = self.source.sites.get(self.record.head.site as usize) {
+                site.visit(each);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Its size depends on what is rare (late ends, late values, errors, spans entered more than once), not on the number
 //! of slices: those are read where they lie.
 
-use super::recorded::Recorded;
+use super::recorded::{Recorded, Window};
 use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
@@ -18,8 +18,6 @@ pub(crate) struct Index {
     pub(crate) runs: Vec<Run>,
     /// Ends of slices whose own record does not hold it, by slice.
     pub(crate) ends: HashMap<u64, Ticks>,
-    /// Parents of spans that have no record of their own, by span.
-    pub(crate) parents: HashMap<u64, u64>,
     /// Records of late values, by span and in order of time.
     pub(crate) values: Pairs,
     /// Error events, by slice and in order of time.
@@ -100,7 +98,7 @@ impl Index {
                         index.clipped += u64::from(record.head.flags & flag::CLIPPED != 0);
                         open.extend((b == 0).then(|| record.id()));
                         if record.head.flags & flag::FIRST == 0 {
-                            again.insert(record.words[2]);
+                            again.insert(record.span());
                         }
                     }
                     Tag::Lane => {
@@ -113,7 +111,6 @@ impl Index {
                         };
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
-                    Tag::Parent => drop(index.parents.insert(a, b)),
                     // Threads' records are in no order, so the time tells it.
                     Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
@@ -143,17 +140,18 @@ impl Index {
     /// Calls `each` with every slice: its record, its lane, its start and its end.
     fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, usize, Ticks, Ticks)) {
         for run in &self.runs {
+            let window = recorded.window_of(*run);
             for record in recorded.records(*run).filter(|record| record.head.tag == Tag::Slice) {
-                let (start, end, _) = self.times(recorded, &record);
+                let (start, end, _) = self.times(window, &record);
                 each(&record, run.lane, start, end);
             }
         }
     }
 
-    /// Returns a slice's start and end, and whether it did end.
-    pub(crate) fn times(&self, recorded: &Recorded, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
+    /// Returns a slice's start and end, and whether it did end in its window.
+    #[inline]
+    pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
-        let window = recorded.window(slice.chunk.epoch());
         let start = if slice.head.flags & flag::CLIPPED != 0 { window.start } else { Ticks(start) };
         let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
         // An end that a thread stored after the session took the record is none: the trace does not change.
@@ -172,7 +170,7 @@ impl Index {
             return;
         }
         self.for_each_slice(recorded, |record, lane, start, end| {
-            if let Some(track) = tracks.get_mut(&record.words[2]) {
+            if let Some(track) = tracks.get_mut(&record.span()) {
                 track.poll(record.head.site, lane, start, end);
             }
         });
@@ -196,7 +194,7 @@ impl Index {
         }
         let mut firsts: HashMap<u64, Option<(Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
         self.for_each_slice(recorded, |record, _, start, _| {
-            if let Some(first) = firsts.get_mut(&record.words[2]) {
+            if let Some(first) = firsts.get_mut(&record.span()) {
                 let this = (start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
             }
@@ -207,7 +205,7 @@ impl Index {
         }
         let mut latest: Vec<Option<(Ticks, u64)>> = vec![None; follows.len()];
         self.for_each_slice(recorded, |record, _, start, _| {
-            for pair in sources.get(&record.words[2]).into_iter().flatten() {
+            for pair in sources.get(&record.span()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
                 if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair))
                     && start <= to

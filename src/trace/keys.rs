@@ -44,14 +44,14 @@ impl Keys {
     }
 
     /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
-    pub(crate) fn show(&self, field: usize, value: ArgValue<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+    pub(crate) fn show(&self, field: usize, value: &ArgValue<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(field) else { return };
         if self.name == Some(field) {
             return;
         }
-        match key.known.and_then(|entry| Some((entry.key, entry.typed(value)?))) {
+        match key.known.and_then(|entry| Some((entry.key, entry.typed(*value)?))) {
             Some((name, value)) => each(name, value),
-            None => each(&key.own, value),
+            None => each(&key.own, *value),
         }
     }
 }

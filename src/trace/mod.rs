@@ -9,6 +9,7 @@ mod nest;
 mod recorded;
 pub(crate) mod rows;
 mod stats;
+mod thread;
 mod walk;
 
 pub(crate) use header::Facts;
@@ -23,7 +24,7 @@ use crate::error::Error;
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
 use index::Index;
-use rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
+use rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -242,6 +243,9 @@ impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
     fn thread(&mut self, _: &ThreadRow<'_>) -> io::Result<()> {
         Ok(())
     }
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.activity(&slice.activity())
+    }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         (self.0)(activity);
         Ok(())
@@ -269,6 +273,9 @@ impl Rows for Tracks {
         if let Track { process: Id(process), thread: Id(thread) } = row.track {
             self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });
         }
+        Ok(())
+    }
+    fn slice(&mut self, _: &SliceRow<'_>) -> io::Result<()> {
         Ok(())
     }
     fn activity(&mut self, _: &Activity<'_>) -> io::Result<()> {

@@ -17,7 +17,7 @@ pub(crate) struct Recorded {
     pub(crate) sites: Vec<&'static Site>,
     /// The stretches of time that were recorded: more than one after a pause.
     pub(crate) windows: Vec<Window>,
-    blocks: HashMap<u64, Arc<[u8]>>,
+    blocks: HashMap<u64, Arc<[u64]>>,
     owner: Option<Arc<Recorder>>,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
@@ -51,9 +51,10 @@ impl Recorded {
         }
     }
 
-    /// Returns the window of an epoch.
+    /// Returns the window in which a run was recorded.
     #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, and is given at least one")]
-    pub(crate) fn window(&self, epoch: u64) -> &Window {
+    pub(crate) fn window_of(&self, run: Run) -> &Window {
+        let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
         let window = self.windows.iter().find(|window| window.epoch == epoch).or(self.windows.last());
         window.expect("a recording has a window")
     }
@@ -77,13 +78,24 @@ impl Recorded {
         if at == 0 { None } else { Record::read(chunk, at, *committed) }
     }
 
+    /// Returns the record that defines a slice's span: the slice itself, or one that most often lies just before it.
+    pub(crate) fn definition<'t>(&'t self, slice: &Record<'t>) -> Option<Record<'t>> {
+        let span = slice.span();
+        if span == slice.id() {
+            return Some(*slice);
+        }
+        let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
+        if at == 0 || at >= slice.at { self.record(span) } else { Record::read(slice.chunk, at, slice.at) }
+    }
+
     /// Copies the field values of a record into `bytes`.
     pub(crate) fn payload(&self, record: &Record<'_>, bytes: &mut Vec<u8>) {
         record.payload(bytes);
         if record.head.flags & crate::buffer::flag::BLOCK != 0 {
             let id = bytes.as_slice().try_into().map(u64::from_le_bytes).unwrap_or(0);
             bytes.clear();
-            bytes.extend_from_slice(self.blocks.get(&id).map_or(&[], |block| &**block));
+            let words = self.blocks.get(&id).into_iter().flat_map(|block| block.iter());
+            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
     }
 
@@ -98,7 +110,7 @@ impl Recorded {
 
     /// Returns how many bytes the records take.
     pub(crate) fn bytes(&self) -> u64 {
-        let blocks: usize = self.blocks.values().map(|block| block.len()).sum();
+        let blocks: usize = self.blocks.values().map(|block| size_of_val(&**block)).sum();
         self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
     }
 }
@@ -106,7 +118,7 @@ impl Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.pool().release(self.blocks.values().map(|block| block.len() as u64).sum());
+            owner.pool().release(self.blocks.values().map(|block| size_of_val(&**block) as u64).sum());
             owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::activity::{Activity, Args, Flow, Lane, Track};
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, Track};
 use crate::time::Timestamp;
 
 /// Takes the rows of a trace one by one, in file order.
@@ -15,6 +15,9 @@ pub(crate) trait Rows {
 
     /// Takes the name and place of one row of the viewer.
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()>;
+
+    /// Takes a slice of a span; the same as its [`activity`](SliceRow::activity), in parts.
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()>;
 
     /// Takes a slice, an instant or a set of counter values, with its end of an arrow if it has one.
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()>;
@@ -55,6 +58,90 @@ pub(crate) struct ThreadRow<'t> {
     pub(crate) sort_index: i64,
     /// The start of the recording.
     pub(crate) at: Timestamp,
+}
+
+/// A stretch of time that a thread spent in a span: what traces are mostly made of.
+///
+/// It comes in parts, so that a writer need not put together again what all slices of a callsite share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SliceRow<'t> {
+    /// The name that its span's fields give it, in place of the callsite's.
+    pub(crate) name: Option<&'t str>,
+    /// The process and the thread, each a number.
+    pub(crate) process: i64,
+    pub(crate) thread: i64,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// Its own id, never 0.
+    pub(crate) id: CorrelationId,
+    pub(crate) args: SpanArgs<'t>,
+}
+
+/// The arguments of a slice or of an async track, in parts and in their order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanArgs<'t> {
+    /// "span id".
+    pub(crate) span: u64,
+    /// "parent id"; 0 for none.
+    pub(crate) parent: u64,
+    /// What the program says of the span.
+    pub(crate) fields: &'t dyn Args,
+    /// What all spans of the callsite share.
+    pub(crate) site: &'t SiteRow,
+    /// What the recording says of it.
+    pub(crate) marks: &'t dyn Args,
+}
+
+/// What all slices of a callsite share.
+#[derive(Debug)]
+pub(crate) struct SiteRow {
+    /// Which of the trace's callsites, from 0.
+    pub(crate) number: usize,
+    pub(crate) kind: ActivityType,
+    pub(crate) name: &'static str,
+    /// "target", if it is shown.
+    pub(crate) target: Option<&'static str>,
+    /// "location", if it is shown.
+    pub(crate) location: Option<String>,
+}
+
+impl SliceRow<'_> {
+    /// Returns the slice as it is shown to programs.
+    pub(crate) fn activity(&self) -> Activity<'_> {
+        Activity {
+            kind: self.args.site.kind,
+            name: self.name.unwrap_or(self.args.site.name),
+            track: Track::new(self.process, self.thread),
+            body: Body::Slice { start: self.start, end: self.end },
+            id: self.id,
+            linked: CorrelationId(0),
+            flow: None,
+            args: &self.args,
+        }
+    }
+}
+
+impl Args for SpanArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("span id", ArgValue::U64(self.span));
+        if self.parent != 0 {
+            each("parent id", ArgValue::U64(self.parent));
+        }
+        self.fields.visit(each);
+        self.site.visit(each);
+        self.marks.visit(each);
+    }
+}
+
+impl Args for SiteRow {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let own = [("target", self.target), ("location", self.location.as_deref())];
+        own.iter().for_each(|(key, text)| {
+            if let Some(text) = text {
+                each(key, ArgValue::Str(text));
+            }
+        });
+    }
 }
 
 /// A span on a track of its own, apart from the threads that ran it.

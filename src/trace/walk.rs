@@ -1,21 +1,20 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
-use super::args::{EventArgs, Source, SpanArgs};
+use super::args::{FieldArgs, Source};
 use super::index::{Index, Run, Track};
 use super::keys::Keys;
-use super::nest::Nest;
 use super::recorded::Recorded;
-use super::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
-use crate::activity::{
-    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track as Row,
-};
-use crate::buffer::{Record, Tag, flag};
+use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
+use super::thread::Thread;
+use crate::activity::{ArgValue, Args, Lane, Track as Row};
+use crate::callsite::{COUNTER_TARGET, Site};
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::time::{Ticks, Timestamp};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use tracing_core::Metadata;
 
 /// Everything that rows are made of.
 #[derive(Clone, Copy)]
@@ -52,8 +51,7 @@ impl<'t> Walk<'t> {
             recorded: self.recorded,
             index: self.index,
             keys: &keys,
-            with_target: self.with_target,
-            with_location: self.with_location,
+            sites: &self.sites(),
             bytes: RefCell::default(),
             later: RefCell::default(),
         };
@@ -108,13 +106,16 @@ impl<'t> Walk<'t> {
                 0 => format!("thread {thread} ({name})"),
                 _ => format!("thread {thread} ({name}) ({})", row + 1),
             };
-            rows.thread(&ThreadRow { track: self.row(thread, row), name: &name, sort_index: thread, at })?;
+            let track = Row::new(self.process, self.row(thread, row));
+            rows.thread(&ThreadRow { track, name: &name, sort_index: thread, at })?;
         }
         Ok(())
     }
 
-    fn row(&self, thread: i64, row: usize) -> Row<'static> {
-        Row::new(self.process, thread + i64::try_from(row).unwrap_or(0) * NEXT_ROW)
+    /// The id of a thread's row.
+    #[inline]
+    pub(super) fn row(&self, thread: i64, row: usize) -> i64 {
+        thread + i64::try_from(row).unwrap_or(0) * NEXT_ROW
     }
 
     /// All activities of one thread; returns how many rows they need.
@@ -126,35 +127,30 @@ impl<'t> Walk<'t> {
         rows: &mut dyn Rows,
         met: &mut Met,
     ) -> io::Result<usize> {
-        let mut nest = Nest::new(self.converter.error_ns());
         let mut runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
         // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
         runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
-        let epoch = |run: &Run| self.recorded.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
-        let mut out = Thread { walk: self, source, rows, met, nest: &mut nest, thread };
-        for epoch_runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
-            // Slices that were open when the recording began are recorded when they end; they come first, the longest first.
-            let mut clipped: Vec<Record<'_>> = Vec::new();
-            for record in epoch_runs.iter().flat_map(|run| self.recorded.records(*run)) {
-                if record.head.tag == Tag::Slice && record.head.flags & flag::CLIPPED != 0 {
-                    clipped.push(record);
-                }
-            }
-            clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
-            clipped.iter().try_for_each(|record| out.slice(record))?;
-            for record in epoch_runs.iter().flat_map(|run| self.recorded.records(*run)) {
-                match record.head.tag {
-                    Tag::Slice if record.head.flags & flag::CLIPPED == 0 => out.slice(&record)?,
-                    Tag::Instant | Tag::Counter => out.event(&record)?,
-                    _ => {}
-                }
-            }
-        }
-        Ok(nest.rows().max(1))
+        let epoch = |run: &Run| self.recorded.window_of(*run).epoch;
+        let mut out = Thread::new(self, source, thread, rows, met);
+        runs.chunk_by(|a, b| epoch(a) == epoch(b)).try_for_each(|runs| out.runs(runs))?;
+        Ok(out.used())
+    }
+
+    /// What all slices of each callsite share.
+    fn sites(&self) -> Vec<SiteRow> {
+        let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
+        let row = |(number, site): (usize, &&'static Site)| SiteRow {
+            number,
+            kind: site.class(),
+            name: site.metadata.name(),
+            target: Some(site.metadata.target()).filter(|target| self.with_target && *target != COUNTER_TARGET),
+            location: if self.with_location { place(site.metadata) } else { None },
+        };
+        self.recorded.sites.iter().enumerate().map(row).collect()
     }
 
     /// Whether a slice of that span is drawn on its thread.
-    fn draws_polls(&self, span: u64) -> bool {
+    pub(super) fn draws_polls(&self, span: u64) -> bool {
         self.async_spans != AsyncSpans::Track || self.index.tracks.is_empty() || !self.index.tracks.contains_key(&span)
     }
 
@@ -173,132 +169,34 @@ impl<'t> Walk<'t> {
     }
 
     fn async_track(&self, span: u64, track: Track, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        let Some(site) = self.recorded.sites.get(track.site as usize) else { return Ok(()) };
+        let Some(site) = source.sites.get(track.site as usize) else { return Ok(()) };
         let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end);
         let end = track.closed.unwrap_or(window_end).max(track.last).min(window_end.max(track.last));
         let lane = |lane: usize| self.recorded.lanes.get(lane).map_or(0, |row| row.thread);
         let (start, end) = (self.converter.timestamp(track.first), self.converter.timestamp(end));
         let busy = self.converter.timestamp(Ticks(track.first.0 + track.busy_ticks)).since(start);
-        let unfinished = ("finished", ArgValue::Bool(false));
         let figures = [
             ("polls", ArgValue::U64(track.polls)),
             ("busy us", ArgValue::F64(busy as f64 / 1000.0)),
             ("wall us", ArgValue::F64(end.since(start) as f64 / 1000.0)),
-            unfinished,
+            ("finished", ArgValue::Bool(false)),
         ];
-        let own = figures.get(..if track.closed.is_some() { 3 } else { 4 }).unwrap_or_default();
-        let record = self.recorded.record(span);
-        let parent =
-            record.filter(|r| r.head.tag == Tag::Span).map(|r| r.words[0]).or(self.index.parents.get(&span).copied());
-        let args = SpanArgs { source, site: track.site, span, parent: parent.unwrap_or(0), slice: 0, own };
+        let closed = figures.first_chunk::<3>().filter(|_| track.closed.is_some());
+        let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
+        let definition = self.recorded.record(span);
+        let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
+        let fields = FieldArgs { source, site: track.site, span, definition: definition.as_ref(), slice: 0 };
+        let args = SpanArgs { span, parent, fields: &fields, site, marks };
         let mut name = Vec::new();
         let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {
-            name: named.unwrap_or(site.metadata.name()),
+            name: named.unwrap_or(site.name),
             id: span,
-            begin: self.row(lane(track.first_lane), 0),
+            begin: Row::new(self.process, lane(track.first_lane)),
             start,
-            finish: self.row(lane(track.last_lane), 0),
+            finish: Row::new(self.process, lane(track.last_lane)),
             end,
             args: &args,
-        })
-    }
-}
-
-/// One thread's rows on their way out.
-struct Thread<'w> {
-    walk: &'w Walk<'w>,
-    source: &'w Source<'w>,
-    rows: &'w mut dyn Rows,
-    met: &'w mut Met,
-    nest: &'w mut Nest,
-    thread: i64,
-}
-
-impl Thread<'_> {
-    fn slice(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let walk = self.walk;
-        let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
-        let span = record.words[2];
-        let (start, end, finished) = walk.index.times(walk.recorded, record);
-        let (start, end) = (walk.converter.timestamp(start), walk.converter.timestamp(end));
-        let clipped = record.head.flags & flag::CLIPPED != 0;
-        // Also what is not drawn is around what is.
-        let place = self.nest.place(start, end.max(start), span);
-        if !walk.draws_polls(span) {
-            return Ok(());
-        }
-        self.met.slices += 1;
-        self.met.clipped += u64::from(clipped);
-        self.met.unfinished += u64::from(!finished);
-        self.met.overlapping += u64::from(place.row > 0);
-        let mut own = [("", ArgValue::Bool(false)); 3];
-        let marks = [
-            (!finished, ("finished", ArgValue::Bool(false))),
-            (clipped, ("clipped", ArgValue::Bool(true))),
-            (place.row > 0, ("thread id", ArgValue::I64(self.thread))),
-        ];
-        let mut count = 0;
-        for (mark, slot) in marks.iter().filter(|mark| mark.0).zip(&mut own) {
-            *slot = mark.1;
-            count += 1;
-        }
-        // Only spans with fields have a record of their own.
-        let definition = if site.fields == 0 { None } else { walk.recorded.record(span) };
-        let definition = definition.filter(|record| record.head.tag == Tag::Span);
-        let parent = match (&definition, record.head.flags & flag::NESTED != 0) {
-            (Some(definition), _) => definition.words[0],
-            (None, true) => place.around,
-            (None, false) => walk.index.parents.get(&span).copied().unwrap_or(0),
-        };
-        let args = SpanArgs {
-            source: self.source,
-            site: record.head.site,
-            span,
-            parent,
-            slice: record.id(),
-            own: own.get(..count).unwrap_or_default(),
-        };
-        let mut name = Vec::new();
-        let named = self.source.span_name(span, record.head.site, &mut name);
-        let track = walk.row(self.thread, place.row);
-        self.rows.activity(&Activity {
-            kind: site.class(),
-            name: named.unwrap_or(site.metadata.name()),
-            track,
-            body: Body::Slice { start, end: place.end },
-            id: CorrelationId(record.id()),
-            linked: CorrelationId(0),
-            flow: None,
-            args: &args,
-        })?;
-        for (_, id, starts) in walk.index.arrows_at(record.id()) {
-            let end = if *starts { FlowEnd::Start } else { FlowEnd::Finish };
-            self.rows.flow(start, track, Flow { kind: FlowKind::FollowsFrom, id: *id, end })?;
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let walk = self.walk;
-        let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
-        let at = walk.converter.timestamp(Ticks(record.words[0]));
-        let is_counter = record.head.tag == Tag::Counter;
-        let span = if is_counter { 0 } else { record.words[1] };
-        let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
-        let field = |name| site.metadata.fields().field(name).map(|field| field.index());
-        let named_by = field(crate::callsite::NAME_FIELD).or_else(|| field("message"));
-        let mut name = Vec::new();
-        let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
-        self.rows.activity(&Activity {
-            kind: ActivityType::CpuInstantEvent,
-            name: named.unwrap_or(site.metadata.name()),
-            track: walk.row(self.thread, 0),
-            body: if is_counter { Body::Counter { at } } else { Body::Instant { at } },
-            id: CorrelationId(0),
-            linked: CorrelationId(0),
-            flow: None,
-            args: if is_counter || record.head.payload != 0 || span != 0 { &args as &dyn Args } else { NO_ARGS },
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::json::{self, PIECE, Piece, SHORT};
+use super::json::{self, Piece, Room, SHORT};
 
 /// A buffer in front of `W`, to which JSON is appended without any checks for errors.
 ///
@@ -19,14 +19,27 @@ pub(super) struct Buffer<W> {
 }
 
 /// What the buffer holds, in bytes.
-const CAPACITY: usize = 1 << 20;
+const CAPACITY: usize = 1 << 18;
 
 /// The longest text for which the buffer is emptied; a longer one that finds no room is written from where it lies.
 const COPIED: usize = 1 << 15;
 
+/// Returns what `write` appends.
+pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
+    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<Room>());
+    write(&mut buffer);
+    // A list takes everything.
+    buffer.finish().unwrap_or_default()
+}
+
 impl<W: Write> Buffer<W> {
     pub(super) fn new(out: W) -> Self {
-        Buffer { out, bytes: vec![0; CAPACITY].into(), at: 0, error: None, failed: false }
+        Buffer::with_capacity(out, CAPACITY)
+    }
+
+    /// `capacity` is room for a piece, or more.
+    fn with_capacity(out: W, capacity: usize) -> Self {
+        Buffer { out, bytes: vec![0; capacity].into(), at: 0, error: None, failed: false }
     }
 
     /// Appends a piece, which `write` puts together.
@@ -55,17 +68,6 @@ impl<W: Write> Buffer<W> {
             }
             None => self.past_the_end(text),
         }
-    }
-
-    /// Returns what `render` appends, which is not longer than `longest`; if it was, nothing.
-    pub(super) fn capture(&mut self, longest: usize, render: impl FnOnce(&mut Self)) -> &[u8] {
-        // Everything is written in larger pieces than it takes.
-        if self.bytes.len() - self.at < longest + PIECE {
-            self.empty();
-        }
-        let start = self.at;
-        render(self);
-        self.bytes.get(start..self.at).unwrap_or_default()
     }
 
     /// Appends `text` as a JSON string.

@@ -8,24 +8,33 @@ use std::io;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 /// How many bytes a piece holds; each user sees to it that its own fit.
-pub(super) const PIECE: usize = 128;
+pub(super) const PIECE: usize = 256;
+
+/// The most bytes that are stored at once, which may be more than count.
+const BLOCK: usize = 80;
+
+/// What a piece is written in: any block that begins in a piece ends here.
+pub(super) type Room = [u8; PIECE + BLOCK];
 
 /// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
+
+/// A tenth of a second, in nanoseconds.
+pub(super) const TENTH: u64 = E8;
 
 const E8: u64 = 100_000_000;
 
 /// A piece of text that is being written.
 #[derive(Debug)]
 pub(super) struct Piece<'b> {
-    bytes: &'b mut [u8; PIECE],
+    bytes: &'b mut Room,
     length: usize,
 }
 
 impl<'b> Piece<'b> {
     /// An empty piece in `bytes`, which may hold anything.
     #[inline]
-    pub(super) fn new(bytes: &'b mut [u8; PIECE]) -> Self {
+    pub(super) fn new(bytes: &'b mut Room) -> Self {
         Piece { bytes, length: 0 }
     }
 
@@ -40,6 +49,13 @@ impl<'b> Piece<'b> {
     pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
         self.store(*text);
         self.length += N;
+    }
+
+    /// Writes the first `length` bytes of `block`.
+    #[inline(always)]
+    pub(super) fn block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+        self.store(*block);
+        self.length += length;
     }
 
     /// Writes `value`.
@@ -89,20 +105,33 @@ impl<'b> Piece<'b> {
     /// Writes `ns` nanoseconds as microseconds with three decimals.
     #[inline(always)]
     pub(super) fn micros(&mut self, ns: u64) {
-        let (high, low) = (ns / E8, ns % E8);
-        let digits = eight_digits(low);
-        let [.., a, b, c] = digits.to_le_bytes();
-        let decimals = [b'.', a, b, c];
-        if high == 0 {
-            let length = decimal_length(low).saturating_sub(3).max(1);
+        if ns < TENTH {
+            let digits = eight_digits(ns);
+            let length = decimal_length(ns).saturating_sub(3).max(1);
             self.store((digits >> ((40 - 8 * length) & 63)).to_le_bytes());
             self.length += length;
+            self.decimals(digits);
         } else {
-            self.uint(high);
-            self.store(digits.to_le_bytes());
-            self.length += 5;
+            self.uint(ns / TENTH);
+            self.micros_of_tenth(ns % TENTH);
         }
-        self.raw(&decimals);
+    }
+
+    /// Writes what [`micros`](Piece::micros) does behind the tenths of a second, which are more than 0: `ns` are below
+    /// a [`TENTH`].
+    #[inline(always)]
+    pub(super) fn micros_of_tenth(&mut self, ns: u64) {
+        let digits = eight_digits(ns);
+        self.store(digits.to_le_bytes());
+        self.length += 5;
+        self.decimals(digits);
+    }
+
+    /// Writes a point and the last three of eight digits.
+    #[inline(always)]
+    fn decimals(&mut self, digits: u64) {
+        let [.., a, b, c] = digits.to_le_bytes();
+        self.raw(&[b'.', a, b, c]);
     }
 
     /// Writes `value` in lower-case hexadecimal digits.
@@ -154,8 +183,13 @@ impl<'b> Piece<'b> {
             let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
             marks([a, b, c, d, e, f, g, h])
         } else {
-            let mut word = [b' '; 8];
-            word.iter_mut().zip(text).for_each(|(place, byte)| *place = *byte);
+            // Put together in a register: a word that is loaded from single bytes just stored is waited for.
+            let word = match *text {
+                [] => [b' '; 8],
+                [a] => [a, b' ', b' ', b' ', b' ', b' ', b' ', b' '],
+                [a, b] => [a, b, b' ', b' ', b' ', b' ', b' ', b' '],
+                [a, b, c, ..] => [a, b, c, b' ', b' ', b' ', b' ', b' '],
+            };
             self.store(word);
             marks(word)
         };
@@ -199,10 +233,12 @@ impl<'b> Piece<'b> {
         self.store_at(self.length, bytes);
     }
 
-    /// Stores `bytes` at `at`; where they do not fit, which users see to, nothing.
+    /// Stores `bytes` at `at`, which lies in the piece; the mask tells the compiler so.
     #[inline(always)]
     fn store_at<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
-        if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        const { assert!(PIECE.is_power_of_two() && N <= BLOCK) };
+        debug_assert!(at < PIECE, "a piece is too long");
+        if let Some(place) = self.bytes.get_mut(at & (PIECE - 1)..).and_then(<[u8]>::first_chunk_mut) {
             *place = bytes;
         }
     }
@@ -257,9 +293,30 @@ fn hex_digit(value: u64) -> u8 {
 /// How many digits `value` has, which is below 10^8.
 #[inline]
 fn decimal_length(value: u64) -> usize {
-    const POWERS: [u64; 7] = [10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+    const BY_BITS: [u64; 32] = lengths_by_bits();
 
-    1 + POWERS.iter().map(|&power| usize::from(value >= power)).sum::<usize>()
+    let bits = (value | 1).ilog2() as usize;
+    ((value + BY_BITS.get(bits).copied().unwrap_or(0)) >> 32) as usize
+}
+
+/// For each number of bits, what to add to a number so that the upper half of the sum is how many digits it has.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+const fn lengths_by_bits() -> [u64; 32] {
+    let mut table = [0; 32];
+    let (mut bits, mut length, mut power) = (0, 1, 10);
+    while bits < table.len() {
+        let largest = (2 << bits) - 1;
+        if largest < power {
+            table[bits] = length << 32;
+        } else {
+            // From here on numbers are longer by one, all others of so many bits are not.
+            length += 1;
+            table[bits] = (length << 32) - power;
+            power *= 10;
+        }
+        bits += 1;
+    }
+    table
 }
 
 /// The eight digits of `value`, which is below 10^8, in ASCII, the first in the lowest byte.
@@ -283,7 +340,7 @@ mod tests {
     use super::*;
 
     fn text(write: impl FnOnce(&mut Piece<'_>)) -> String {
-        let mut bytes = [b'~'; PIECE];
+        let mut bytes = [b'~'; PIECE + BLOCK];
         let mut piece = Piece::new(&mut bytes);
         piece.raw(b"<");
         write(&mut piece);
@@ -339,7 +396,7 @@ mod tests {
                 for at in 0..length {
                     let mut bytes = [b'x'; SHORT];
                     bytes[at] = byte;
-                    let mut room = [b'~'; PIECE];
+                    let mut room = [b'~'; PIECE + BLOCK];
                     let mut piece = Piece::new(&mut room);
                     piece.raw(b"<\"");
                     let clean = piece.short_text(&bytes[..length]);

@@ -32,8 +32,8 @@ impl Number {
 impl<W: Write> Buffer<W> {
     /// Appends `value`.
     #[inline(never)]
-    pub(super) fn value(&mut self, value: ArgValue<'_>) {
-        match value {
+    pub(super) fn value(&mut self, value: &ArgValue<'_>) {
+        match *value {
             ArgValue::Bool(true) => self.raw(b"true"),
             ArgValue::Bool(false) => self.raw(b"false"),
             ArgValue::I64(value) => self.int(value),
@@ -63,18 +63,18 @@ impl<W: Write> Buffer<W> {
     pub(super) fn members(&mut self, args: &dyn Args) {
         let mut first = true;
         args.visit(&mut |key, value| {
-            self.member(first, key, value);
+            self.member(first, key, &value);
             first = false;
         });
     }
 
     /// Appends a member, after a comma unless it is the first of its object.
     #[inline(always)]
-    pub(super) fn member(&mut self, first: bool, key: &str, value: ArgValue<'_>) {
-        match value {
+    pub(super) fn member(&mut self, first: bool, key: &str, value: &ArgValue<'_>) {
+        match *value {
             ArgValue::I64(value) => self.start_of_member(first, key, |piece| piece.int(value)),
             ArgValue::U64(value) => self.start_of_member(first, key, |piece| piece.wide(value)),
-            value => {
+            _ => {
                 self.key(first, key);
                 self.value(value);
             }
@@ -126,7 +126,7 @@ mod tests {
 
     fn text(value: ArgValue<'_>) -> String {
         let mut buffer = Buffer::new(Vec::new());
-        buffer.value(value);
+        buffer.value(&value);
         String::from_utf8(buffer.finish().unwrap()).unwrap()
     }
 

@@ -36,8 +36,6 @@ const JSON_READERS: [&str; 4] = ["write/", "activity/value_kind.rs", "trace/head
 const TRACING_MACROS: &str = "macros.rs";
 /// The longest file, without its tests.
 pub(crate) const LINES_MAX: usize = 600;
-/// Files that are longer, and how long they may be: both forms of each hook, side by side.
-const LONG: [(&str, usize); 1] = [("layer/home.rs", 800)];
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
@@ -170,12 +168,8 @@ pub(crate) fn shape(source: &Source) -> Vec<String> {
         faults.push(source.fault(1, "does not begin with a sentence on what it is for (`//! `)"));
     }
     let lines = source.text.lines().count().saturating_sub(source.test_lines);
-    let longer = LONG.iter().find(|(file, _)| source.file == *file);
-    let max = longer.map_or(LINES_MAX, |(_, max)| *max);
-    if lines > max {
-        faults.push(source.fault(lines, &format!("has {lines} lines without tests, more than {max}")));
-    } else if longer.is_some() && lines <= LINES_MAX {
-        faults.push(source.fault(lines, "needs no exception for its length any more"));
+    if lines > LINES_MAX {
+        faults.push(source.fault(lines, &format!("has {lines} lines without tests, more than {LINES_MAX}")));
     }
     faults
 }
@@ -312,9 +306,5 @@ mod tests {
         let shipped = tested.replace("all(test, not(loom))", "not(test)");
         assert_eq!(shape(&Source::new("a.rs", &shipped)).len(), 1);
         assert_eq!(shape(&Source::new("a.rs", "use std::io;\n")).len(), 1, "no sentence");
-        let (file, max) = LONG[0];
-        assert_eq!(shape(&Source::new(file, &long)), [""; 0]);
-        assert_eq!(shape(&Source::new(file, &format!("//! A.\n{}", "fn f() {}\n".repeat(max)))).len(), 1);
-        assert_eq!(shape(&Source::new(file, "//! A.\n")).len(), 1, "an exception that is not needed");
     }
 }

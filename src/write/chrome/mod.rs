@@ -2,18 +2,18 @@
 
 mod header;
 mod point;
-mod prefix;
 mod slice;
+mod span;
 
 use std::io::{self, Write};
 
 pub(crate) use self::header::{Header, base_time, is_reserved};
-use self::prefix::Prefixes;
 use self::slice::SyncRows;
+use self::span::Shared;
 use super::buffer::Buffer;
 use crate::activity::{Activity, ArgValue, Args, Body, Flow, Lane, Track};
 use crate::time::Timestamp;
-use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
+use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 
 /// Writes a trace as libkineto's `ChromeTraceLogger` does, row by row, each on a line of its own.
 ///
@@ -21,11 +21,11 @@ use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
 /// arrows of kind "`follows_from`". The category of a row is its kind's name, whatever its ph. Strings are escaped and
 /// keep their UTF-8; an args object stands on every slice but those of kind overhead that have none; there is no white
 /// space but the line ends and the blank after `"rank":`, by which `HolisticTraceAnalysis` finds the rank. The writer
-/// holds little more than 1 MiB, whatever the trace.
+/// holds a buffer of 256 KiB and a few hundred bytes for each callsite, however long the trace.
 #[derive(Debug)]
 pub(crate) struct ChromeWriter<W> {
     out: Buffer<W>,
-    prefixes: Prefixes,
+    shared: Shared,
     base: Timestamp,
     sync_rows: SyncRows,
     has_distributed_info: bool,
@@ -41,7 +41,7 @@ impl<W: Write> ChromeWriter<W> {
     pub(crate) fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
         let mut writer = ChromeWriter {
             out: Buffer::new(out),
-            prefixes: Prefixes::new(),
+            shared: Shared::default(),
             base: header.base,
             sync_rows: SyncRows::default(),
             has_distributed_info: false,
@@ -79,25 +79,10 @@ impl<W: Write> ChromeWriter<W> {
         self.out.piece(|piece| piece.micros(at.since(self.base)));
     }
 
-    /// Appends where and when: `"pid":…,"tid":…,"ts":…`.
+    /// Appends where and when, after a comma: `,"pid":…,"tid":…,"ts":…`.
     fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
-        self.place(track);
+        place(&mut self.out, track);
         self.time(at);
-    }
-
-    /// Appends where: `"pid":…,"tid":…,"ts":`.
-    fn place(&mut self, track: Track<'_>) {
-        self.out.raw(b"\"pid\":");
-        match track.process {
-            Lane::Id(id) => self.out.int(id),
-            Lane::Name(name) => self.out.string(name),
-        }
-        self.out.raw(b",\"tid\":");
-        match track.thread {
-            Lane::Id(id) => self.out.uint(thread_id(id)),
-            Lane::Name(name) => self.out.string(name),
-        }
-        self.out.raw(b",\"ts\":");
     }
 
     /// Appends `"args":{…}` after a comma, or nothing if there are none.
@@ -108,7 +93,7 @@ impl<W: Write> ChromeWriter<W> {
             if !any {
                 out.raw(b",\"args\":{");
             }
-            out.member(!any, key, value);
+            out.member(!any, key, &value);
             any = true;
         });
         if any {
@@ -120,10 +105,10 @@ impl<W: Write> ChromeWriter<W> {
     fn about(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
         self.out.raw(b"\n{\"ph\":\"M\",\"name\":\"");
         self.out.verbatim(what.as_bytes());
-        self.out.raw(b"\",");
+        self.out.raw(b"\"");
         self.place_and_time(track, at);
         self.out.raw(b",\"args\":{");
-        self.out.member(true, arg.0, arg.1);
+        self.out.member(true, arg.0, &arg.1);
         self.out.raw(b"}},");
     }
 
@@ -135,7 +120,7 @@ impl<W: Write> ChromeWriter<W> {
         self.out.string(row.name);
         self.out.raw(b",\"id2\":{\"local\":\"0x");
         self.out.piece(|piece| piece.hex(row.id));
-        self.out.raw(b"\"},");
+        self.out.raw(b"\"}");
         self.place_and_time(track, at);
     }
 }
@@ -154,6 +139,11 @@ impl<W: Write> Rows for ChromeWriter<W> {
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         self.about("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
         self.about("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.out.end_row()
+    }
+
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.span_slice(slice);
         self.out.end_row()
     }
 
@@ -197,7 +187,6 @@ impl<W: Write> Rows for ChromeWriter<W> {
         let group = Lane::Name("Spans");
         self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":");
         self.out.string(&format!("{} ({})", row.name, row.iteration));
-        self.out.raw(b",");
         self.place_and_time(Track { process: group, thread: Lane::Name(row.name) }, row.start);
         self.out.raw(b",\"dur\":");
         self.out.piece(|piece| piece.micros(row.end.since(row.start)));
@@ -208,12 +197,26 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.about("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
         self.out.raw(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
         self.out.string(&format!("Iteration Start: {}", row.name));
-        self.out.raw(b",");
         let thread = format!("Trace {}", row.name);
         self.place_and_time(Track { process: Lane::Name("Traces"), thread: Lane::Name(&thread) }, row.start);
         self.out.raw(b"},");
         self.out.end_row()
     }
+}
+
+/// Appends where, after a comma: `,"pid":…,"tid":…,"ts":`.
+fn place<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
+    out.raw(b",\"pid\":");
+    match track.process {
+        Lane::Id(id) => out.int(id),
+        Lane::Name(name) => out.string(name),
+    }
+    out.raw(b",\"tid\":");
+    match track.thread {
+        Lane::Id(id) => out.uint(thread_id(id)),
+        Lane::Name(name) => out.string(name),
+    }
+    out.raw(b",\"ts\":");
 }
 
 /// The tid of a thread, stream or device, without its sign, as libkineto prints it.

@@ -14,7 +14,6 @@ impl<W: Write> ChromeWriter<W> {
         self.out.verbatim(activity.kind.as_str().as_bytes());
         self.out.raw(b"\",\"s\":\"t\",\"name\":");
         self.out.string(activity.name);
-        self.out.raw(b",");
         self.place_and_time(activity.track, at);
         self.args_if_any(activity.args);
         self.out.raw(b"},");
@@ -51,7 +50,6 @@ impl<W: Write> ChromeWriter<W> {
             FlowEnd::Finish => self.out.raw(b"\n{\"ph\":\"f\",\"id\":"),
         }
         self.out.wide(flow.id);
-        self.out.raw(b",");
         self.place_and_time(track, at);
         self.out.raw(b",\"cat\":\"");
         self.out.verbatim(name.as_bytes());
@@ -85,7 +83,6 @@ impl<W: Write> ChromeWriter<W> {
         self.out.verbatim(kind.as_str().as_bytes());
         self.out.raw(b"\",\"name\":");
         self.out.string(name);
-        self.out.raw(b",");
         self.place_and_time(track, at);
         self.out.raw(b",\"args\":{");
     }

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use super::prefix::Key;
-use super::{ChromeWriter, thread_id};
+use super::{ChromeWriter, place};
 use crate::activity::{Activity, ActivityType, ArgValue, CorrelationId, Lane, Track};
 use crate::time::Timestamp;
+use crate::write::buffer::Buffer;
 
 /// The rows beside streams on which synchronizations with them are drawn: those that have their names already.
 #[derive(Debug, Default)]
@@ -25,7 +25,8 @@ impl<W: Write> ChromeWriter<W> {
         let from_base = start.as_nanos().saturating_sub(early).saturating_sub(self.base.as_nanos());
         let lasted = end.since(start).saturating_add(wider);
         let external = external_id(activity);
-        self.start_of_slice(activity, track);
+        start_of_slice(&mut self.out, activity.kind, activity.name);
+        place(&mut self.out, track);
         self.out.piece(|piece| {
             piece.micros(from_base);
             piece.raw(b",\"dur\":");
@@ -39,7 +40,7 @@ impl<W: Write> ChromeWriter<W> {
             let (out, skipped) = (&mut self.out, &mut self.skipped);
             activity.args.visit(&mut |key, value| match key {
                 EXTERNAL_ID => *skipped += 1,
-                _ => out.member(false, key, value),
+                _ => out.member(false, key, &value),
             });
             self.out.raw(b"}},");
         } else if activity.kind == ActivityType::Overhead {
@@ -51,25 +52,6 @@ impl<W: Write> ChromeWriter<W> {
             self.out.raw(b"}},");
         }
         track
-    }
-
-    /// Appends everything of a slice up to its time.
-    #[inline]
-    fn start_of_slice(&mut self, activity: &Activity<'_>, track: Track<'_>) {
-        let kind = activity.kind;
-        // As libkineto prints it.
-        let name = if activity.name == "kernel" { "Kernel" } else { activity.name };
-        if let Track { process: Lane::Id(process), thread: Lane::Id(thread) } = track {
-            let key = Key { kind, name, process, thread: thread_id(thread) };
-            self.prefixes.append(&mut self.out, key);
-            return;
-        }
-        self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
-        self.out.verbatim(kind.as_str().as_bytes());
-        self.out.raw(b"\",\"name\":");
-        self.out.string(name);
-        self.out.raw(b",");
-        self.place(track);
     }
 
     /// Returns the row of a slice: its own, but a synchronization with a stream has one beside the stream's, which gets
@@ -99,17 +81,30 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
-/// The "External id" of a slice: the host activity that launched it, else its own id; device activities and calls of a
-/// runtime have none of their own.
-#[inline]
+/// Appends everything of a slice up to its name.
+pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, name: &str) {
+    out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
+    out.verbatim(kind.as_str().as_bytes());
+    out.raw(b"\",\"name\":");
+    // As libkineto prints it.
+    out.string(if name == "kernel" { "Kernel" } else { name });
+}
+
+/// The "External id" of a slice: the host activity that launched it, else its own id.
 fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
+    let own = if has_own_id(activity.kind) { activity.id } else { CorrelationId(0) };
+    let id = if activity.linked == CorrelationId(0) { own } else { activity.linked };
+    (id != CorrelationId(0)).then_some(id)
+}
+
+/// Whether a slice that nothing launched has its own id for its "External id": device activities and calls of a
+/// runtime have not.
+pub(super) fn has_own_id(kind: ActivityType) -> bool {
     use ActivityType as T;
 
-    let id = if activity.linked != CorrelationId(0) {
-        activity.linked
-    } else {
-        match activity.kind {
-            T::GpuMemcpy
+    !matches!(
+        kind,
+        T::GpuMemcpy
             | T::GpuMemset
             | T::ConcurrentKernel
             | T::CudaRuntime
@@ -117,11 +112,8 @@ fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
             | T::XpuRuntime
             | T::XpuDriver
             | T::PrivateUse1Runtime
-            | T::PrivateUse1Driver => return None,
-            _ => activity.id,
-        }
-    };
-    (id != CorrelationId(0)).then_some(id)
+            | T::PrivateUse1Driver
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,589 @@
+//! What a thread has at hand for the layer, and everything that the hooks do with it in the usual case.
+//!
+//! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
+//! last at this depth), in the thread's cache, and in the span's extensions ([`find`](super::find)). What a state says
+//! never changes, so copies need no care, with one rule: as long as a state is not stored in the extensions, it stands in
+//! one frame of one thread; before that frame is needed for another, it is stored.
+//!
+//! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
+//! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
+//! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
+
+use super::need::Need;
+use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
+use crate::callsite::Site;
+use crate::clock;
+use crate::recorder::{BEYOND, CLOSINGS, Frame, Frames, Recorder, SpanState, bucket, ids, state};
+use crate::time::Ticks;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
+use tracing_core::Metadata;
+
+/// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
+pub(crate) struct Lane {
+    /// Epochs are unique in the process, so this also tells layers apart.
+    epoch: Cell<u64>,
+    place: Cell<Option<Place>>,
+    /// No chunk is to be had any more: what does not fit is lost.
+    limited: Cell<bool>,
+    /// The span exited last.
+    last_exit: Cell<u64>,
+    /// The frames' count of exits when they were last looked through for slices that others have exited.
+    seen_exits: Cell<u64>,
+    /// Frames deeper than others can see; their spans are stored in their extensions. Emptied by `close_down`, so that a
+    /// lane needs no destructor.
+    deep: ManuallyDrop<RefCell<Vec<Open>>>,
+    /// A span found for the hook that is being tried again.
+    found: Cell<(u64, SpanState)>,
+    /// The addresses of callsites, with the state of their plain spans ([`Site::plain_state`]).
+    plain: [Cell<(usize, u64)>; SITES],
+    sites: [Cell<Option<&'static Site>>; SITES],
+    spans: [Cell<Cached>; CLOSINGS],
+}
+
+/// Where a thread stands and writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) frames: &'static Frames,
+    pub(crate) writer: Writer,
+}
+
+/// A frame outside the visible stack.
+#[derive(Clone, Copy)]
+struct Open {
+    key: u64,
+    state: SpanState,
+    slice: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Cached {
+    key: u64,
+    closings: u32,
+    state: SpanState,
+}
+
+/// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
+const NO_EPOCH: u64 = u64::MAX;
+const SITES: usize = 64;
+/// Marks the address of a callsite whose spans are not plain; addresses are even.
+const NOT_PLAIN: usize = 1;
+const NO_STATE: SpanState = SpanState { span: 0, meta: 0, parent: 0 };
+
+/// The parent of a new span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parent {
+    /// The innermost span that the thread is inside.
+    Current,
+    /// A known one, 0 for none.
+    Span(u64),
+}
+
+/// The address of a callsite, and its place in a lane's cache.
+#[inline(always)]
+fn site_entry(metadata: &'static Metadata<'static>) -> (usize, usize) {
+    let address = std::ptr::from_ref(metadata).addr();
+    // Callsites are statics of some hundred bytes.
+    (address, (address >> 5) % SITES)
+}
+
+impl Cached {
+    const NONE: Cached = Cached { key: 0, closings: 0, state: NO_STATE };
+}
+
+impl Lane {
+    pub(crate) const fn new() -> Lane {
+        Lane {
+            epoch: Cell::new(NO_EPOCH),
+            place: Cell::new(None),
+            limited: Cell::new(false),
+            last_exit: Cell::new(0),
+            seen_exits: Cell::new(0),
+            deep: ManuallyDrop::new(RefCell::new(Vec::new())),
+            found: Cell::new((0, NO_STATE)),
+            plain: [const { Cell::new((0, 0)) }; SITES],
+            sites: [const { Cell::new(None) }; SITES],
+            spans: [const { Cell::new(Cached::NONE) }; CLOSINGS],
+        }
+    }
+
+    /// Begins an epoch.
+    pub(crate) fn open(&self, epoch: u64, place: Place) {
+        self.close_down();
+        self.place.set(Some(place));
+        self.last_exit.set(0);
+        self.seen_exits.set(place.frames.exits());
+        self.spans.iter().for_each(|entry| entry.set(Cached::NONE));
+        self.plain.iter().for_each(|entry| entry.set((0, 0)));
+        self.epoch.set(epoch);
+    }
+
+    /// Leaves the lane without an epoch, frames and chunk.
+    pub(crate) fn close_down(&self) {
+        self.epoch.set(NO_EPOCH);
+        self.place.set(None);
+        if let Ok(mut deep) = self.deep.try_borrow_mut() {
+            *deep = Vec::new();
+        }
+    }
+
+    /// Goes on elsewhere.
+    pub(crate) fn stand(&self, place: Place) {
+        self.place.set(Some(place));
+    }
+
+    /// Says whether what does not fit is lost.
+    pub(crate) fn limit(&self, limited: bool) {
+        self.limited.set(limited);
+    }
+
+    /// Returns the epoch, which is none's if there is none.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.get()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.epoch.get() != NO_EPOCH
+    }
+
+    fn place(&self) -> Result<Place, Need> {
+        self.place.get().ok_or(Need::Lane)
+    }
+
+    /// Returns the judgement on a callsite from the thread's cache.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+        let (address, entry) = site_entry(metadata);
+        if self.plain[entry].get().0 & !NOT_PLAIN == address { self.sites[entry].get() } else { None }
+    }
+
+    /// Keeps a judgement.
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(crate) fn cache_site(&self, site: &'static Site) {
+        let (address, entry) = site_entry(site.metadata);
+        let mark = if site.plain_state() == 0 { NOT_PLAIN } else { 0 };
+        self.plain[entry].set((address | mark, site.plain_state()));
+        self.sites[entry].set(Some(site));
+    }
+
+    /// Keeps the state of a span whose extensions know that threads may have cached it.
+    pub(crate) fn cache_span(&self, key: u64, state: SpanState, closings: u32) {
+        if let Some(entry) = self.spans.get(bucket(key)) {
+            entry.set(Cached { key, closings, state });
+        }
+    }
+
+    /// Has the hook that is tried again know that span.
+    pub(crate) fn hand(&self, key: u64, state: SpanState) {
+        self.found.set((key, state));
+    }
+
+    /// Forgets the span that was handed over, when the hook is done.
+    pub(crate) fn take_back(&self) {
+        self.found.set((0, NO_STATE));
+    }
+
+    /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(crate) fn new_span(&self, key: u64, metadata: &'static Metadata<'static>) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let (address, entry) = site_entry(metadata);
+        let (known, meta) = self.plain[entry].get();
+        let top = frames.top();
+        let frame = frames.frame(top + 1);
+        if known != address || frame.key() != 0 {
+            return false;
+        }
+        frame.fill(key, SpanState { span: 0, meta, parent: frames.frame(top).span() });
+        true
+    }
+
+    /// Makes a span with fields, which `encode` writes, below the innermost one; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn new_span_with(&self, key: u64, site: &Site, encode: impl FnOnce(Payload) -> Option<Payload>) -> bool {
+        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let top = frames.top();
+        let frame = frames.frame(top + 1);
+        let Some(span) = writer.next().filter(|_| frame.key() == 0) else { return false };
+        let Some(payload) = encode(writer.payload(span, Tag::Span)) else { return false };
+        let (head, parent) = (Head::new(Tag::Span, 0, site.index), frames.frame(top).span());
+        if !writer.put_with(span, payload, head, [parent, 0, 0]) {
+            return false;
+        }
+        frame.fill(key, SpanState { span, meta: site.state & !state::UNDEFINED, parent });
+        true
+    }
+
+    /// Makes a span: records it if it has fields, and puts it above the innermost frame.
+    pub(crate) fn new_span_carefully(
+        &self,
+        key: u64,
+        site: &Site,
+        parent: Parent,
+        fields: Option<(&[u64], u8)>,
+        recorder: &Recorder,
+    ) -> Result<(), Need> {
+        let parent = match parent {
+            Parent::Current => self.current()?,
+            Parent::Span(parent) => parent,
+        };
+        let frame = self.above()?;
+        if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
+            return Err(Need::Store(frame.key(), frame.state()));
+        }
+        let mut made = SpanState { span: 0, meta: site.state, parent };
+        if !site.is_recorded() {
+            made.meta = state::ignored(site.index);
+        } else if let Some((payload, head_flags)) = fields {
+            made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
+            match made.span {
+                0 => recorder.losses.add(Loss::FieldsOverLimit, 1),
+                _ => made.meta &= !state::UNDEFINED,
+            }
+        }
+        match frame {
+            Some(frame) => frame.set(key, made, 0),
+            None if site.is_recorded() => return Err(Need::StoreNew(made)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The frame above the innermost open slice, if there is one so deep.
+    fn above(&self) -> Result<Option<&'static Frame>, Need> {
+        let frames = self.place()?.frames;
+        Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
+    }
+
+    /// The span id of the innermost frame, 0 if there is none; frames that others have exited are dropped first.
+    fn current(&self) -> Result<u64, Need> {
+        self.repair()?;
+        let frames = self.place()?.frames;
+        Ok(self.deepest().map_or_else(|| frames.frame(frames.top()).span(), |open| open.state.span))
+    }
+
+    fn deepest(&self) -> Option<Open> {
+        self.deep.try_borrow().ok().and_then(|deep| deep.last().copied())
+    }
+
+    /// Returns the id of the innermost open slice and of its span.
+    pub(crate) fn innermost(&self) -> Result<(u64, u64), Need> {
+        let span = self.current()?;
+        if let Some(open) = self.deepest() {
+            return Ok((open.slice, span));
+        }
+        // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
+        let around = self.place()?.frames.open().map(|(_, frame)| frame).take_while(|frame| frame.span() == span);
+        Ok((around.map(Frame::slice).find(|slice| *slice != 0).unwrap_or(0), span))
+    }
+
+    /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
+    pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
+        let find_deep = |deep: std::cell::Ref<'_, Vec<Open>>| deep.iter().rev().find(|open| open.key == key).copied();
+        if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
+            return Some((open.slice, open.state.span));
+        }
+        let mut open = self.place.get()?.frames.open().map(|(_, frame)| frame);
+        open.find(|frame| frame.holds(key)).map(|frame| (frame.slice(), frame.span()))
+    }
+
+    /// Returns what the thread itself knows of a span.
+    pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        self.place.get()?.frames.known(key).or_else(|| self.cached(key, recorder))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    fn cached(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let cached = self.spans[bucket(key)].get();
+        // Relaxed: whoever hands this thread a span of a key that is used again did so after the closing.
+        if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
+            return Some(cached.state);
+        }
+        let (found, state) = self.found.get();
+        (found == key).then_some(state)
+    }
+
+    /// Opens a slice of the span that was made or left last; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn enter(&self, key: u64) -> bool {
+        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let top = frames.top() + 1;
+        let frame = frames.frame(top);
+        let Some(slice) = writer.next() else { return false };
+        if frame.key() != key {
+            return false;
+        }
+        let meta = frame.meta();
+        let (head, span) = if meta & state::UNDEFINED != 0 {
+            frame.set_span(slice);
+            frame.set_meta(state::defined(meta));
+            (meta, frame.parent())
+        } else if meta & state::IGNORED == 0 {
+            frame.set_meta(state::entered(meta));
+            (state::slice(meta), frame.span())
+        } else {
+            return false;
+        };
+        frame.set_slice(slice);
+        frames.set_top(top);
+        // The clock is read last, so that what the hook costs lies outside the slice.
+        writer.put_slice(slice, head, clock::counter(), span);
+        true
+    }
+
+    /// Opens another slice of a span that is made once and entered for ever, or by several threads; `false` if that takes
+    /// more than usual.
+    #[inline(always)]
+    pub(crate) fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
+        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let top = frames.top() + 1;
+        let frame = frames.frame(top);
+        let Some(known) = self.cached(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else { return false };
+        let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
+        frame.set(key, known, slice);
+        frames.set_top(top);
+        writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
+        true
+    }
+
+    /// Opens a slice, whatever it takes.
+    pub(crate) fn enter_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+        let around = self.current()?;
+        let known = self.known(key, recorder).ok_or(Need::Find)?;
+        let Place { frames, writer } = self.place()?;
+        let frame = self.above()?;
+        let stands_here = frame.is_some_and(|frame| frame.key() == key);
+        if !stands_here && known.meta & (state::STORED | state::IGNORED) == 0 {
+            // It stands in another frame, or is to go where others cannot see it.
+            return Err(Need::Store(key, known));
+        }
+        if let Some(frame) = frame.filter(|frame| !stands_here && !frame.is_free()) {
+            return Err(Need::Store(frame.key(), frame.state()));
+        }
+        let mut entered = SpanState { meta: state::entered(known.meta), ..known };
+        let (mut slice, mut word) = (0, known.span);
+        if known.meta & state::IGNORED != 0 {
+            // It passes on the one around it.
+            entered.span = around;
+        } else {
+            slice = self.reserve(1)?;
+            if known.meta & state::UNDEFINED != 0 {
+                (entered.span, word) = (if slice == 0 { ids() } else { slice }, known.parent);
+            }
+            recorder.losses.add(Loss::SlicesOverLimit, u64::from(slice == 0));
+        }
+        match frame {
+            // The key stays, so that it cannot be lent unnoticed.
+            Some(frame) if stands_here => {
+                frame.set_span(entered.span);
+                frame.set_slice(slice);
+                frame.set_meta(entered.meta);
+            }
+            Some(frame) => frame.set(key, entered, slice),
+            None => {
+                if let Ok(mut deep) = self.deep.try_borrow_mut() {
+                    deep.push(Open { key, state: entered, slice });
+                }
+            }
+        }
+        frames.set_top((frames.top() + 1).min(BEYOND));
+        if slice != 0 {
+            writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
+        }
+        Ok(())
+    }
+
+    /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn exit(&self, key: u64) -> bool {
+        // The clock is read first, so that what the hook costs lies outside the slice.
+        let end = clock::counter();
+        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let top = frames.top();
+        let frame = frames.frame(top);
+        if frame.key() != key || !writer.end(frame.slice(), end) {
+            return false;
+        }
+        frames.set_top(top - 1);
+        self.last_exit.set(key);
+        if frame.meta() & state::STORED != 0 {
+            // Others may close it, and would not look here; it is found again by the cache.
+            frame.clear();
+        }
+        true
+    }
+
+    /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
+    pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
+        self.repair()?;
+        let frames = self.place()?.frames;
+        let in_deep = self.deep.try_borrow().ok().and_then(|deep| {
+            let at = deep.iter().rposition(|open| open.key == key)?;
+            Some((at, deep.get(at)?.slice, at + 1 == deep.len()))
+        });
+        if let Some((at, slice, is_innermost)) = in_deep {
+            self.end(slice, end, is_innermost, recorder)?;
+            if let Ok(mut deep) = self.deep.try_borrow_mut() {
+                deep.remove(at);
+                frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+            }
+        } else {
+            let open = frames.open().find(|(_, frame)| frame.holds(key));
+            let (at, frame) = open.ok_or(Need::ExitElsewhere)?;
+            if frames.top() == BEYOND && !frame.is_free() {
+                // A deep frame will come down into the last visible one, so there is no place for what is left here.
+                return Err(Need::Store(key, frame.state()));
+            }
+            self.end(frame.slice(), end, at == frames.top(), recorder)?;
+            self.remove(frames, at, key);
+        }
+        self.last_exit.set(key);
+        Ok(())
+    }
+
+    /// Ends a slice: in place if its chunk is still at hand, else by a record of its own.
+    fn end(&self, slice: u64, end: Ticks, is_innermost: bool, recorder: &Recorder) -> Result<(), Need> {
+        if slice != 0 && !self.place()?.writer.end(slice, end) {
+            let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
+            recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
+        }
+        if !is_innermost {
+            recorder.note_disorder();
+        }
+        Ok(())
+    }
+
+    /// Takes the open frame `at` out of the stack; those above move down, and the span stands above them if it is found
+    /// nowhere else.
+    fn remove(&self, frames: &Frames, at: usize, key: u64) {
+        let last = frames.top().min(BEYOND - 1);
+        let left = frames.frame(at).state();
+        let stays = frames.frame(at).take() == key && key != 0 && left.meta & state::STORED == 0;
+        (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
+        let mut deep = self.deep.try_borrow_mut().ok();
+        if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
+            let Open { key, state, slice } = deep.remove(0);
+            frames.frame(last).set(key, state, slice);
+            frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+            return;
+        }
+        if stays {
+            frames.frame(last).set(key, left, 0);
+        }
+        frames.set_top(last - 1);
+    }
+
+    /// Drops the frames that other threads have exited.
+    fn repair(&self) -> Result<(), Need> {
+        let frames = self.place()?.frames;
+        let exits = frames.exits();
+        if self.seen_exits.replace(exits) != exits {
+            while let Some((at, _)) = frames.open().find(|(_, frame)| frame.key() == 0) {
+                self.remove(frames, at, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
+    /// needed any more.
+    pub(crate) fn mark_stored(&self, key: u64) {
+        let Some(Place { frames, .. }) = self.place.get() else { return };
+        for (at, frame) in frames.all().filter(|(_, frame)| frame.holds(key)) {
+            if at <= frames.top() {
+                frame.set_meta(frame.meta() | state::STORED);
+            } else {
+                frame.clear();
+            }
+        }
+    }
+
+    /// The span is gone, and nobody else knew it; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn close(&self, key: u64) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let frame = frames.frame(frames.top() + 1);
+        const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
+        let usual = frame.key() == key && frame.meta() & UNUSUAL == 0;
+        if usual {
+            frame.clear();
+        }
+        usual
+    }
+
+    /// The span is gone; `Need::CloseElsewhere` if others may know it.
+    pub(crate) fn close_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+        let frames = self.place()?.frames;
+        let is_own = |state: &SpanState| state.meta & state::STORED == 0;
+        let own = frames.known(key).filter(is_own).ok_or(Need::CloseElsewhere)?;
+        if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
+            self.close_record(key, own.span, recorder)?;
+        }
+        frames.forget(key);
+        Ok(())
+    }
+
+    /// Lets go of a span that is gone; returns what the thread alone knew of it.
+    pub(crate) fn forget(&self, key: u64) -> Option<SpanState> {
+        let frames = self.place.get()?.frames;
+        let known = frames.known(key).filter(|state| state.meta & state::STORED == 0);
+        frames.forget(key);
+        known
+    }
+
+    /// Returns the id of a span that the thread knows; one that is not recorded yet is, and gets its id.
+    pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Need> {
+        let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
+        if known.meta & state::UNDEFINED == 0 {
+            return Ok(Some(known.span));
+        }
+        let span = self.define(known, recorder)?;
+        for (_, frame) in self.place()?.frames.all().filter(|(_, frame)| frame.key() == key) {
+            frame.set_span(span);
+            frame.set_meta(known.meta & !state::UNDEFINED);
+        }
+        Ok(Some(span))
+    }
+
+    /// Records a span that is not recorded yet; returns its id.
+    pub(crate) fn define(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Need> {
+        let span = self.put(Head::new(Tag::Span, 0, state::site(made.meta)), [made.parent, 0, 0], &[])?;
+        recorder.losses.add(Loss::EventsOverLimit, u64::from(span == 0));
+        Ok(if span == 0 { ids() } else { span })
+    }
+
+    /// Records that a span is gone.
+    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Need> {
+        let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
+        let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
+        recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
+        Ok(())
+    }
+
+    /// Records anything that is no slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
+    #[inline(always)]
+    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Need> {
+        let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
+        let head = Head { payload: length, ..head };
+        let id = self.reserve(head.slots())?;
+        if id != 0 {
+            self.place()?.writer.put(id, head, words, payload.get(..usize::from(length)).unwrap_or_default());
+        }
+        Ok(id)
+    }
+
+    /// Returns the id of the next record of `slots` slots, 0 if it is lost.
+    #[inline(always)]
+    fn reserve(&self, slots: usize) -> Result<u64, Need> {
+        match self.place()?.writer.room(slots) {
+            Some(id) => Ok(id),
+            None if self.limited.get() => Ok(0),
+            None => Err(Need::Chunk),
+        }
+    }
+}
