@@ -3,8 +3,8 @@
 use super::index::Run;
 use crate::buffer::{Chunk, Record};
 use crate::callsite::Site;
-use crate::clock::Anchor;
 use crate::recorder::{LaneRow, Recorder, Taken};
+use crate::time::Ticks;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(crate) struct Recorded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) epoch: u64,
-    pub(crate) start: Anchor,
-    pub(crate) end: Anchor,
+    pub(crate) start: Ticks,
+    pub(crate) end: Ticks,
 }
 
 impl Recorded {
