@@ -103,6 +103,18 @@ impl Pool {
         fits
     }
 
+    /// Sets `bytes` of the budget aside for something else than a chunk, if need be in place of chunks that are ready;
+    /// `false` if that many are not left.
+    pub(crate) fn reserve_for_use(&self, bytes: u64) -> bool {
+        while !self.reserve(bytes) {
+            if self.ready.pop().is_none() {
+                return false;
+            }
+            self.release(Chunk::BYTES);
+        }
+        true
+    }
+
     /// Returns `bytes` to the budget.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -128,6 +140,15 @@ mod tests {
         assert_eq!((taken.len(), pool.reserve(1)), (3, false));
         pool.give_back(taken);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn chunks_that_nobody_uses_are_in_nobodys_way() {
+        let pool = Pool::new(3 * Chunk::BYTES);
+        pool.refill();
+        assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5));
+        assert!(pool.take().is_some() && pool.take().is_none());
+        assert!(pool.reserve_for_use(5) && !pool.reserve_for_use(1));
     }
 
     #[test]
