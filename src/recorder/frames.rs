@@ -444,8 +444,8 @@ mod tests {
         let frame = frames.frame(2);
         let reader = std::thread::Builder::new().spawn(move || {
             for _ in 0..ROUNDS {
-                let key = frame.key();
-                if let Some(state) = frames.lend(key).filter(|_| key < UNUSED / 2) {
+                let key = Some(frame.key()).filter(|key| (1..lent(ROUNDS * 3)).contains(key));
+                if let Some((key, state)) = key.and_then(|key| Some((key, frames.lend(key)?))) {
                     assert_eq!((state.span, state.parent), (key * 10, key * 100));
                 }
             }
