@@ -107,12 +107,12 @@ impl Site {
         let recorded = rules.selected.contains(class) && rules.lets_through(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
     }
+}
 
-    /// Returns whether field `index` is recorded as an argument.
-    #[inline(always)]
-    pub(crate) fn has_field(&self, index: usize) -> bool {
-        index < 64 && self.fields >> index & 1 != 0
-    }
+/// Returns whether field `index` is one of [`Site::fields`].
+#[inline(always)]
+pub(crate) fn has_field(fields: u64, index: usize) -> bool {
+    index < 64 && fields >> index & 1 != 0
 }
 
 impl Rules {
