@@ -1,5 +1,5 @@
 //! Spans that several threads use at the same time: each stays one span, with all of its slices and the right parent.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
 
 mod common;
 
@@ -193,11 +193,10 @@ fn threads_that_do_anything_to_the_same_spans_lose_and_double_nothing() {
                     });
                 }
             });
-            // Whoever is first makes its id known.
+            // A child of each tells its id, also of those that were never entered.
             for (n, made) in shared.iter().enumerate() {
-                let _ = info_span!(parent: &made.span, "witness", n).in_scope(|| ());
+                info_span!(parent: &made.span, "witness", n).in_scope(|| ());
             }
-            shared.iter().for_each(|made| assert!(made.span.id().is_some()));
         });
         let made = std::mem::take(&mut shared);
         check(&file, &made, &children, seed);
