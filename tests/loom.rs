@@ -261,3 +261,38 @@ fn a_slice_that_is_ended_from_elsewhere_is_not_the_next_in_its_frame() {
         thread.join().unwrap();
     });
 }
+
+#[test]
+fn a_thread_that_sees_that_others_have_exited_its_slices_sees_which() {
+    loom::model(|| {
+        let frames = Arc::new(Frames::new());
+        frames.frame(2).set(5, made(5), 50);
+        frames.set_top(2);
+        let other = frames.clone();
+        let thread = thread::spawn(move || other.exit_from_elsewhere(5));
+        if frames.exits() == 1 {
+            assert_eq!(frames.frame(2).key(), 0);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_span_that_is_asked_for_by_its_owner_and_by_another_is_not_defined_by_both() {
+    loom::model(|| {
+        let frames = Arc::new(Frames::new());
+        frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
+        let other = frames.clone();
+        let borrower = thread::spawn(move || other.lend(5).unwrap());
+        // As `Lane::span` does.
+        let frame = frames.frame(2);
+        if frame.key() == 5 {
+            frame.set_span(50);
+            frame.set_meta(frame.meta() & !state::UNDEFINED);
+        }
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        let is_defined_here = frames.known(5).is_some();
+        let lent = borrower.join().unwrap();
+        assert!(!is_defined_here || lent.meta & state::UNDEFINED == 0);
+    });
+}

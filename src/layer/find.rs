@@ -24,10 +24,20 @@ struct Entry {
     recorder: usize,
     state: SpanState,
     entered: AtomicBool,
-    /// It also stands in a frame of another thread.
-    lent: bool,
+    origin: Origin,
     /// Threads may have it in their caches, and have to hear that it closes.
     cached: AtomicBool,
+}
+
+/// Where a stored state comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The thread that stored it was the only one to have it.
+    Own,
+    /// It also stands in a frame of another thread.
+    Lent,
+    /// The span was made while nothing was recorded.
+    Idle,
 }
 
 /// The fields of a span made while nothing was recorded, for each layer that keeps them.
@@ -43,7 +53,7 @@ impl Stored {
 }
 
 /// Stores the state of a span where every thread finds it; one that is there already stays.
-fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, lent: bool, entered: bool) -> SpanState
+fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, origin: Origin, entered: bool) -> SpanState
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -68,7 +78,7 @@ where
     }
     let entered = AtomicBool::new(entered || state.meta & state::FIRST == 0);
     let kept = SpanState { meta: state.meta | state::STORED, ..state };
-    stored.0.push(Entry { epoch: hook.epoch, recorder, state: kept, entered, lent, cached: AtomicBool::new(false) });
+    stored.0.push(Entry { epoch: hook.epoch, recorder, state: kept, entered, origin, cached: AtomicBool::new(false) });
     kept
 }
 
@@ -87,7 +97,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        let stored = store(&span, hook, define(hook, state), false, entered);
+        let stored = store(&span, hook, define(hook, state), Origin::Own, entered);
         if entered {
             hand(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
         }
@@ -118,8 +128,8 @@ where
         });
         return;
     }
-    let (found, lent) = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found, lent, false);
+    let (found, origin) = state_of(ctx, hook, &span);
+    let stored = store(&span, hook, found, origin, false);
     let first = mark_entered(&span, hook);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
@@ -153,22 +163,22 @@ fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_
     entry.is_some_and(|entry| !entry.entered.swap(true, Ordering::Relaxed))
 }
 
-/// What any thread knows of a span, and whether it was lent; else what can be known of it now.
-fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, bool)
+/// What any thread knows of a span; else what can be known of it now.
+fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, Origin)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            return (define(hook, state), true);
+            return (define(hook, state), Origin::Lent);
         }
         // Its owner may have stored it while we looked.
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return (entry.state, entry.lent);
+            return (entry.state, entry.origin);
         }
     }
-    (made_while_idle(ctx, hook, span), false)
+    (made_while_idle(ctx, hook, span), Origin::Idle)
 }
 
 /// A span made while nothing was recorded: its callsite is known, its fields only if they were kept.
@@ -191,6 +201,19 @@ where
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
+/// Whether the span is known to have been made while nothing was recorded.
+pub(super) fn is_older<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let is_older = |span: SpanRef<'_, S>| {
+        let extensions = span.extensions();
+        let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
+        entry.is_some_and(|entry| entry.origin == Origin::Idle)
+    };
+    ctx.span(&Id::from_u64(key)).is_some_and(is_older)
+}
+
 /// Returns the id of a span that is not being entered: a parent, or one that is followed; 0 if it is not recorded.
 pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
 where
@@ -206,7 +229,7 @@ where
             return Some(entry.state.span);
         }
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            return Some(store(&span, hook, define(hook, state), true, false).span);
+            return Some(store(&span, hook, define(hook, state), Origin::Lent, false).span);
         }
     }
     None
@@ -236,7 +259,7 @@ where
     let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
     let known = own.or_else(|| {
         // It may stand in a frame of the thread that made it.
-        let is_elsewhere = entry.is_none_or(|entry| entry.lent);
+        let is_elsewhere = entry.is_none_or(|entry| entry.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
     let Some(entry) = entry else {

@@ -18,6 +18,7 @@ use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{Ordering, fence};
 use tracing_core::Metadata;
 
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
@@ -497,18 +498,22 @@ impl Lane {
         known
     }
 
-    /// Returns the id of a span that the thread knows; one that is not recorded yet is, and gets its id.
+    /// Returns the id of a span that the thread knows; one that is not recorded yet is, and gets its id. `None` also if
+    /// the span was lent meanwhile.
     pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Need> {
         let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
         if known.meta & state::UNDEFINED == 0 {
             return Ok(Some(known.span));
         }
         let span = self.define(known, recorder)?;
-        for (_, frame) in self.place()?.frames.all().filter(|(_, frame)| frame.key() == key) {
+        let frames = self.place()?.frames;
+        for (_, frame) in frames.all().filter(|(_, frame)| frame.key() == key) {
             frame.set_span(span);
             frame.set_meta(known.meta & !state::UNDEFINED);
         }
-        Ok(Some(span))
+        // SeqCst: a borrower that is not seen here sees the id.
+        fence(Ordering::SeqCst);
+        Ok(frames.known(key).map(|state| state.span))
     }
 
     /// Records a span that is not recorded yet; returns its id.

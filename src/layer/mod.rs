@@ -289,6 +289,7 @@ impl KinetoLayer {
         }
         let (end, hook) = (clock::now(), self.hook(epoch));
         let unsettled = self.retry(key, &ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
+        hook.take_back();
         if let Some(Need::ExitElsewhere) = unsettled {
             self.exit_elsewhere(key, end, &ctx, hook);
         }
@@ -351,7 +352,9 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.recorder.note_disorder();
-        if let Some((slice, state)) = self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key)) {
+        // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
+        let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key));
+        if let Some((slice, state)) = (!find::is_older(ctx, &hook, key)).then(theirs).flatten() {
             use crate::recorder::state::{IGNORED, STORED};
             if state.meta & (STORED | IGNORED) == 0 {
                 // Its frame was the one place where it stood.

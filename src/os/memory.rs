@@ -51,17 +51,17 @@ pub(crate) fn populate(words: &'static [AtomicU64]) {
 /// until they are written again.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn discard(words: &'static [AtomicU64]) {
-    const PAGE: usize = 64 * 1024;
+    const LARGEST_PAGE: usize = 64 * 1024;
     let bytes = size_of_val(words);
     let start = words.as_ptr().cast::<u8>();
-    // A multiple of every page size in use, so that no page is touched that holds anything else; what lies before and
-    // behind is at most a page each.
-    let small = page_size().min(PAGE);
+    // Whole pages only, so that none is touched that holds anything else. Where pages are larger than 64 KiB the OS
+    // refuses, and nothing is given back.
+    let small = page_size().min(LARGEST_PAGE);
     let before = start.addr().next_multiple_of(small) - start.addr();
     let whole = bytes.saturating_sub(before) / small * small;
     if whole > 0 {
         // SAFETY: 1. The range lies inside `words`, which live for ever and are atomics, so zeros are valid for them.
-        // 2. It is private anonymous memory of the allocator's, so nothing else is lost.
+        // 2. It is private anonymous memory, so nothing else is lost.
         unsafe { libc::madvise(start.wrapping_add(before).cast_mut().cast(), whole, libc::MADV_DONTNEED) };
     }
 }

@@ -120,8 +120,12 @@ pub(crate) const BEYOND: usize = FRAMES;
 /// The key of a frame that was never used; readers stop there.
 const UNUSED: u64 = u64::MAX;
 
+/// How often to look whether the owner of a span that was lent has defined or entered it meanwhile: for about half a
+/// microsecond.
+const LOOKS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
+
 /// The key of a frame whose span was lent. It is no span's: the registry's keys begin at 1 and do not come that far.
-const fn lent(key: u64) -> u64 {
+pub(super) const fn lent(key: u64) -> u64 {
     !key
 }
 
@@ -211,6 +215,26 @@ impl Frame {
     /// Whether another span may take the frame: nobody's, or one that is found elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.key(), 0 | UNUSED) || self.meta() & (state::STORED | state::IGNORED) != 0
+    }
+
+    /// Returns the state of a span that was lent just now, once its owner has had time to finish what it had begun.
+    ///
+    /// The owner looks at the key, enters and gives the span its id with plain stores: the key may have been marked
+    /// between the one and the other, and then the id counts. It is a matter of nanoseconds. Only an owner that is put to
+    /// sleep just there is not waited for: such a span has two ids.
+    fn settled(&self, key: u64, state: SpanState) -> SpanState {
+        // SeqCst: either `Lane::span` sees the mark, or what it has stored is seen here.
+        fence(Ordering::SeqCst);
+        for _ in 0..if state.meta & state::FIRST == 0 { 0 } else { LOOKS } {
+            let now = self.state();
+            if now.meta != state.meta {
+                // Release: if the key is not gone, the owner puts nothing else here before this was read.
+                let kept = self.key.compare_exchange(lent(key), lent(key), Ordering::AcqRel, Ordering::Relaxed);
+                return if kept.is_ok() { now } else { state };
+            }
+            std::hint::spin_loop();
+        }
+        state
     }
 
     /// Takes the key away, and returns it with its mark if the span was lent.
@@ -323,7 +347,8 @@ impl Frames {
 
     /// Returns how often another thread has exited a slice of this one.
     pub(crate) fn exits(&self) -> u64 {
-        self.exits.load(Ordering::Relaxed)
+        // Acquire: whoever sees the count sees that the keys are gone.
+        self.exits.load(Ordering::Acquire)
     }
 
     /// Takes over the state of a span from another thread, to be stored where every thread finds it; `None` also if the
@@ -341,7 +366,7 @@ impl Frames {
             fence(Ordering::Acquire);
             // Release: before the borrower lets go of the span, and so before the owner can see it close.
             let taken = frame.key.compare_exchange(before, lent(key), Ordering::AcqRel, Ordering::Relaxed);
-            taken.ok().map(|_| state).or(found)
+            taken.ok().map(|_| frame.settled(key, state)).or(found)
         })
     }
 

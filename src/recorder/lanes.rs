@@ -1,5 +1,6 @@
 //! The rows of the recording threads, their frames while they live, and what they leave behind.
 
+use super::frames::lent;
 use super::{Frames, SpanState};
 use crate::os::thread;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 struct Known {
     lanes: Vec<Lane>,
-    /// Spans of ended threads that nobody else knows; they may be entered or closed elsewhere.
+    /// Spans of ended threads that nobody else knows, or that were lent; they may be entered or closed elsewhere.
     left: Vec<(u64, SpanState)>,
 }
 
@@ -123,7 +124,7 @@ impl Lanes {
 impl Known {
     /// A span that an ended thread has left, and where it stands in the list.
     fn left(&self, key: u64) -> Option<(usize, SpanState)> {
-        let at = self.left.iter().position(|(left, _)| *left == key)?;
+        let at = self.left.iter().position(|(left, _)| *left == key || *left == lent(key))?;
         self.left.get(at).map(|(_, state)| (at, *state))
     }
 
