@@ -12,6 +12,7 @@ use crate::activity::{
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
+use crate::fields::Word;
 use crate::time::{Ticks, Timestamp};
 use std::io;
 
@@ -25,6 +26,8 @@ pub(super) struct Thread<'w> {
     met: &'w mut Met,
     nest: Nest,
     clock: Cursor<'w>,
+    /// The fields of the slice at hand.
+    words: Vec<Word>,
 }
 
 /// What the recording says of a slice.
@@ -44,7 +47,7 @@ impl<'w> Thread<'w> {
         met: &'w mut Met,
     ) -> Thread<'w> {
         let (nest, clock) = (Nest::new(walk.converter.error_ns()), Cursor::new(walk.converter));
-        Thread { walk, source, id, rows, met, nest, clock }
+        Thread { walk, source, id, rows, met, nest, clock, words: Vec::new() }
     }
 
     /// Returns how many rows the thread needs.
@@ -93,10 +96,13 @@ impl<'w> Thread<'w> {
 
         let definition = walk.recorded.definition(record);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
-        let fields: &dyn Args = if site.fields == 0 && walk.index.errors.is_empty() {
-            NO_ARGS
-        } else {
+        self.words.clear();
+        let more: &dyn Args = if source.has_more(span) {
             &FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id }
+        } else {
+            let made = definition.filter(|made| made.head.payload != 0 && made.head.site == record.head.site);
+            made.into_iter().for_each(|made| walk.recorded.payload(&made, &mut self.words));
+            NO_ARGS
         };
         let mut name = Vec::new();
         self.rows.slice(&SliceRow {
@@ -106,7 +112,7 @@ impl<'w> Thread<'w> {
             start,
             end: place.end,
             id: CorrelationId(id),
-            args: SpanArgs { span, parent, fields, site: row, marks: &marks },
+            args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: &marks },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, start, place.row) }
     }

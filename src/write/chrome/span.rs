@@ -5,7 +5,8 @@ use std::io::Write;
 use super::slice::{has_own_id, start_of_slice};
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
-use crate::trace::rows::{SiteRow, SliceRow};
+use crate::fields::values;
+use crate::trace::rows::{Shown, SiteRow, SliceRow};
 use crate::write::buffer::rendered;
 use crate::write::json::TENTH;
 
@@ -23,9 +24,23 @@ struct Site {
     /// `{"ph":"X","cat":…,"name":…`.
     start: Vec<u8>,
     has_own_id: bool,
+    /// By the fields' numbers.
+    keys: Vec<Key>,
     /// `,"target":…`, if it is shown.
     end: Vec<u8>,
 }
+
+/// The key of a field.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    /// `,"key":`, and anything behind.
+    text: [u8; KEY],
+    /// 0 for a key that is long or depends on the value.
+    length: usize,
+}
+
+/// Longer keys are few.
+const KEY: usize = 32;
 
 /// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
 #[derive(Debug)]
@@ -76,7 +91,14 @@ impl<W: Write> ChromeWriter<W> {
                 piece.wide(args.parent);
             }
         });
-        args.fields.visit(&mut |key, value| out.member(false, key, &value));
+        let mut shown = Shown::default();
+        for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
+            match site.keys.get(value.field) {
+                Some(Key { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
+                _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
+            }
+        }
+        args.more.visit(&mut |key, value| out.member(false, key, &value));
         out.verbatim(&site.end);
         args.marks.visit(&mut |key, value| out.member(false, key, &value));
         out.raw(b"}},");
@@ -107,8 +129,19 @@ impl Site {
         Site {
             start: rendered(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
+            keys: site.keys.own().map(Key::render).collect(),
             end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
         }
+    }
+}
+
+impl Key {
+    fn render(key: Option<&str>) -> Key {
+        let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
+        let rendered = rendered.unwrap_or_default();
+        let mut key = Key { text: [0; KEY], length: rendered.len() };
+        key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
+        key
     }
 }
 
@@ -139,18 +172,23 @@ mod tests {
 
     use super::*;
     use crate::activity::{ActivityType, ArgValue, CorrelationId, NO_ARGS};
-    use crate::trace::rows::{Rows, SpanArgs};
+    use crate::fields::{self, Datum};
+    use crate::trace::rows::{Keys, Rows, SpanArgs};
     use crate::write::chrome::tests::{lines, ns};
 
     fn site(number: usize, kind: ActivityType, name: &'static str) -> SiteRow {
         let location = (number & 1 != 0).then(|| format!("src/\"{number}\".rs:1"));
-        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location }
+        let long = "a key of more than thirty-two bytes";
+        let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
+        let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
+        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, keys }
     }
 
     proptest! {
         #[test]
         fn a_slice_in_parts_is_written_as_its_activity(
-            slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50)
+            slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50),
+            (number, text) in (any::<f64>(), any::<String>()),
         ) {
             let names = ["", "kernel", "a \"b\"", "forward", "a name of more than thirty-two bytes: \u{1}é"];
             let sites: Vec<SiteRow> = (0..40_u8)
@@ -159,7 +197,18 @@ mod tests {
                     site(usize::from(i), kind.unwrap_or(ActivityType::CpuOp), names[usize::from(i) % names.len()])
                 })
                 .collect();
-            let fields: [(&str, ArgValue<'_>); 2] = [("k\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
+            let more: [(&str, ArgValue<'_>); 2] = [("more\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
+            let made_with = fields::words(&[
+                (1, Datum::U64(slices.len() as u64)),
+                (0, Datum::F64(number)),
+                (3, Datum::Text(text.as_bytes())),
+                (3, Datum::Text(b"not shown, as it comes again")),
+                (5, Datum::I64(slices[0].2)),
+                (6, Datum::Bool(true)),
+                (4, Datum::Text(b"[[1, 2]]")),
+                (2, Datum::I128(-1 << 100)),
+                (7, Datum::Text(b"there is no such field")),
+            ]);
             let marks: [(&str, ArgValue<'_>); 1] = [("finished", ArgValue::Bool(false))];
             let rows: Vec<SliceRow<'_>> = slices
                 .iter()
@@ -174,7 +223,8 @@ mod tests {
                     args: SpanArgs {
                         span: *span,
                         parent: if bits & 2 != 0 { *parent } else { 0 },
-                        fields: if bits & 4 != 0 { &fields } else { NO_ARGS },
+                        made_with: if bits & 32 != 0 { &made_with } else { &[] },
+                        more: if bits & 4 != 0 { &more } else { NO_ARGS },
                         site: &sites[*number],
                         marks: if bits & 8 != 0 { &marks } else { NO_ARGS },
                     },
