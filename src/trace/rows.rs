@@ -89,11 +89,11 @@ pub(crate) struct SpanArgs<'t> {
     /// The fields that the span was made with, as they were encoded.
     pub(crate) made_with: &'t [Word],
     /// What else the program says of the span, no key a second time.
-    pub(crate) more: &'t dyn Args,
+    pub(crate) more: Option<&'t dyn Args>,
     /// What all spans of the callsite share.
     pub(crate) site: &'t SiteRow,
     /// What the recording says of it.
-    pub(crate) marks: &'t dyn Args,
+    pub(crate) marks: Option<&'t dyn Args>,
 }
 
 /// What all slices of a callsite share.
@@ -136,9 +136,9 @@ impl Args for SpanArgs<'_> {
         let mut shown = Shown::default();
         let values = values(self.made_with).filter(|value| shown.is_first(value.field));
         values.for_each(|value| self.site.keys.show(value, each));
-        self.more.visit(each);
+        self.more.iter().for_each(|more| more.visit(each));
         self.site.visit(each);
-        self.marks.visit(each);
+        self.marks.iter().for_each(|marks| marks.visit(each));
     }
 }
 

@@ -185,7 +185,7 @@ impl<'t> Walk<'t> {
         let definition = self.recorded.record(span);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         let fields = FieldArgs { source, site: track.site, span, definition: definition.as_ref(), slice: 0 };
-        let args = SpanArgs { span, parent, made_with: &[], more: &fields, site, marks };
+        let args = SpanArgs { span, parent, made_with: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = Vec::new();
         let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {

@@ -102,6 +102,13 @@ impl<'b> Piece<'b> {
         }
     }
 
+    /// Writes `value`, which is below 100, with its leading zero.
+    #[inline(always)]
+    pub(super) fn two_digits(&mut self, value: u64) {
+        let tens = (value * 103) >> 10;
+        self.raw(&[digit(tens), digit(value - tens * 10)]);
+    }
+
     /// Writes `ns` nanoseconds as microseconds with three decimals.
     #[inline(always)]
     pub(super) fn micros(&mut self, ns: u64) {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::ids::Ids;
 use super::slice::{has_own_id, start_of_slice};
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
@@ -16,6 +17,8 @@ pub(super) struct Shared {
     /// By the callsites' numbers; not rendered yet while `start` is empty.
     sites: Vec<Site>,
     row: Row,
+    ids: Ids,
+    parents: Ids,
 }
 
 /// What the slices of a callsite share.
@@ -64,7 +67,7 @@ impl<W: Write> ChromeWriter<W> {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
         let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
-        let (site, row) = shared.of(slice, tenths);
+        let (site, row, ids, parents) = shared.of(slice, tenths);
         match slice.name {
             None => out.verbatim(&site.start),
             Some(name) => start_of_slice(out, args.site.kind, name),
@@ -80,15 +83,15 @@ impl<W: Write> ChromeWriter<W> {
             piece.micros(end.since(*start));
             if site.has_own_id {
                 piece.raw(b",\"args\":{\"External id\":");
-                piece.wide(slice.id.0);
+                ids.write(piece, slice.id.0);
                 piece.raw(b",\"span id\":");
             } else {
                 piece.raw(b",\"args\":{\"span id\":");
             }
-            piece.wide(args.span);
+            ids.write(piece, args.span);
             if args.parent != 0 {
                 piece.raw(b",\"parent id\":");
-                piece.wide(args.parent);
+                parents.write(piece, args.parent);
             }
         });
         let mut shown = Shown::default();
@@ -98,9 +101,13 @@ impl<W: Write> ChromeWriter<W> {
                 _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
             }
         }
-        args.more.visit(&mut |key, value| out.member(false, key, &value));
+        if let Some(more) = args.more {
+            more.visit(&mut |key, value| out.member(false, key, &value));
+        }
         out.verbatim(&site.end);
-        args.marks.visit(&mut |key, value| out.member(false, key, &value));
+        if let Some(marks) = args.marks {
+            marks.visit(&mut |key, value| out.member(false, key, &value));
+        }
         out.raw(b"}},");
     }
 }
@@ -108,7 +115,7 @@ impl<W: Write> ChromeWriter<W> {
 impl Shared {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "the list is made long enough first")]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row) {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row, &mut Ids, &mut Ids) {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
@@ -119,7 +126,7 @@ impl Shared {
         if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
             self.row = Row::render(*process, *thread, tenths);
         }
-        (&self.sites[number], &self.row)
+        (&self.sites[number], &self.row, &mut self.ids, &mut self.parents)
     }
 }
 
@@ -171,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::activity::{ActivityType, ArgValue, CorrelationId, NO_ARGS};
+    use crate::activity::{ActivityType, ArgValue, CorrelationId};
     use crate::fields::{self, Datum};
     use crate::trace::rows::{Keys, Rows, SpanArgs};
     use crate::write::chrome::tests::{lines, ns};
@@ -224,9 +231,9 @@ mod tests {
                         span: *span,
                         parent: if bits & 2 != 0 { *parent } else { 0 },
                         made_with: if bits & 32 != 0 { &made_with } else { &[] },
-                        more: if bits & 4 != 0 { &more } else { NO_ARGS },
+                        more: (bits & 4 != 0).then_some(&more),
                         site: &sites[*number],
-                        marks: if bits & 8 != 0 { &marks } else { NO_ARGS },
+                        marks: (bits & 8 != 0).then_some(&marks),
                     },
                 })
                 .collect();
