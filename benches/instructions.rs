@@ -1,7 +1,7 @@
 //! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
 //!
 //! ```sh
-//! instructions <base|ours> <empty|fields>
+//! instructions <base|ours> <empty|fields|again>
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
@@ -10,8 +10,8 @@
 
 use std::hint::black_box;
 
-use tracing::info_span;
 use tracing::subscriber::set_global_default;
+use tracing::{Span, info_span};
 use tracing_kineto::{KinetoGuard, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let child = match work.as_str() {
         "empty" => empty,
         "fields" => fields,
+        "again" => again,
         other => return Err(format!("no such work: {other}").into()),
     };
     batch(child);
@@ -83,4 +84,13 @@ fn empty(i: u64) {
 fn fields(i: u64) {
     let _span = info_span!("op", a = i, b = 3.5f64, c = "float32").entered();
     black_box(i);
+}
+
+/// Enters a span that is made once and entered for ever, as a layer of a model is.
+fn again(i: u64) {
+    thread_local!(static MADE_ONCE: Span = info_span!("again", layer = 1u64));
+    MADE_ONCE.with(|span| {
+        let _entered = span.enter();
+        black_box(i);
+    });
 }

@@ -31,7 +31,7 @@ fn stop(bencher: Bencher<'_, '_>, spans: u32) {
     bencher.with_inputs(record).bench_local_values(|()| profiler.stop().unwrap());
 }
 
-/// `Profiler::start`, with the session's thread there already.
+/// `Profiler::start`; the session's thread is left to the first record.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn start(bencher: Bencher<'_, '_>) {
     let (_layer, guard) = KinetoLayer::builder().no_output().record_from_start(true).build().unwrap();

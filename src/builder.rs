@@ -240,6 +240,11 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Returns the table of all switches in Markdown, as README has it; a program may show it in its help.
+    pub fn reference() -> String {
+        Config::reference()
+    }
+
     /// Makes the layer and its guard, and starts to record unless told otherwise.
     ///
     /// # Errors
@@ -250,12 +255,16 @@ impl KinetoLayerBuilder {
             diag::DOOR.set_sink(Some(sink.clone()));
         }
         let env = self.env.unwrap_or_else(Env::process);
-        let (mut config, warnings) = Config::resolve(&self.overrides, &env)?;
+        let mut warnings = Vec::new();
+        let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
+        if let Ok(config) = &resolved {
+            config.apply_log_level();
+        }
+        config::report(&warnings);
+        let mut config = resolved?;
         if self.waits {
             config.wait_for_requests();
         }
-        config.apply_log_level();
-        config::report(&warnings);
         let rules = Rules {
             selected: config.activities,
             filter: config.filter.clone(),

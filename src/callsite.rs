@@ -82,10 +82,13 @@ impl Site {
         self.class.load(Ordering::Relaxed) == UNDECIDED
     }
 
-    /// Returns the state that its new spans have if they are recorded and have nothing to record but themselves, else 0.
+    /// Returns the state that its new spans have if there is nothing to record but themselves, or not even that; else 0.
     pub(crate) fn plain_state(&self) -> u64 {
-        let is_plain = self.is_recorded() && self.fields == 0 && self.kind_field.is_none();
-        if is_plain { self.state } else { 0 }
+        match self.is_recorded() {
+            true if self.fields == 0 && self.kind_field.is_none() => self.state,
+            true => 0,
+            false => state::ignored(self.index),
+        }
     }
 
     /// Returns what the slices of this callsite are.
@@ -104,12 +107,12 @@ impl Site {
         let recorded = rules.selected.contains(class) && rules.lets_through(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
     }
+}
 
-    /// Returns whether field `index` is recorded as an argument.
-    #[inline(always)]
-    pub(crate) fn has_field(&self, index: usize) -> bool {
-        index < 64 && self.fields >> index & 1 != 0
-    }
+/// Returns whether field `index` is one of [`Site::fields`].
+#[inline(always)]
+pub(crate) fn has_field(fields: u64, index: usize) -> bool {
+    index < 64 && fields >> index & 1 != 0
 }
 
 impl Rules {

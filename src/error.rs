@@ -1,12 +1,13 @@
 //! The one error of the crate: a kind, what it is about, and what to do next.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// An error of this crate.
 ///
 /// Its text names the path, key or library concerned and says what to do next. Match on [`kind`](Error::kind).
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
@@ -66,5 +67,26 @@ impl Error {
     /// Returns the file concerned, if the error is about one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+}
+
+/// The message, then its cause if there is one: what a `main` that returns this error shows.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.source.as_ref().map_or(Ok(()), |source| write!(f, "\n\nCaused by:\n    {source}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_returns_it_shows_a_text_for_people() {
+        let error = Error::new(ErrorKind::Config, "cannot use `\"x\"`; correct it");
+        assert_eq!(format!("{error:?}"), "cannot use `\"x\"`; correct it");
+        let error = Error::io("read", Path::new("/a \"b\""), io::Error::other("no luck"), "name another");
+        assert_eq!(format!("{error:?}"), "cannot read /a \"b\": no luck; name another\n\nCaused by:\n    no luck");
     }
 }

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 ///
 /// `let _ = …` would drop it at once. A guard that is never dropped (leaked, or skipped by `process::exit`) is made up
 /// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as
-/// the builder's `flush_timeout` says.
+/// the builder's `flush_timeout` says. One that is dropped within a second of `build`, or with nothing recorded, says so
+/// once on stderr.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 #[derive(Debug)]
 pub struct KinetoGuard {
@@ -70,25 +71,30 @@ impl Drop for KinetoGuard {
             return;
         }
         let lived = self.built.elapsed();
-        match session.stop().and_then(|trace| session.write_in_time(trace)) {
-            Ok(Some(why)) => diag!(Warning, "guard", "{}", early(lived, &format!("nothing was recorded: {why}"))),
-            Ok(None) if lived < Duration::from_secs(1) => {
-                diag!(Warning, "guard", "{}", early(lived, "the trace was written"))
+        let write = |trace: Trace| Ok((session.write_in_time(trace.clone())?, trace));
+        match session.stop().and_then(write) {
+            Ok((Some(why), _)) => diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived)),
+            Ok((None, trace)) if lived < YOUNG => {
+                let place = session.output().map(|path| format!("the trace is in {}", path.display()));
+                let place = place.as_deref().unwrap_or("there is no output, so they are not kept");
+                diag!(Stage, "guard", "{:.1?} were recorded; {place}", trace.stats().duration);
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotActive => {}
             Err(error) => diag!(Error, "guard", "the trace was not written: {error}"),
         }
     }
 }
 
-/// A guard that dies young was most likely dropped by mistake.
-fn early(lived: Duration, what: &str) -> String {
-    match lived < Duration::from_secs(1) {
+/// A guard that is dropped before may have been dropped by mistake: what it did is said.
+const YOUNG: Duration = Duration::from_secs(1);
+
+fn advice(lived: Duration) -> String {
+    match lived < YOUNG {
         true => format!(
-            "{what}; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end",
+            "; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end",
             lived.as_millis()
         ),
-        false => what.to_owned(),
+        false => String::new(),
     }
 }

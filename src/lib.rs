@@ -21,7 +21,7 @@
 //! [`KinetoLayer::builder`] says what to record; [`KinetoLayer::from_env`] leaves that to the environment. The
 //! [`KinetoGuard`] writes the trace when it is dropped; its [`Profiler`] starts and stops recordings by hand, and each
 //! stop hands out a [`Trace`], to be saved or looked into. What a trace lacks is counted by cause, see [`Loss`].
-//! [`Config::reference`] is the table of all settings, which README has too.
+//! [`KinetoLayerBuilder::reference`] is the table of all settings, which README has too.
 //!
 //! # Words
 //!
@@ -69,7 +69,7 @@ mod write;
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
-pub use config::{AsyncSpans, Config, DistributedInfo, Origin, Output, Overflow};
+pub use config::{AsyncSpans, DistributedInfo, Overflow};
 pub use diag::{LogSink, Message, Severity};
 pub use error::{Error, ErrorKind};
 pub use guard::KinetoGuard;

@@ -25,7 +25,7 @@ impl Profiler {
 
     /// Starts a recording.
     ///
-    /// Spans that are open now appear when they are exited, from here on and marked "clipped".
+    /// Spans that are open now appear when they are exited, from here on and marked `"clipped": true`.
     ///
     /// # Errors
     /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if one is going on.

@@ -146,6 +146,22 @@ fn an_error_inside_of_a_span_that_is_left_out_marks_the_slice_around() {
 }
 
 #[test]
+fn so_does_one_that_is_deeper_than_others_can_see() {
+    let (rows, _) = record(
+        |builder| builder.filter("info,quiet=off".parse().unwrap()),
+        |_| {
+            let _outer = info_span!("outer").entered();
+            let _quiet: Vec<_> = (0..100).map(|_| info_span!(target: "quiet", "quiet").entered()).collect();
+            tracing::error!("broken");
+            let _inner = info_span!("inner").entered();
+        },
+    );
+    let outer = slices(&rows, "outer");
+    assert_eq!(outer[0]["args"]["error"], "broken");
+    assert_eq!(slices(&rows, "inner")[0]["args"]["parent id"], outer[0]["args"]["span id"]);
+}
+
+#[test]
 fn a_slice_inside_of_a_poll_that_is_not_drawn_keeps_its_parent() {
     let work = |_: &Dispatch| {
         let _outer = info_span!("outer").entered();

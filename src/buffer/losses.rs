@@ -51,9 +51,9 @@ losses! {
     FollowsUnlinked = "follows_unlinked";
     /// Counter values that are no finite numbers.
     CounterValues = "counter_values_skipped";
-    /// Slices that began before the recording did; they are there, marked "clipped".
+    /// Slices that began before the recording did; they are there, marked `"clipped": true`.
     Clipped = "clipped_slices";
-    /// Slices that had not ended when the recording did; they are there, marked "unfinished".
+    /// Slices that had not ended when the recording did; they are there, marked `"finished": false`.
     Unfinished = "unfinished_slices";
     /// Slices that overlap another of their thread without nesting; they are there, on a second row.
     Overlapping = "overlapping_slices";

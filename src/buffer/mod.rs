@@ -13,6 +13,6 @@ mod writer;
 pub(crate) use chunk::{Chunk, SLOTS};
 pub use losses::Loss;
 pub(crate) use losses::Losses;
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Pool, Starter};
 pub(crate) use record::{Head, PAYLOAD_MAX, Record, Tag, flag};
 pub(crate) use writer::{Payload, Writer};

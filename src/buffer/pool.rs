@@ -2,8 +2,9 @@
 
 use super::chunk::Chunk;
 use crossbeam_queue::ArrayQueue;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
 /// Chunks that are kept ready: 1 MiB, a few milliseconds of the fastest span path.
@@ -15,28 +16,60 @@ pub(crate) struct Pool {
     ready: ArrayQueue<Chunk>,
     bytes: AtomicU64,
     bytes_max: u64,
+    /// Who starts the helper.
+    starter: OnceLock<Weak<dyn Starter>>,
+    starting: AtomicBool,
     /// The thread that makes chunks ahead of need.
     helper: OnceLock<Thread>,
+}
+
+/// Starts the thread that makes chunks ahead of need, by [`Pool::refill`] whenever it is unparked.
+pub(crate) trait Starter: fmt::Debug + Send + Sync {
+    /// Called when the first chunk is asked for, and with each further one while there is no such thread.
+    fn start(self: Arc<Self>) -> Option<Thread>;
 }
 
 impl Pool {
     /// A pool that lets at most `bytes_max` bytes exist at once, those in traces included.
     pub(crate) fn new(bytes_max: u64) -> Pool {
-        Pool { ready: ArrayQueue::new(READY), bytes: AtomicU64::new(0), bytes_max, helper: OnceLock::new() }
+        let (ready, bytes) = (ArrayQueue::new(READY), AtomicU64::new(0));
+        let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
+        Pool { ready, bytes, bytes_max, starter, starting, helper }
     }
 
-    /// Has `helper` unparked when chunks run low; the first caller wins.
-    pub(crate) fn help_from(&self, helper: Thread) {
-        let _ = self.helper.set(helper);
+    /// Has chunks made ahead of need by a thread that `starter` starts; the first caller wins.
+    pub(crate) fn help_from(&self, starter: Weak<dyn Starter>) {
+        let _ = self.starter.set(starter);
+    }
+
+    /// Unparks the helper, if there is one yet.
+    pub(crate) fn wake_helper(&self) {
+        if let Some(helper) = self.helper.get() {
+            helper.unpark();
+        }
+    }
+
+    #[cold]
+    fn start_helper(&self) {
+        let Some(starter) = self.starter.get().and_then(Weak::upgrade) else { return };
+        // Nobody waits: an allocator that has spans of its own comes back here while the thread is started.
+        if !self.starting.swap(true, Ordering::Acquire) {
+            if let Some(helper) = starter.start() {
+                // It has not heard until now if somebody called for it.
+                self.helper.get_or_init(|| helper).unpark();
+            }
+            self.starting.store(false, Ordering::Release);
+        }
     }
 
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit.
     pub(crate) fn take(&self) -> Option<Chunk> {
         let ready = self.ready.pop();
-        if self.ready.len() < READY / 2
-            && let Some(helper) = self.helper.get()
-        {
-            helper.unpark();
+        if self.ready.len() < READY / 2 {
+            match self.helper.get() {
+                Some(helper) => helper.unpark(),
+                None => self.start_helper(),
+            }
         }
         ready.or_else(|| self.reserve(Chunk::BYTES).then(Chunk::new))
     }
@@ -70,6 +103,18 @@ impl Pool {
         fits
     }
 
+    /// Sets `bytes` of the budget aside for something else than a chunk, if need be in place of chunks that are ready;
+    /// `false` if that many are not left.
+    pub(crate) fn reserve_for_use(&self, bytes: u64) -> bool {
+        while !self.reserve(bytes) {
+            if self.ready.pop().is_none() {
+                return false;
+            }
+            self.release(Chunk::BYTES);
+        }
+        true
+    }
+
     /// Returns `bytes` to the budget.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -95,6 +140,15 @@ mod tests {
         assert_eq!((taken.len(), pool.reserve(1)), (3, false));
         pool.give_back(taken);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn chunks_that_nobody_uses_are_in_nobodys_way() {
+        let pool = Pool::new(3 * Chunk::BYTES);
+        pool.refill();
+        assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5));
+        assert!(pool.take().is_some() && pool.take().is_none());
+        assert!(pool.reserve_for_use(5) && !pool.reserve_for_use(1));
     }
 
     #[test]

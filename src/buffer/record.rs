@@ -202,7 +202,7 @@ mod tests {
                 let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();
                 let writer = Writer::of(&chunk);
                 let mut payload = writer.payload(SLOTS as u64 + 1, tag);
-                expected.iter().for_each(|word| payload.push(*word));
+                expected.iter().for_each(|word| payload.push([*word]));
                 let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);
                 assert!(writer.put_with(SLOTS as u64 + 1, payload, head, [11, 22, 33]));
                 let record = Record::read(&chunk, 1, chunk.committed()).unwrap();

@@ -72,7 +72,7 @@ impl Writer {
     pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
         Record::write(self.0, slot(id), head, words);
         let mut place = self.payload(id, head.tag);
-        payload.iter().for_each(|word| place.push(*word));
+        payload.iter().for_each(|word| place.push([*word]));
         self.0.commit(id + head.slots() as u64);
     }
 
@@ -109,13 +109,13 @@ impl Writer {
 }
 
 impl Payload {
-    /// Adds a word; those that the chunk has no room for are only counted.
+    /// Adds words; those that the chunk has no room for are only counted.
     #[inline(always)]
-    pub(crate) fn push(&mut self, word: u64) {
-        if let Some(place) = self.slots.words().get(self.end) {
-            place.store(word, Ordering::Relaxed);
+    pub(crate) fn push<const N: usize>(&mut self, words: [u64; N]) {
+        if let Some(place) = self.slots.words().get(self.end..self.end + N) {
+            place.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
         }
-        self.end += 1;
+        self.end += N;
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let writer = Writer::of(&chunk);
         let id = writer.next().unwrap();
         let mut payload = writer.payload(id, Tag::Span);
-        (0..SLOTS as u64 * 5).for_each(|word| payload.push(word));
+        (0..SLOTS as u64 * 5).for_each(|word| payload.push([word]));
         assert!(!writer.put_with(id, payload, Head::new(Tag::Span, 0, 0), [0; 3]));
         assert_eq!(chunk.committed(), 1);
     }

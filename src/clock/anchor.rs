@@ -2,35 +2,34 @@
 
 use super::tick;
 use crate::time::{Ticks, Timestamp};
-use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The same moment in ticks, on the monotonic clock and on CLOCK_REALTIME.
+/// The same moment on the counter, on the monotonic clock and on CLOCK_REALTIME.
+///
+/// It can be taken before it is known whether the counter is what the records have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
-    pub(crate) ticks: Ticks,
-    /// Nanoseconds since this process first asked; never stepped, so it tells a step of the other from its drift.
-    pub(crate) monotonic_ns: u64,
+    pub(crate) counter: Ticks,
+    /// Never stepped, so it tells a step of CLOCK_REALTIME from its drift.
+    pub(crate) monotonic: Ticks,
     pub(crate) unix: Timestamp,
-    /// Half the width of the bracket, in ticks: the moment was that near to `ticks`.
+    /// Half the width of the bracket, in ticks of the counter: the moment was that near to `counter`.
     pub(crate) error_ticks: u64,
 }
 
 impl Anchor {
     /// Reads the clocks a few times and keeps the tightest bracket, so that a pre-emption in one does not count.
     pub(crate) fn take() -> Anchor {
-        static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
         const TRIES: usize = 7;
-        let origin = *ORIGIN;
         let reading = || {
-            let before = tick::now().0;
-            let monotonic = origin.elapsed();
+            let before = tick::counter().0;
+            let monotonic = tick::monotonic();
             let unix = SystemTime::now();
-            let after = tick::now().0;
+            let after = tick::counter().0;
             let half = after.saturating_sub(before) / 2;
             Anchor {
-                ticks: Ticks(before + half),
-                monotonic_ns: nanos(monotonic),
+                counter: Ticks(before + half),
+                monotonic,
                 unix: Timestamp::from_nanos(nanos(unix.duration_since(UNIX_EPOCH).unwrap_or_default())),
                 error_ticks: half + 1,
             }
@@ -43,6 +42,11 @@ impl Anchor {
             }
         }
         best
+    }
+
+    /// Returns the moment on the clock of the records.
+    pub(crate) fn ticks(&self) -> Ticks {
+        if tick::is_counter() { self.counter } else { self.monotonic }
     }
 }
 

@@ -6,23 +6,26 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; found out once.
+/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source`] has found
+/// out.
 static INVARIANT: AtomicBool = AtomicBool::new(false);
 
 /// Reads the counter now.
 #[inline(always)]
 pub(crate) fn now() -> Ticks {
-    // Relaxed: the flag is set before the first session starts, and a thread that missed it reads a valid clock too
-    // (it cannot: sessions are published to threads after `source` ran).
-    if INVARIANT.load(Ordering::Relaxed) { counter() } else { monotonic() }
+    // Relaxed: a thread that has missed it looks again.
+    if INVARIANT.load(Ordering::Relaxed) || is_counter() { counter() } else { monotonic() }
 }
 
 /// Returns whether [`counter`] may be read in place of [`now`], so that the span path need not ask each time.
+#[cold]
 pub(crate) fn is_counter() -> bool {
+    source();
     INVARIANT.load(Ordering::Relaxed)
 }
 
-/// Returns the name of what [`now`] reads, after finding out what can be trusted; called before any reading counts.
+/// Returns the name of what [`now`] reads. Finding that out takes long in virtual machines, so it waits until it is
+/// needed.
 pub(crate) fn source() -> &'static str {
     static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
         let invariant = is_invariant();
@@ -38,7 +41,7 @@ pub(crate) fn source() -> &'static str {
 
 /// Nanoseconds since the first reading, plus one: 0 stands for "no time" in the records.
 #[cold]
-fn monotonic() -> Ticks {
+pub(super) fn monotonic() -> Ticks {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let elapsed = ORIGIN.elapsed();
     Ticks(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()) + 1)
@@ -95,7 +98,6 @@ mod tests {
 
     #[test]
     fn the_counter_never_goes_back_and_is_never_zero() {
-        source();
         let mut last = now();
         assert_ne!(last, Ticks(0));
         for _ in 0..1000 {
@@ -107,7 +109,6 @@ mod tests {
 
     #[test]
     fn the_counter_advances_over_a_sleep() {
-        source();
         let before = now();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(now() > before);

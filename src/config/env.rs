@@ -44,7 +44,8 @@ impl Env {
     pub(crate) fn process() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
         let variables = std::env::vars_os();
-        let named = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let ours = variables.filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
+        let named = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         Env(named.filter(|(name, _)| concerns_us(name)).collect())
     }
 
@@ -80,8 +81,11 @@ impl Env {
                 )),
             };
         }
-        let is_set = |key: &Key| self.0.get(&key.variable()).is_some_and(|text| !text.is_empty());
-        if [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities].iter().any(is_set) {
+        let is_set = |(name, text): (&String, &OsString)| {
+            let keys = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
+            !text.is_empty() && keys.iter().any(|key| key.is_variable(name))
+        };
+        if self.0.iter().any(is_set) {
             return Ok(Switch::On);
         }
         let daemon = Key::UseDaemon.spec();
@@ -92,14 +96,17 @@ impl Env {
     /// Reads the variables of all keys.
     pub(super) fn read(&self) -> Reading {
         let mut reading = Reading::default();
+        if self.0.is_empty() {
+            return reading;
+        }
         for (name, value) in &self.0 {
             if value.to_str().is_none() {
                 reading.faults.push(Fault::new(None, name, "expected UTF-8"));
             }
         }
         for key in Key::ALL.iter().copied() {
-            let name = key.variable();
-            let Some(text) = self.text(&name) else { continue };
+            let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
+            let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
                 reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong));
             }
@@ -118,7 +125,7 @@ impl Env {
     fn unknown(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|name| {
             let bare = name.strip_prefix(PREFIX)?;
-            if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.variable() == *name) {
+            if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.is_variable(name)) {
                 return None;
             }
             if is_removed(bare) {
@@ -127,6 +134,12 @@ impl Env {
             Some(format!("unknown variable {}{}", name.escape_debug(), hint(bare)))
         })
     }
+}
+
+/// A glance at the first letters: nearly all variables are somebody else's, and this is done for each layer.
+fn may_concern_us(name: &[u8]) -> bool {
+    matches!(name, [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
+        || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
 }
 
 /// Whether we read a variable of this name.
@@ -163,9 +176,10 @@ mod tests {
 
     #[test]
     fn all_that_is_read_is_taken_from_the_process() {
-        assert!(Key::ALL.iter().all(|key| concerns_us(&key.variable())));
+        let is_read = |name: &str| may_concern_us(name.as_bytes()) && concerns_us(name);
+        assert!(Key::ALL.iter().all(|key| is_read(&key.variable())));
         for (names, _) in OTHER_VARIABLES {
-            assert!(names.iter().all(|name| concerns_us(name)), "{names:?}");
+            assert!(names.iter().all(|name| is_read(name)), "{names:?}");
         }
         assert!(!concerns_us("PATH") && !concerns_us("kineto_config"));
         // Cargo sets variables for tests, and none of them is ours.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::env::Env;
 use super::keys::Key;
 use super::parse::parse;
-use super::settings::Reading;
+use super::settings::{Reading, Settings};
 use crate::error::{Error, ErrorKind};
 
 /// The file that is read when nobody names one, as in libkineto.
@@ -24,43 +24,44 @@ const LIMIT: u64 = 1 << 20;
 ///
 /// # Errors
 /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
-pub(super) fn read(named: Option<&Path>, env: &Env, default: &Path) -> Result<Reading, Error> {
+pub(super) fn read(
+    named: Option<&Path>,
+    env: &Env,
+    default: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Settings, Error> {
     let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
     let (path, by) = match (named, &variable) {
         (Some(path), _) => (path, "config_file()"),
         (None, Some(path)) => (path.as_path(), "KINETO_CONFIG"),
-        (None, None) => return Ok(read_default(default)),
+        (None, None) => return Ok(read_default(default, warnings)),
     };
     let advice = format!("name a file that can be read in {by}, or none");
     let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
-    let mut reading = parse(&text);
+    let reading = parse(&text);
+    warnings.extend(about(path, reading.warnings));
     if !reading.faults.is_empty() {
         let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
         let message =
             format!("cannot use the configuration file {}: {}; correct it", path.display(), faults.join("; "));
         return Err(Error::new(ErrorKind::Config, message));
     }
-    name_file(&mut reading, path);
-    Ok(reading)
+    Ok(reading.settings)
 }
 
-fn read_default(path: &Path) -> Reading {
-    let mut reading = match load(path) {
+fn read_default(path: &Path, warnings: &mut Vec<String>) -> Settings {
+    let reading = match load(path) {
         Ok(text) => parse(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Settings::default(),
         Err(error) => Reading { warnings: vec![format!("cannot be read: {error}")], ..Reading::default() },
     };
-    let faults = std::mem::take(&mut reading.faults);
-    reading.warnings.extend(faults.iter().map(|fault| format!("{fault}; the line is ignored")));
-    name_file(&mut reading, path);
-    reading
+    let faults = reading.faults.iter().map(|fault| format!("{fault}; the line is ignored"));
+    warnings.extend(about(path, reading.warnings.into_iter().chain(faults)));
+    reading.settings
 }
 
-fn name_file(reading: &mut Reading, path: &Path) {
-    for warning in &mut reading.warnings {
-        *warning = format!("{}: {warning}", path.display());
-    }
-    reading.file = Some(path.to_owned());
+fn about(path: &Path, warnings: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
+    warnings.into_iter().map(move |warning| format!("{}: {warning}", path.display()))
 }
 
 fn load(path: &Path) -> io::Result<String> {
@@ -87,8 +88,8 @@ mod tests {
         folder
     }
 
-    fn level(reading: &Reading) -> Option<String> {
-        reading.settings.get(Key::GzipLevel).map(ToString::to_string)
+    fn level(settings: &Settings) -> Option<String> {
+        settings.get(Key::GzipLevel).map(ToString::to_string)
     }
 
     #[test]
@@ -98,19 +99,21 @@ mod tests {
         let (good, bad) = (path("good"), path("bad"));
         let env = |path: &Path| Env::from_pairs([("KINETO_CONFIG", path.to_str().unwrap())]);
         for (named, env) in [(Some(good.as_path()), env(&bad)), (None, env(&good))] {
-            let reading = read(named, &env, &bad).unwrap();
-            assert_eq!(level(&reading).as_deref(), Some("7"));
-            assert_eq!(reading.file.as_deref(), Some(good.as_path()));
+            let settings = read(named, &env, &bad, &mut Vec::new()).unwrap();
+            assert_eq!(level(&settings).as_deref(), Some("7"));
         }
-        let reading = read(None, &Env::default(), &good).unwrap();
-        assert_eq!(level(&reading).as_deref(), Some("7"));
+        let settings = read(None, &Env::default(), &good, &mut Vec::new()).unwrap();
+        assert_eq!(level(&settings).as_deref(), Some("7"));
     }
 
     #[test]
     fn faults_of_a_named_file_are_an_error_with_all_of_them() {
         let folder = folder();
         let bad = folder.path().join("bad");
-        let error = read(Some(&bad), &Env::default(), Path::new("")).unwrap_err();
+        fs::write(&bad, "FUTURE=1\nGZIP_LEVEL=99\nfoo\n").unwrap();
+        let mut warnings = Vec::new();
+        let error = read(Some(&bad), &Env::default(), Path::new(""), &mut warnings).unwrap_err();
+        assert!(warnings.len() == 1 && warnings[0].ends_with("bad: line 1: unknown key FUTURE"), "{warnings:?}");
         assert_eq!(error.kind(), ErrorKind::Config);
         let text = error.to_string();
         assert!(text.contains("bad: line 2: `GZIP_LEVEL=99`: expected"), "{text}");
@@ -120,14 +123,18 @@ mod tests {
     #[test]
     fn faults_of_the_default_file_are_warnings() {
         let folder = folder();
-        let reading = read(None, &Env::default(), &folder.path().join("bad")).unwrap();
-        assert_eq!(level(&reading).as_deref(), Some("7"));
-        assert_eq!(reading.warnings.len(), 2);
-        assert!(reading.warnings.iter().all(|warning| warning.contains("bad: line ")), "{:?}", reading.warnings);
-        let reading = read(None, &Env::default(), folder.path()).unwrap();
-        assert!(reading.warnings[0].contains("cannot be read"), "{:?}", reading.warnings);
-        let reading = read(None, &Env::default(), &folder.path().join("odd")).unwrap();
-        assert!(reading.warnings[0].ends_with("odd: line 2: unknown key FUTURE"), "{:?}", reading.warnings);
+        let read_default = |path: &Path| {
+            let mut warnings = Vec::new();
+            (read(None, &Env::default(), path, &mut warnings).unwrap(), warnings)
+        };
+        let (settings, warnings) = read_default(&folder.path().join("bad"));
+        assert_eq!(level(&settings).as_deref(), Some("7"));
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings.iter().all(|warning| warning.contains("bad: line ")), "{warnings:?}");
+        let (_, warnings) = read_default(folder.path());
+        assert!(warnings[0].contains("cannot be read"), "{warnings:?}");
+        let (_, warnings) = read_default(&folder.path().join("odd"));
+        assert!(warnings[0].ends_with("odd: line 2: unknown key FUTURE"), "{warnings:?}");
     }
 
     #[test]
@@ -135,11 +142,12 @@ mod tests {
         let folder = folder();
         let none = folder.path().join("none");
         let env = Env::from_pairs([("KINETO_CONFIG", none.to_str().unwrap())]);
-        let error = read(None, &env, Path::new("")).unwrap_err();
+        let mut warnings = Vec::new();
+        let error = read(None, &env, Path::new(""), &mut warnings).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(none.as_path())));
         assert!(error.to_string().ends_with("name a file that can be read in KINETO_CONFIG, or none"), "{error}");
-        let reading = read(None, &Env::default(), &none).unwrap();
-        assert!(reading.settings.is_empty() && reading.warnings.is_empty() && reading.file.is_none());
+        let settings = read(None, &Env::default(), &none, &mut warnings).unwrap();
+        assert!(settings.is_empty() && warnings.is_empty());
     }
 
     #[test]
@@ -148,7 +156,10 @@ mod tests {
         let path = folder.path().join("large");
         for bytes in [vec![b'\n'; 1 << 20 | 1], vec![b'A', b'=', 0xff]] {
             fs::write(&path, bytes).unwrap();
-            assert_eq!(read(Some(&path), &Env::default(), Path::new("")).unwrap_err().kind(), ErrorKind::Io);
+            assert_eq!(
+                read(Some(&path), &Env::default(), Path::new(""), &mut Vec::new()).unwrap_err().kind(),
+                ErrorKind::Io
+            );
         }
     }
 }

@@ -189,7 +189,22 @@ impl Key {
         Key::ALL.iter().copied().find(|key| key.spec().place == Both && key.spec().name == name)
     }
 
+    /// Returns what holds when nobody sets it, as text, if that is a value.
+    pub(super) fn default_text(self) -> Option<&'static str> {
+        if let Is(text) = self.spec().default { Some(text) } else { None }
+    }
+
+    /// Whether it is read from the environment variable of that name.
+    pub(super) fn is_variable(self, name: &str) -> bool {
+        let Spec { name: own, place, .. } = self.spec();
+        match place {
+            Both => name.strip_prefix("KINETO_") == Some(*own),
+            Environment => name == *own,
+        }
+    }
+
     /// Returns the environment variable for it.
+    #[cfg(test)]
     pub(crate) fn variable(self) -> String {
         match self.spec().place {
             Both => format!("KINETO_{}", self.spec().name),

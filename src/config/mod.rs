@@ -16,7 +16,7 @@ mod parse;
 mod settings;
 mod value;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tracing_core::LevelFilter;
@@ -25,24 +25,20 @@ use tracing_subscriber::filter::Targets;
 pub use async_spans::AsyncSpans;
 pub use distributed::DistributedInfo;
 pub(crate) use env::{Env, Switch};
-pub use output::Output;
+pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
-pub use settings::Origin;
+use settings::{Fault, Merged, Origin};
 
 use crate::activity::ActivityTypes;
 use crate::diag::{DOOR, Door, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use keys::Key;
-use settings::{Fault, Merged};
 use value::Value;
 
 /// What a layer does, as builder, environment, configuration file and defaults have decided it.
-///
-/// README.md has the table of all keys with their defaults.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Config {
+pub(crate) struct Config {
     pub(crate) activities: ActivityTypes,
     pub(crate) output: Output,
     /// What this layer sees; `None` is everything.
@@ -70,105 +66,87 @@ pub struct Config {
     pub(crate) distributed: Option<DistributedInfo>,
     /// PT_PROFILER_JOB_*: names and plain texts, to be quoted as JSON.
     pub(crate) job_metadata: Vec<(String, String)>,
-    /// The file that was read.
-    config_file: Option<PathBuf>,
     merged: Merged,
 }
 
 impl Config {
-    /// Puts the sources together; returns what should be told to the user besides.
+    /// Puts the sources together, and adds to `warnings` what should be told to the user besides.
     ///
-    /// The warnings are not sent: see [`report`].
+    /// The warnings are not sent: see [`report`]. There may be some beside an error, too.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] with all values that cannot be used, [`ErrorKind::Io`] about a file that cannot be read,
     /// [`ErrorKind::Unsupported`] for what this version cannot do.
-    pub(crate) fn resolve(overrides: &Overrides, env: &Env) -> Result<(Config, Vec<String>), Error> {
-        Config::resolve_with(overrides, env, Path::new(file::DEFAULT))
+    pub(crate) fn resolve(overrides: &Overrides, env: &Env, warnings: &mut Vec<String>) -> Result<Config, Error> {
+        Config::resolve_with(overrides, env, Path::new(file::DEFAULT), warnings)
     }
 
-    fn resolve_with(overrides: &Overrides, env: &Env, default_file: &Path) -> Result<(Config, Vec<String>), Error> {
-        let by_program = overrides.read();
-        let by_env = env.read();
-        let faults = by_program.faults.iter().chain(&by_env.faults);
-        let faults: Vec<_> = faults.map(Fault::to_string).collect();
+    fn resolve_with(
+        overrides: &Overrides,
+        env: &Env,
+        default_file: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Result<Config, Error> {
+        let (by_program, by_env) = (overrides.read(), env.read());
+        warnings.extend(by_program.warnings.into_iter().chain(by_env.warnings));
+        let faults: Vec<_> = by_program.faults.iter().chain(&by_env.faults).map(Fault::to_string).collect();
         if !faults.is_empty() {
             return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", faults.join("; "))));
         }
-        let by_file = file::read(overrides.config_file.as_deref(), env, default_file)?;
-        let mut warnings = [by_program.warnings, by_env.warnings, by_file.warnings].concat();
-        let merged = Merged::new([
+        let by_file = file::read(overrides.config_file.as_deref(), env, default_file, warnings)?;
+        let mut config = Config::of(Merged::new([
             (Origin::Builder, by_program.settings),
             (Origin::Environment, by_env.settings),
-            (Origin::File, by_file.settings),
-        ]);
-        let distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, &mut warnings));
-        let config = Config {
-            distributed,
-            job_metadata: env.job_metadata(),
-            config_file: by_file.file,
-            ..Config::from_merged(merged)
-        };
+            (Origin::File, by_file),
+        ]));
+        config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
+        config.job_metadata = env.job_metadata();
         if config.overflow != Overflow::Stop {
             let what = config.overflow.as_str();
             let message =
                 format!("overflow {what} is not available in this version; use stop and raise the buffer limit");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        Ok((config, warnings))
+        Ok(config)
     }
 
-    fn from_merged(merged: Merged) -> Config {
-        let activities =
-            |key| if let Some(Value::Activities(set)) = merged.get(key) { *set } else { ActivityTypes::EMPTY };
-        let verbose = merged.get(Key::VerboseLogLevel).is_some();
-        let log_level = match merged.get(Key::LogLevel) {
-            _ if verbose => Severity::Verbose,
-            Some(Value::Severity(severity)) => *severity,
-            _ => Door::DEFAULT_THRESHOLD,
-        };
-        Config {
-            activities: activities(Key::ActivityTypes).union(activities(Key::Activities)).or_default(),
-            output: if let Some(Value::Output(output)) = merged.get(Key::LogFile) {
-                output.clone()
-            } else {
-                Output::Default
-            },
-            filter: if let Some(Value::Filter(targets)) = merged.get(Key::Filter) {
-                Some(*targets.clone())
-            } else {
-                None
-            },
-            with_args: merged.flag(Key::WithArgs),
-            with_target: merged.flag(Key::WithTarget),
-            with_location: merged.flag(Key::WithLocation),
-            deny_fields: merged.list(Key::DenyFields),
-            events: merged.events(),
-            async_spans: if let Some(Value::AsyncSpans(spans)) = merged.get(Key::AsyncSpans) {
-                *spans
-            } else {
-                AsyncSpans::Auto
-            },
-            buffer_limit_bytes: merged.bytes(Key::BufferLimit),
-            field_limit_bytes: usize::try_from(merged.int(Key::FieldLimit)).unwrap_or_default(),
-            overflow: if let Some(Value::Overflow(overflow)) = merged.get(Key::Overflow) {
-                *overflow
-            } else {
-                Overflow::Stop
-            },
-            flush_timeout: merged.time(Key::FlushTimeout),
-            record_from_start: merged.flag(Key::RecordFromStart),
-            fields_while_idle: merged.flag(Key::FieldsWhileIdle),
-            flush_on_sigterm: merged.flag(Key::FlushOnSigterm),
-            gzip_level: u32::try_from(merged.int(Key::GzipLevel)).unwrap_or_default(),
-            host_name: merged.text(Key::HostName),
-            trace_id: merged.text(Key::TraceId),
-            log_level,
-            verbose_log_modules: merged.list(Key::VerboseLogModules),
-            distributed: None,
-            job_metadata: Vec::new(),
-            config_file: None,
-            merged,
+    fn of(merged: Merged) -> Config {
+        let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
+        merged.iter().for_each(|(key, value)| config.set(key, value));
+        config.activities = config.activities.or_default();
+        config.merged = merged;
+        config
+    }
+
+    /// Sets what a key stands for; those that are kept for later stand for nothing.
+    fn set(&mut self, key: Key, value: &Value) {
+        match (key, value) {
+            (Key::ActivityTypes | Key::Activities, Value::Activities(types)) => {
+                self.activities = self.activities.union(*types);
+            }
+            (Key::LogFile, Value::Output(output)) => self.output = output.clone(),
+            (Key::Filter, Value::Filter(targets)) => self.filter = Some((**targets).clone()),
+            (Key::WithArgs, Value::Bool(on)) => self.with_args = *on,
+            (Key::WithTarget, Value::Bool(on)) => self.with_target = *on,
+            (Key::WithLocation, Value::Bool(on)) => self.with_location = *on,
+            (Key::DenyFields, Value::List(names)) => self.deny_fields.clone_from(names),
+            (Key::Events, Value::Events(level)) => self.events = *level,
+            (Key::AsyncSpans, Value::AsyncSpans(spans)) => self.async_spans = *spans,
+            (Key::BufferLimit, Value::Bytes(bytes)) => self.buffer_limit_bytes = *bytes,
+            (Key::FieldLimit, Value::Int(bytes)) => self.field_limit_bytes = usize::try_from(*bytes).unwrap_or(0),
+            (Key::Overflow, Value::Overflow(overflow)) => self.overflow = *overflow,
+            (Key::FlushTimeout, Value::Time(time)) => self.flush_timeout = *time,
+            (Key::RecordFromStart, Value::Bool(on)) => self.record_from_start = *on,
+            (Key::FieldsWhileIdle, Value::Bool(on)) => self.fields_while_idle = *on,
+            (Key::FlushOnSigterm, Value::Bool(on)) => self.flush_on_sigterm = *on,
+            (Key::GzipLevel, Value::Int(level)) => self.gzip_level = u32::try_from(*level).unwrap_or(0),
+            (Key::HostName, Value::Text(name)) => self.host_name = Some(name.clone()).filter(|name| !name.is_empty()),
+            (Key::TraceId, Value::Text(id)) => self.trace_id = Some(id.clone()).filter(|id| !id.is_empty()),
+            (Key::LogLevel, Value::Severity(severity)) => self.log_level = *severity,
+            // Comes behind the one above, and above it.
+            (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
+            (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
+            _ => {}
         }
     }
 
@@ -198,52 +176,24 @@ impl Config {
         self.merged.origin(key)
     }
 
-    /// Returns the table of all switches in Markdown, as README.md has it; a program may show it in its help.
-    pub fn reference() -> String {
+    /// Returns the table of all switches in Markdown, as README.md has it.
+    pub(crate) fn reference() -> String {
         keys::markdown_table()
     }
 
-    /// Returns the value of a key as text, and who set it; those that are kept for later have theirs too.
-    ///
-    /// `None` if nothing of that name is set or has a default.
-    pub fn value(&self, name: &str) -> Option<(String, Origin)> {
-        let found = self.merged.iter().find(|(key, _, _)| key.spec().name == name);
-        found.map(|(_, value, origin)| (value.to_string(), origin))
-    }
-
-    /// Returns which activities are recorded.
-    pub fn activities(&self) -> ActivityTypes {
-        self.activities
-    }
-
-    /// Returns where a recording that ends by itself leaves its trace.
-    pub fn output(&self) -> &Output {
-        &self.output
-    }
-
-    /// Returns the configuration file that was read, if there was one.
-    pub fn config_file(&self) -> Option<&Path> {
-        self.config_file.as_deref()
-    }
-
-    /// Returns the keys that are acted upon or that somebody has set, with their values as text and who set them.
-    pub fn effective(&self) -> Vec<(&'static str, String, Origin)> {
-        let wanted = |(key, _, origin): &(Key, &Value, Origin)| {
-            key.spec().stage == keys::Stage::Now || *origin != Origin::Default
-        };
-        let all = self.merged.iter().filter(wanted);
-        all.map(|(key, value, origin)| (key.spec().name, value.to_string(), origin)).collect()
-    }
-
-    /// Returns [`effective`](Config::effective) as a JSON object, for the header of a trace: the values as texts, and
-    /// under `"from"` the source of each that is not a default.
-    pub fn effective_json(&self) -> String {
+    /// Returns the keys that are acted upon or that somebody has set as a JSON object, for the header of a trace: the
+    /// values as texts, and under `"from"` the source of each that is not a default.
+    pub(crate) fn effective_json(&self) -> String {
         let mut values = serde_json::Map::new();
         let mut sources = serde_json::Map::new();
-        for (name, value, origin) in self.effective() {
-            values.insert(name.to_owned(), value.into());
+        for key in Key::ALL.iter().copied() {
+            let Some((value, origin)) = self.merged.shown(key) else { continue };
+            let name = key.spec().name.to_owned();
             if origin != Origin::Default {
-                sources.insert(name.to_owned(), origin.to_string().into());
+                sources.insert(name.clone(), origin.to_string().into());
+            }
+            if origin != Origin::Default || key.spec().stage == keys::Stage::Now {
+                values.insert(name, value.into());
             }
         }
         values.insert("from".to_owned(), sources.into());
@@ -252,11 +202,34 @@ impl Config {
 }
 
 impl Default for Config {
-    /// What holds when no source says anything.
+    /// What holds when no source says anything: the defaults of the table.
     fn default() -> Self {
-        Config::from_merged(Merged::new(
-            [Origin::Builder, Origin::Environment, Origin::File].map(|by| (by, settings::Settings::default())),
-        ))
+        Config {
+            activities: ActivityTypes::DEFAULT,
+            output: Output::Default,
+            filter: None,
+            with_args: true,
+            with_target: true,
+            with_location: false,
+            deny_fields: Vec::new(),
+            events: LevelFilter::OFF,
+            async_spans: AsyncSpans::Auto,
+            buffer_limit_bytes: 512 << 20,
+            field_limit_bytes: 4096,
+            overflow: Overflow::Stop,
+            flush_timeout: Duration::from_secs(5),
+            record_from_start: true,
+            fields_while_idle: false,
+            flush_on_sigterm: false,
+            gzip_level: 1,
+            host_name: None,
+            trace_id: None,
+            log_level: Door::DEFAULT_THRESHOLD,
+            verbose_log_modules: Vec::new(),
+            distributed: None,
+            job_metadata: Vec::new(),
+            merged: Merged::default(),
+        }
     }
 }
 
@@ -288,7 +261,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libkineto.conf");
         fs::write(&path, file).unwrap();
-        Config::resolve_with(overrides, &Env::from_pairs(env.iter().copied()), &path)
+        let mut warnings = Vec::new();
+        let env = Env::from_pairs(env.iter().copied());
+        Config::resolve_with(overrides, &env, &path, &mut warnings).map(|config| (config, warnings))
     }
 
     fn config(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Config {
@@ -310,8 +285,21 @@ mod tests {
         assert!(config.record_from_start && !config.fields_while_idle && !config.flush_on_sigterm);
         assert_eq!((config.gzip_level, config.log_level), (1, Severity::Warning));
         assert_eq!((config.host_name.clone(), config.trace_id.clone(), config.distributed.clone()), (None, None, None));
-        assert_eq!(config.effective(), Config::default().effective());
-        assert!(config.effective().iter().all(|(_, _, origin)| *origin == Origin::Default));
+        assert_eq!(config.effective_json(), Config::default().effective_json());
+        assert!(
+            config.effective_json().ends_with(r#""from":{}}"#) || config.effective_json().contains(r#""from":{},"#)
+        );
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_table() {
+        for key in Key::ALL.iter().copied() {
+            let mut config = Config::default();
+            if let Some(text) = key.default_text() {
+                config.set(key, &key.spec().kind.parse(text).unwrap());
+            }
+            assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{key:?}");
+        }
     }
 
     #[test]
@@ -420,13 +408,11 @@ mod tests {
     fn the_effective_configuration_names_sources_and_what_is_kept_for_later() {
         let env = [("KINETO_USE_DAEMON", "yes"), ("KINETO_GZIP_LEVEL", "3")];
         let config = config(&Overrides::default(), &env, "CUSTOM_CONFIG=a=\"b\"\nACTIVITIES_WARMUP_PERIOD_SECS=9");
-        assert_eq!(config.value("ACTIVITIES_WARMUP_PERIOD_SECS"), Some(("9".into(), Origin::File)));
-        assert_eq!(config.value("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS"), Some(("5".into(), Origin::Default)));
-        assert_eq!(config.value("XPUPTI_PROFILER_DEVICES"), None);
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
         assert_eq!(json["KINETO_USE_DAEMON"], "true");
         assert_eq!(json["CUSTOM_CONFIG"], "a=\"b\"");
         assert_eq!(json["BUFFER_LIMIT_MB"], "512");
+        assert_eq!(json["ACTIVITIES_WARMUP_PERIOD_SECS"], "9");
         assert_eq!(json["ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS"], serde_json::Value::Null);
         assert_eq!(json["from"]["GZIP_LEVEL"], "environment");
         assert_eq!(json["from"]["CUSTOM_CONFIG"], "file");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Where a recording that ends by itself leaves its trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Output {
+pub(crate) enum Output {
     /// Nowhere: the program saves it.
     Nowhere,
     /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; elsewhere than on Linux, in the current folder.
@@ -19,7 +19,7 @@ pub enum Output {
 
 impl Output {
     /// Returns the path for the process `pid`, if there is one.
-    pub fn path(&self, pid: u32) -> Option<PathBuf> {
+    pub(crate) fn path(&self, pid: u32) -> Option<PathBuf> {
         match self {
             Output::Nowhere => None,
             Output::Default => {

@@ -1,26 +1,19 @@
 //! Keys with values: what one source sets, and what holds when all sources are put together.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use tracing_core::LevelFilter;
-
-use super::keys::{Fallback, Key};
+use super::keys::Key;
 use super::value::{Kind, Value};
 
 /// What one source sets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings(BTreeMap<Key, Value>);
+pub(crate) struct Settings(Vec<(Key, Value)>);
 
 impl Settings {
     /// Sets `key`; of keys that mean the same, the last one set holds.
     pub(super) fn set(&mut self, key: Key, value: Value) {
-        if key.replaces_family() {
-            self.0.retain(|other, _| other.family() != key.family());
-        }
-        self.0.insert(key, value);
+        self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
+        self.0.push((key, value));
     }
 
     /// Sets `key` to what `text` says.
@@ -50,14 +43,13 @@ impl Settings {
     /// Returns the value of `key`, if it is set.
     #[cfg(test)]
     pub(super) fn get(&self, key: Key) -> Option<&Value> {
-        self.0.get(&key)
+        self.0.iter().find(|(set, _)| *set == key).map(|(_, value)| value)
     }
 }
 
 /// Who set a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Origin {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
     /// Nobody.
     Default,
     /// The configuration file.
@@ -79,79 +71,44 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What holds when all sources are put together, defaults included.
-#[derive(Clone, Debug)]
-pub(super) struct Merged(BTreeMap<Key, (Value, Origin)>);
+/// What all sources together set, in the order of the table; the defaults are not in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Merged(Vec<(Key, Value, Origin)>);
 
 impl Merged {
-    /// For each family of keys takes what the first source says that has one of them, else the defaults.
+    /// For each family of keys takes what the first source says that has one of them.
     pub(super) fn new(sources: [(Origin, Settings); 3]) -> Self {
-        let mut merged = BTreeMap::new();
-        for (origin, settings) in sources {
-            let decided = families(&merged);
-            let settings = settings.0.into_iter().filter(|(key, _)| !decided.contains(&key.family()));
-            merged.extend(settings.map(|(key, value)| (key, (value, origin))));
+        let mut merged = Merged(Vec::new());
+        for (origin, Settings(settings)) in sources {
+            let settings = settings.into_iter().filter(|(key, _)| !merged.decides(*key));
+            let settings: Vec<_> = settings.map(|(key, value)| (key, value, origin)).collect();
+            merged.0.extend(settings);
         }
-        let decided = families(&merged);
-        for key in Key::ALL.iter().copied().filter(|key| !decided.contains(&key.family())) {
-            if let Fallback::Is(text) = key.spec().default
-                && let Ok(value) = key.spec().kind.parse(text)
-            {
-                merged.insert(key, (value, Origin::Default));
-            }
-        }
-        Merged(merged)
+        merged.0.sort_by_key(|(key, _, _)| *key);
+        merged
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&Value> {
-        self.0.get(&key).map(|(value, _)| value)
+    /// Whether a key of the same family is set.
+    fn decides(&self, key: Key) -> bool {
+        self.0.iter().any(|(set, _, _)| set.family() == key.family())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
+        self.0.iter().map(|(key, value, _)| (*key, value))
+    }
+
+    /// Returns the value of a key as text, and who set it.
+    pub(super) fn shown(&self, key: Key) -> Option<(String, Origin)> {
+        match self.0.iter().find(|(set, _, _)| *set == key) {
+            Some((_, value, origin)) => Some((value.to_string(), *origin)),
+            None if self.decides(key) => None,
+            None => key.default_text().map(|text| (text.to_owned(), Origin::Default)),
+        }
     }
 
     pub(super) fn origin(&self, key: Key) -> Origin {
-        self.0.get(&key).map_or(Origin::Default, |(_, origin)| *origin)
+        self.0.iter().find(|(set, _, _)| *set == key).map_or(Origin::Default, |(_, _, origin)| *origin)
     }
-
-    /// Returns all of it, in the order of the table.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value, Origin)> {
-        self.0.iter().map(|(key, (value, origin))| (*key, value, *origin))
-    }
-
-    pub(super) fn flag(&self, key: Key) -> bool {
-        matches!(self.get(key), Some(Value::Bool(true)))
-    }
-
-    pub(super) fn int(&self, key: Key) -> i64 {
-        if let Some(Value::Int(value)) = self.get(key) { *value } else { 0 }
-    }
-
-    pub(super) fn bytes(&self, key: Key) -> u64 {
-        if let Some(Value::Bytes(value)) = self.get(key) { *value } else { 0 }
-    }
-
-    pub(super) fn time(&self, key: Key) -> Duration {
-        if let Some(Value::Time(value)) = self.get(key) { *value } else { Duration::ZERO }
-    }
-
-    /// Returns the text of `key`, unless it is empty.
-    pub(super) fn text(&self, key: Key) -> Option<String> {
-        if let Some(Value::Text(value)) = self.get(key) {
-            Some(value.clone()).filter(|text| !text.is_empty())
-        } else {
-            None
-        }
-    }
-
-    pub(super) fn list(&self, key: Key) -> Vec<String> {
-        if let Some(Value::List(value)) = self.get(key) { value.clone() } else { Vec::new() }
-    }
-
-    pub(super) fn events(&self) -> LevelFilter {
-        if let Some(Value::Events(value)) = self.get(Key::Events) { *value } else { LevelFilter::OFF }
-    }
-}
-
-fn families(merged: &BTreeMap<Key, (Value, Origin)>) -> BTreeSet<Key> {
-    merged.keys().map(|key| key.family()).collect()
 }
 
 /// Something in a source that cannot be used.
@@ -189,8 +146,6 @@ pub(crate) struct Reading {
     pub(super) settings: Settings,
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<String>,
-    /// The file that was read, if it was one.
-    pub(super) file: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -229,42 +184,35 @@ pub(crate) mod tests {
         ])
     }
 
-    fn shown(merged: &Merged, key: Key) -> Option<(String, Origin)> {
-        merged.get(key).map(|value| (value.to_string(), merged.origin(key)))
-    }
-
     #[test]
     fn each_key_has_the_value_of_the_first_source_that_sets_it() {
         for key in Key::ALL.iter().copied() {
             let (a, b) = sample(key);
             let value = |text: &str, origin| Some((key.spec().kind.parse(text).unwrap().to_string(), origin));
             let all = merged(&[(key, a)], &[(key, b)], &[(key, b)]);
-            assert_eq!(shown(&all, key), value(a, Origin::Builder), "{key:?}");
-            assert_eq!(shown(&merged(&[], &[(key, a)], &[(key, b)]), key), value(a, Origin::Environment), "{key:?}");
-            assert_eq!(shown(&merged(&[], &[], &[(key, a)]), key), value(a, Origin::File), "{key:?}");
-            let default = match key.spec().default {
-                Fallback::Is(text) => value(text, Origin::Default),
-                Fallback::Says(_) => None,
-            };
-            assert_eq!(shown(&merged(&[], &[], &[]), key), default, "{key:?}");
+            assert_eq!(all.shown(key), value(a, Origin::Builder), "{key:?}");
+            assert_eq!(merged(&[], &[(key, a)], &[(key, b)]).shown(key), value(a, Origin::Environment), "{key:?}");
+            assert_eq!(merged(&[], &[], &[(key, a)]).shown(key), value(a, Origin::File), "{key:?}");
+            let default = key.default_text().map(|text| (text.to_owned(), Origin::Default));
+            assert_eq!(merged(&[], &[], &[]).shown(key), default, "{key:?}");
         }
     }
 
     #[test]
     fn different_keys_may_come_from_different_sources() {
         let merged = merged(&[(Key::GzipLevel, "9")], &[(Key::WithArgs, "no")], &[(Key::WithTarget, "no")]);
-        assert_eq!(merged.int(Key::GzipLevel), 9);
-        assert!(!merged.flag(Key::WithArgs) && !merged.flag(Key::WithTarget) && merged.flag(Key::RecordFromStart));
+        let set: Vec<_> = merged.iter().map(|(key, value)| format!("{key:?}={value}")).collect();
+        assert_eq!(set, ["WithArgs=false", "WithTarget=false", "GzipLevel=9"]);
     }
 
     #[test]
     fn of_two_durations_the_last_line_holds() {
         let merged_file = merged(&[], &[], &[(Key::DurationMsecs, "20"), (Key::DurationSecs, "3")]);
-        assert_eq!(shown(&merged_file, Key::DurationSecs), Some(("3".into(), Origin::File)));
-        assert_eq!(shown(&merged_file, Key::DurationMsecs), None);
+        assert_eq!(merged_file.shown(Key::DurationSecs), Some(("3".into(), Origin::File)));
+        assert_eq!(merged_file.shown(Key::DurationMsecs), None);
         let both = merged(&[], &[(Key::DurationMsecs, "20")], &[(Key::DurationSecs, "3")]);
-        assert_eq!(shown(&both, Key::DurationMsecs), Some(("20".into(), Origin::Environment)));
-        assert_eq!(shown(&both, Key::DurationSecs), None);
+        assert_eq!(both.shown(Key::DurationMsecs), Some(("20".into(), Origin::Environment)));
+        assert_eq!(both.shown(Key::DurationSecs), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::{Sink, Words, code};
 use crate::buffer::{Loss, Payload};
-use crate::callsite::Site;
+use crate::callsite::{self, Site};
 use crate::diag::diag;
 use crate::recorder::Recorder;
 use std::fmt::{self, Write};
@@ -24,23 +24,29 @@ pub(crate) struct Encoder<'a> {
 
 /// Encodes the fields that a site records right where they are recorded, as long as they need no care: no code of the
 /// program's runs, nothing is cut, and nothing has to be decided.
-pub(crate) struct PlainEncoder<'a> {
-    site: &'a Site,
+pub(crate) struct PlainEncoder {
+    /// The fields to record, a bit each.
+    fields: u64,
     payload: Payload,
     text_bytes_max: usize,
     is_plain: bool,
 }
 
-impl<'a> PlainEncoder<'a> {
+impl PlainEncoder {
     #[inline(always)]
-    pub(crate) fn new(site: &'a Site, payload: Payload, text_bytes_max: usize) -> Self {
-        PlainEncoder { site, payload, text_bytes_max, is_plain: site.kind_field.is_none() }
+    pub(crate) fn new(site: &Site, payload: Payload, text_bytes_max: usize) -> Self {
+        PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: site.kind_field.is_none() }
     }
 
     /// Returns the payload, unless it takes an [`Encoder`] to encode these fields.
     #[inline(always)]
     pub(crate) fn finish(self) -> Option<Payload> {
         self.is_plain.then_some(self.payload)
+    }
+
+    #[inline(always)]
+    fn wants(&self, field: &Field) -> bool {
+        callsite::has_field(self.fields, field.index())
     }
 }
 
@@ -58,6 +64,10 @@ impl<'a> Encoder<'a> {
         if let Some(kind) = &self.kind {
             decide(recorder, self.site, kind);
         }
+    }
+
+    fn wants(&self, field: &Field) -> bool {
+        callsite::has_field(self.site.fields, field.index())
     }
 
     fn wants_kind(&self, field: &Field) -> bool {
@@ -88,25 +98,23 @@ fn header(field: &Field, code: u8, length: usize) -> u64 {
 /// Puts a value of one word.
 #[inline(always)]
 fn put(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
-    sink.push(header(field, code, 0));
-    sink.push(word);
+    sink.push([header(field, code, 0), word]);
 }
 
 /// Puts a value of two words.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out of it")]
 fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
-    put(sink, field, code, value as u64);
-    sink.push((value >> 64) as u64);
+    sink.push([header(field, code, 0), value as u64, (value >> 64) as u64]);
 }
 
 /// Puts a text.
 #[inline(always)]
 fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
-    sink.push(header(field, code, text.len()));
+    sink.push([header(field, code, text.len())]);
     let (whole, rest) = text.as_bytes().as_chunks();
-    whole.iter().for_each(|bytes| sink.push(u64::from_le_bytes(*bytes)));
+    whole.iter().for_each(|bytes| sink.push([u64::from_le_bytes(*bytes)]));
     if !rest.is_empty() {
-        sink.push(padded(rest));
+        sink.push([padded(rest)]);
     }
 }
 
@@ -125,47 +133,47 @@ macro_rules! record_sized {
     ($sink:ident) => {
         #[inline]
         fn record_i64(&mut self, field: &Field, value: i64) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put(&mut self.$sink, field, code::I64, value.cast_unsigned());
             }
         }
         #[inline]
         fn record_u64(&mut self, field: &Field, value: u64) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put(&mut self.$sink, field, code::U64, value);
             }
         }
         #[inline]
         fn record_f64(&mut self, field: &Field, value: f64) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put(&mut self.$sink, field, code::F64, value.to_bits());
             }
         }
         #[inline]
         fn record_bool(&mut self, field: &Field, value: bool) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put(&mut self.$sink, field, code::BOOL, value.into());
             }
         }
         fn record_i128(&mut self, field: &Field, value: i128) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put_long(&mut self.$sink, field, code::I128, value.cast_unsigned());
             }
         }
         fn record_u128(&mut self, field: &Field, value: u128) {
-            if self.site.has_field(field.index()) {
+            if self.wants(field) {
                 put_long(&mut self.$sink, field, code::U128, value);
             }
         }
     };
 }
 
-impl Visit for PlainEncoder<'_> {
+impl Visit for PlainEncoder {
     record_sized!(payload);
 
     #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        if !self.site.has_field(field.index()) {
+        if !self.wants(field) {
             return;
         }
         if value.len() <= self.text_bytes_max {
@@ -176,7 +184,7 @@ impl Visit for PlainEncoder<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
-        self.is_plain &= !self.site.has_field(field.index());
+        self.is_plain &= !self.wants(field);
     }
 }
 
@@ -187,7 +195,7 @@ impl Visit for Encoder<'_> {
         if self.wants_kind(field) {
             self.kind = Some(value.to_owned());
         }
-        if self.site.has_field(field.index()) {
+        if self.wants(field) {
             let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
             self.put_text(field, code::STR, kept, kept.len() < value.len());
         }
@@ -195,7 +203,7 @@ impl Visit for Encoder<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let wants_kind = self.wants_kind(field);
-        if !wants_kind && !self.site.has_field(field.index()) {
+        if !wants_kind && !self.wants(field) {
             return;
         }
         let mut text = Bounded { text: String::new(), bytes_max: self.text_bytes_max, cut: false };
@@ -207,7 +215,7 @@ impl Visit for Encoder<'_> {
         if wants_kind {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }
-        if self.site.has_field(field.index()) {
+        if self.wants(field) {
             self.put_text(field, code::DEBUG, &text.text, text.cut);
         }
     }

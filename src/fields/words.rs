@@ -6,20 +6,20 @@ use std::cell::Cell;
 
 /// Takes the words of a payload.
 pub(crate) trait Sink {
-    fn push(&mut self, word: u64);
+    fn push<const N: usize>(&mut self, words: [u64; N]);
 }
 
 impl<S: Sink> Sink for &mut S {
     #[inline(always)]
-    fn push(&mut self, word: u64) {
-        (**self).push(word);
+    fn push<const N: usize>(&mut self, words: [u64; N]) {
+        (**self).push(words);
     }
 }
 
 impl Sink for Payload {
     #[inline(always)]
-    fn push(&mut self, word: u64) {
-        Payload::push(self, word);
+    fn push<const N: usize>(&mut self, words: [u64; N]) {
+        Payload::push(self, words);
     }
 }
 
@@ -46,15 +46,15 @@ impl Words {
 
     #[cold]
     #[inline(never)]
-    fn spill(&mut self, word: u64) {
+    fn spill(&mut self, words: &[u64]) {
         if self.spilled.is_empty() {
             self.spilled = SPARE.try_with(Cell::take).unwrap_or_default();
             self.spilled.clear();
-            self.spilled.extend_from_slice(&self.inline);
+            self.spilled.extend_from_slice(self.inline.get(..self.length).unwrap_or_default());
             // No further word fits inline.
             self.length = INLINE + 1;
         }
-        self.spilled.push(word);
+        self.spilled.extend_from_slice(words);
     }
 
     /// Returns the words.
@@ -65,13 +65,13 @@ impl Words {
 
 impl Sink for Words {
     #[inline]
-    fn push(&mut self, word: u64) {
-        match self.inline.get_mut(self.length) {
+    fn push<const N: usize>(&mut self, words: [u64; N]) {
+        match self.inline.get_mut(self.length..self.length + N) {
             Some(place) => {
-                *place = word;
-                self.length += 1;
+                place.copy_from_slice(&words);
+                self.length += N;
             }
-            None => self.spill(word),
+            None => self.spill(&words),
         }
     }
 }
@@ -92,9 +92,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_was_put_in(expected in prop::collection::vec(any::<u64>(), 0..4 * INLINE)) {
-            let mut words = Words::new();
-            expected.iter().for_each(|word| words.push(*word));
+        fn it_holds_what_was_put_in(parts in prop::collection::vec(any::<[u64; 3]>(), 0..INLINE)) {
+            let (mut words, mut expected) = (Words::new(), Vec::new());
+            for part in parts {
+                words.push(part);
+                words.push([7]);
+                expected.extend(part);
+                expected.push(7);
+            }
             prop_assert_eq!(words.as_slice(), &expected);
         }
     }

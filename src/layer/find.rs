@@ -113,7 +113,7 @@ where
             return hand(hook, key, found);
         }
         let _ = home::with(hook.epoch, |lane| {
-            lane.cache_span(key, found, closings);
+            lane.cache.keep_span(key, found, closings);
             Ok(())
         });
         return;
@@ -126,7 +126,7 @@ where
 
 fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
     let _ = home::with(hook.epoch, |lane| {
-        lane.hand(key, found);
+        lane.cache.hand(key, found);
         Ok(())
     });
 }

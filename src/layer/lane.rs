@@ -9,15 +9,15 @@
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
+use super::cache::Cache;
 use super::need::Need;
 use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::recorder::{BEYOND, CLOSINGS, Frame, Frames, Recorder, SpanState, bucket, ids, state};
+use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering;
 use tracing_core::Metadata;
 
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
@@ -34,12 +34,7 @@ pub(crate) struct Lane {
     /// Frames deeper than others can see; their spans are stored in their extensions. Emptied by `close_down`, so that a
     /// lane needs no destructor.
     deep: ManuallyDrop<RefCell<Vec<Open>>>,
-    /// A span found for the hook that is being tried again.
-    found: Cell<(u64, SpanState)>,
-    /// The addresses of callsites, with the state of their plain spans ([`Site::plain_state`]).
-    plain: [Cell<(usize, u64)>; SITES],
-    sites: [Cell<Option<&'static Site>>; SITES],
-    spans: [Cell<Cached>; CLOSINGS],
+    pub(super) cache: Cache,
 }
 
 /// Where a thread stands and writes.
@@ -57,20 +52,8 @@ struct Open {
     slice: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Cached {
-    key: u64,
-    closings: u32,
-    state: SpanState,
-}
-
 /// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
 const NO_EPOCH: u64 = u64::MAX;
-const SITES: usize = 64;
-/// Marks the address of a callsite whose spans are not plain; addresses are even.
-const NOT_PLAIN: usize = 1;
-const NO_STATE: SpanState = SpanState { span: 0, meta: 0, parent: 0 };
-
 /// The parent of a new span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parent {
@@ -78,18 +61,6 @@ pub(crate) enum Parent {
     Current,
     /// A known one, 0 for none.
     Span(u64),
-}
-
-/// The address of a callsite, and its place in a lane's cache.
-#[inline(always)]
-fn site_entry(metadata: &'static Metadata<'static>) -> (usize, usize) {
-    let address = std::ptr::from_ref(metadata).addr();
-    // Callsites are statics of some hundred bytes.
-    (address, (address >> 5) % SITES)
-}
-
-impl Cached {
-    const NONE: Cached = Cached { key: 0, closings: 0, state: NO_STATE };
 }
 
 impl Lane {
@@ -101,10 +72,7 @@ impl Lane {
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
-            found: Cell::new((0, NO_STATE)),
-            plain: [const { Cell::new((0, 0)) }; SITES],
-            sites: [const { Cell::new(None) }; SITES],
-            spans: [const { Cell::new(Cached::NONE) }; CLOSINGS],
+            cache: Cache::new(),
         }
     }
 
@@ -114,8 +82,7 @@ impl Lane {
         self.place.set(Some(place));
         self.last_exit.set(0);
         self.seen_exits.set(place.frames.exits());
-        self.spans.iter().for_each(|entry| entry.set(Cached::NONE));
-        self.plain.iter().for_each(|entry| entry.set((0, 0)));
+        self.cache.clear();
         self.epoch.set(epoch);
     }
 
@@ -152,50 +119,14 @@ impl Lane {
         self.place.get().ok_or(Need::Lane)
     }
 
-    /// Returns the judgement on a callsite from the thread's cache.
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
-    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
-        let (address, entry) = site_entry(metadata);
-        if self.plain[entry].get().0 & !NOT_PLAIN == address { self.sites[entry].get() } else { None }
-    }
-
-    /// Keeps a judgement.
-    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
-    pub(crate) fn cache_site(&self, site: &'static Site) {
-        let (address, entry) = site_entry(site.metadata);
-        let mark = if site.plain_state() == 0 { NOT_PLAIN } else { 0 };
-        self.plain[entry].set((address | mark, site.plain_state()));
-        self.sites[entry].set(Some(site));
-    }
-
-    /// Keeps the state of a span whose extensions know that threads may have cached it.
-    pub(crate) fn cache_span(&self, key: u64, state: SpanState, closings: u32) {
-        if let Some(entry) = self.spans.get(bucket(key)) {
-            entry.set(Cached { key, closings, state });
-        }
-    }
-
-    /// Has the hook that is tried again know that span.
-    pub(crate) fn hand(&self, key: u64, state: SpanState) {
-        self.found.set((key, state));
-    }
-
-    /// Forgets the span that was handed over, when the hook is done.
-    pub(crate) fn take_back(&self) {
-        self.found.set((0, NO_STATE));
-    }
-
     /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
     pub(crate) fn new_span(&self, key: u64, metadata: &'static Metadata<'static>) -> bool {
         let Some(Place { frames, .. }) = self.place.get() else { return false };
-        let (address, entry) = site_entry(metadata);
-        let (known, meta) = self.plain[entry].get();
+        let Some(meta) = self.cache.plain_state(metadata) else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
-        if known != address || frame.key() != 0 {
+        if frame.key() != 0 {
             return false;
         }
         frame.fill(key, SpanState { span: 0, meta, parent: frames.frame(top).span() });
@@ -273,12 +204,12 @@ impl Lane {
     /// Returns the id of the innermost open slice and of its span.
     pub(crate) fn innermost(&self) -> Result<(u64, u64), Need> {
         let span = self.current()?;
-        if let Some(open) = self.deepest() {
-            return Ok((open.slice, span));
-        }
+        let deep = self.deep.try_borrow().ok();
+        let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| (open.slice, open.state.span));
+        let visible = self.place()?.frames.open().map(|(_, frame)| (frame.slice(), frame.span()));
         // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
-        let around = self.place()?.frames.open().map(|(_, frame)| frame).take_while(|frame| frame.span() == span);
-        Ok((around.map(Frame::slice).find(|slice| *slice != 0).unwrap_or(0), span))
+        let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
+        Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
@@ -293,19 +224,7 @@ impl Lane {
 
     /// Returns what the thread itself knows of a span.
     pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        self.place.get()?.frames.known(key).or_else(|| self.cached(key, recorder))
-    }
-
-    #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
-    fn cached(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let cached = self.spans[bucket(key)].get();
-        // Relaxed: whoever hands this thread a span of a key that is used again did so after the closing.
-        if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
-            return Some(cached.state);
-        }
-        let (found, state) = self.found.get();
-        (found == key).then_some(state)
+        self.place.get()?.frames.known(key).or_else(|| self.cache.span(key, recorder))
     }
 
     /// Opens a slice of the span that was made or left last; `false` if that takes more than usual.
@@ -343,12 +262,29 @@ impl Lane {
         let Some(Place { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
-        let Some(known) = self.cached(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else { return false };
+        let Some(known) = self.cache.span(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
+            return false;
+        };
         let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
+    }
+
+    /// Goes into a span that is not recorded; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn enter_unrecorded(&self, key: u64) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let top = frames.top();
+        let frame = frames.frame(top + 1);
+        let usual = frame.is_unrecorded(key);
+        if usual {
+            // It passes on the one around it.
+            frame.set_span(frames.frame(top).span());
+            frames.set_top(top + 1);
+        }
+        usual
     }
 
     /// Opens a slice, whatever it takes.
@@ -416,6 +352,19 @@ impl Lane {
             frame.clear();
         }
         true
+    }
+
+    /// Comes out of a span that is not recorded; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn exit_unrecorded(&self, key: u64) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let top = frames.top();
+        let usual = frames.frame(top).is_unrecorded(key);
+        if usual {
+            frames.set_top(top - 1);
+            self.last_exit.set(key);
+        }
+        usual
     }
 
     /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
@@ -510,6 +459,18 @@ impl Lane {
         let frame = frames.frame(frames.top() + 1);
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
         let usual = frame.key() == key && frame.meta() & UNUSUAL == 0;
+        if usual {
+            frame.clear();
+        }
+        usual
+    }
+
+    /// A span that is not recorded is gone; `false` if that takes more than usual.
+    #[inline(always)]
+    pub(crate) fn close_unrecorded(&self, key: u64) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let frame = frames.frame(frames.top() + 1);
+        let usual = frame.is_unrecorded(key);
         if usual {
             frame.clear();
         }

@@ -3,6 +3,7 @@
 //! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
 //! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
+mod cache;
 mod event;
 mod find;
 pub(crate) mod home;
@@ -97,7 +98,7 @@ impl Hook<'_> {
     /// Forgets the span that was found for the hook.
     fn take_back(&self) {
         let _ = home::with(self.epoch, |lane| {
-            lane.take_back();
+            lane.cache.take_back();
             Ok(())
         });
     }
@@ -105,7 +106,7 @@ impl Hook<'_> {
     /// Returns the judgement on a callsite.
     #[inline(always)]
     fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
-        match home::with(self.epoch, |lane| Ok(lane.site(metadata))) {
+        match home::with(self.epoch, |lane| Ok(lane.cache.site(metadata))) {
             Ok(Some(site)) => site,
             _ => self.new_site(metadata),
         }
@@ -115,7 +116,7 @@ impl Hook<'_> {
     fn new_site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         let site = self.recorder.sites.site(metadata);
         self.with(|lane| {
-            lane.cache_site(site);
+            lane.cache.keep_site(site);
             Ok(())
         });
         site
@@ -223,7 +224,7 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let text_bytes_max = self.recorder.settings.field_bytes_max;
-        let usual = |lane: &Lane| match lane.site(attrs.metadata()) {
+        let usual = |lane: &Lane| match lane.cache.site(attrs.metadata()) {
             Some(site) if site.is_recorded() && site.fields != 0 => lane.new_span_with(key, site, |payload| {
                 let mut encoder = PlainEncoder::new(site, payload, text_bytes_max);
                 attrs.record(&mut encoder);
@@ -270,7 +271,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::usual(epoch, |lane| lane.enter_again(key, &self.recorder)) {
+        if home::usual(epoch, |lane| lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)) {
             return;
         }
         let hook = self.hook(epoch);
@@ -278,12 +279,14 @@ impl KinetoLayer {
         hook.take_back();
     }
 
-    #[cold]
     #[inline(never)]
     fn exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        if home::usual(epoch, |lane| lane.exit_unrecorded(key)) {
+            return;
+        }
         let (end, hook) = (clock::now(), self.hook(epoch));
         let unsettled = self.retry(key, &ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
         if let Some(Need::ExitElsewhere) = unsettled {
@@ -291,12 +294,14 @@ impl KinetoLayer {
         }
     }
 
-    #[cold]
     #[inline(never)]
     fn close<S>(&self, id: Id, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        if home::usual(epoch, |lane| lane.close_unrecorded(id.into_u64())) {
+            return;
+        }
         let (key, hook) = (id.into_u64(), self.hook(epoch));
         if let Some(Need::CloseElsewhere) =
             self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))

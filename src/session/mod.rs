@@ -15,7 +15,7 @@ use crate::trace::{Facts, Metadata, Recorded, Trace, Window};
 use crate::write::sink::Sinks;
 use pulse::Pulse;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One layer's recordings, shared by its guard and profilers.
@@ -35,8 +35,8 @@ struct State {
     phase: Phase,
     /// What was recorded before the last pause.
     windows: Vec<Window>,
-    /// The name of the trace being recorded.
-    trace_id: String,
+    /// The name of the trace being recorded, once somebody has asked for it.
+    trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
     /// The metadata belongs to a trace already; the next recording starts with a copy.
     given_away: bool,
@@ -70,7 +70,7 @@ impl Session {
         let state = State {
             phase: Phase::Idle,
             windows: Vec::new(),
-            trace_id: String::new(),
+            trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
             given_away: false,
         };
@@ -117,7 +117,6 @@ impl Session {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
             state.windows.clear();
-            self.pulse.forget();
         }
         if !matches!(state.phase, Phase::Idle) {
             return Err(Error::new(ErrorKind::AlreadyActive, "a recording is going on already; stop it first"));
@@ -126,11 +125,10 @@ impl Session {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
-        clock::source();
-        state.trace_id = self.config.trace_id.clone().unwrap_or_else(new_trace_id);
+        state.trace_id = OnceLock::new();
         self.recorder.discard();
         self.recorder.losses.take();
-        self.pulse.start()?;
+        self.pulse.start();
         self.open(&mut state);
         Ok(())
     }
@@ -148,7 +146,7 @@ impl Session {
             self.recorder.close();
             let end = Anchor::take();
             self.pulse.add(end);
-            state.windows.push(Window { epoch, start, end });
+            state.windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
         }
     }
 
@@ -176,7 +174,9 @@ impl Session {
         let mut windows = state.windows.clone();
         match state.phase {
             Phase::Idle => return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first")),
-            Phase::Recording { epoch, start } => windows.push(Window { epoch, start, end }),
+            Phase::Recording { epoch, start } => {
+                windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
+            }
             Phase::Paused => {}
         }
         let recorded = Recorded::new(self.recorder.look(), windows, &self.recorder, false);
@@ -197,7 +197,7 @@ impl Session {
             process: i64::from(std::process::id()),
             process_name: process::name(),
             host_name: config.host_name.clone().unwrap_or_else(process::host_name),
-            trace_id: state.trace_id.clone(),
+            trace_id: config.trace_id.as_ref().unwrap_or_else(|| state.trace_id.get_or_init(new_trace_id)).clone(),
             job: config.job_metadata.clone(),
             distributed: config.distributed.clone(),
             effective: config.effective_json(),
@@ -274,10 +274,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.recorder.is_forked() {
-            // Its thread is the parent's.
-            self.pulse.forget();
-        }
         self.recorder.close();
     }
 }
@@ -292,11 +288,25 @@ fn new_trace_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Env, Overrides};
 
     fn session() -> Arc<Session> {
-        let (config, _) = Config::resolve(&Overrides::default(), &Env::from_pairs([])).unwrap();
-        Session::new(Arc::new(Recorder::for_tests()), config, Sinks::default())
+        Session::new(Arc::new(Recorder::for_tests()), Config::default(), Sinks::default())
+    }
+
+    #[test]
+    fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
+        let session = session();
+        session.start().unwrap();
+        session.pause().unwrap();
+        session.resume().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((session.recorder.pool().bytes(), session.pulse.anchors().len()), (0, 3));
+        drop(session.recorder.open_chunk(session.recorder.epoch()));
+        assert_eq!(session.pulse.anchors().len(), 4);
+        // The thread has the pool filled.
+        while session.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -304,6 +314,7 @@ mod tests {
     fn the_clocks_are_read_each_second_after_a_pause_too() {
         let session = session();
         session.start().unwrap();
+        drop(session.recorder.open_chunk(session.recorder.epoch()));
         session.pause().unwrap();
         // Long enough for the session's thread to find that nothing is recorded.
         std::thread::sleep(Duration::from_millis(1200));
@@ -311,6 +322,17 @@ mod tests {
         let before = session.pulse.anchors().len();
         std::thread::sleep(Duration::from_millis(2500));
         assert!(session.pulse.anchors().len() > before, "{before}");
+    }
+
+    #[test]
+    fn a_recording_has_one_name_of_its_own() {
+        let session = session();
+        let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
+        session.start().unwrap();
+        let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
+        assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
+        session.start().unwrap();
+        assert_ne!(id(session.stop().unwrap()), looks[0]);
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! The session's thread: reads the clocks each second and keeps chunks ready.
 
+use crate::buffer::Starter;
 use crate::clock::Anchor;
-use crate::error::{Error, ErrorKind};
 use crate::recorder::Recorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// The anchors of a recording, and the thread that adds to them.
+///
+/// The first chunk that a thread asks for starts it: making a layer does not wait for a thread, and a recording without
+/// records has none. Where it cannot be started, threads make their chunks themselves and read the clocks with each.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -30,31 +32,19 @@ const ANCHORS_MAX: usize = 8192;
 impl Pulse {
     pub(crate) fn new(recorder: Arc<Recorder>) -> Pulse {
         let shared = Shared { recorder, anchors: Mutex::default(), alive: AtomicBool::new(true) };
-        Pulse { shared: Arc::new(shared), thread: Mutex::default() }
+        Pulse { shared: Arc::new(shared) }
     }
 
-    /// Begins a recording's list of anchors, with a thread to go on with it.
-    pub(crate) fn start(&self) -> Result<(), Error> {
+    /// Begins a recording's list of anchors.
+    pub(crate) fn start(&self) {
         self.shared.anchors().clear();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() {
-            return Ok(());
-        }
-        let shared = self.shared.clone();
-        let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
-        let spawned = builder.spawn(move || shared.run()).map_err(|e| {
-            Error::new(ErrorKind::Unsupported, format!("cannot start the session's thread: {e}; free some threads"))
-        })?;
-        self.shared.recorder.pool().help_from(spawned.thread().clone());
-        *thread = Some(spawned);
-        Ok(())
+        let starter: Arc<dyn Starter> = self.shared.clone();
+        self.shared.recorder.pool().help_from(Arc::downgrade(&starter));
     }
 
     /// Has the thread see that an epoch is open; it sleeps while none is.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
-            thread.thread().unpark();
-        }
+        self.shared.recorder.pool().wake_helper();
     }
 
     /// Adds an anchor.
@@ -71,23 +61,22 @@ impl Pulse {
     pub(crate) fn stop(&self) -> Vec<Anchor> {
         std::mem::take(&mut *self.shared.anchors())
     }
-
-    /// In a forked child: the thread is the parent's.
-    pub(crate) fn forget(&self) {
-        if let Ok(mut thread) = self.thread.try_lock() {
-            // Dropping the handle lets go of the thread without waiting for it.
-            drop(thread.take());
-        }
-    }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
         self.shared.alive.store(false, Ordering::Relaxed);
-        let thread: Option<Thread> = self.thread.try_lock().ok().and_then(|t| t.as_ref().map(|t| t.thread().clone()));
-        if let Some(thread) = thread {
-            thread.unpark();
-        }
+        self.wake();
+    }
+}
+
+impl Starter for Shared {
+    fn start(self: Arc<Self>) -> Option<Thread> {
+        // Whatever the clocks did since the recording began, from its first record on they are known.
+        self.add(Anchor::take());
+        let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
+        let spawned = builder.spawn(move || self.run()).ok()?;
+        Some(spawned.thread().clone())
     }
 }
 
@@ -110,6 +99,8 @@ impl Shared {
 
     fn run(&self) {
         let mut next = Instant::now() + PERIOD;
+        // Who has started this thread is inside a hook, perhaps with no processor but this one.
+        std::thread::sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
             if self.recorder.epoch() == 0 {
                 std::thread::park();

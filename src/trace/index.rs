@@ -151,12 +151,12 @@ impl Index {
     #[inline]
     pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
-        let start = if slice.head.flags & flag::CLIPPED != 0 { window.start.ticks } else { Ticks(start) };
+        let start = if slice.head.flags & flag::CLIPPED != 0 { window.start } else { Ticks(start) };
         let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
         // An end that a thread stored after the session took the record is none: the trace does not change.
-        match end.filter(|end| *end <= window.end.ticks) {
+        match end.filter(|end| *end <= window.end) {
             Some(end) => (start, end.max(start), true),
-            None => (start, window.end.ticks.max(start), false),
+            None => (start, window.end.max(start), false),
         }
     }
 

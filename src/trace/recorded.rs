@@ -3,9 +3,9 @@
 use super::index::Run;
 use crate::buffer::{Chunk, Record, flag};
 use crate::callsite::Site;
-use crate::clock::Anchor;
 use crate::fields::Word;
 use crate::recorder::{LaneRow, Recorder, Taken};
+use crate::time::Ticks;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub(crate) struct Recorded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) epoch: u64,
-    pub(crate) start: Anchor,
-    pub(crate) end: Anchor,
+    pub(crate) start: Ticks,
+    pub(crate) end: Ticks,
 }
 
 impl Recorded {

@@ -76,8 +76,8 @@ impl<'t> Walk<'t> {
     /// When the recording began and ended.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let windows = &self.recorded.windows;
-        let at = |anchor: Option<Ticks>| anchor.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
-        (at(windows.first().map(|w| w.start.ticks)), at(windows.last().map(|w| w.end.ticks)))
+        let at = |t: Option<Ticks>| t.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
+        (at(windows.first().map(|w| w.start)), at(windows.last().map(|w| w.end)))
     }
 
     /// The lanes of each thread id: the kernel uses ids again, and a pause gives a thread another lane.
@@ -169,7 +169,7 @@ impl<'t> Walk<'t> {
 
     fn async_track(&self, span: u64, track: Track, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         let Some(site) = source.sites.get(track.site as usize) else { return Ok(()) };
-        let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end.ticks);
+        let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end);
         let end = track.closed.unwrap_or(window_end).max(track.last).min(window_end.max(track.last));
         let lane = |lane: usize| self.recorded.lanes.get(lane).map_or(0, |row| row.thread);
         let (start, end) = (self.converter.timestamp(track.first), self.converter.timestamp(end));

@@ -76,7 +76,9 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.output().slices("work"), 1);
         assert_eq!(played.output().processes(), [i64::from(played.pid)]);
         let lines: Vec<&str> = played.stderr.lines().collect();
-        assert!(lines.len() == 1 && lines[0].contains("keep it (`let (layer, _guard) = …`)"), "{lines:?}");
+        // Young, but not by mistake: a note.
+        assert!(lines.len() == 1 && lines[0].starts_with("STAGE:"), "{lines:?}");
+        assert!(lines[0].contains("s were recorded; the trace is in /") && lines[0].ends_with(OUTPUT), "{lines:?}");
     }),
     ("a_leaked_guard_leaves_a_whole_file", || {
         let played = play("leak").succeeded();
@@ -126,6 +128,7 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play("empty").succeeded();
         assert_eq!(played.stderr.lines().count(), 1, "{}", played.stderr);
         assert!(played.stderr.contains("nothing was recorded: no span reached the layer"), "{}", played.stderr);
+        assert!(played.stderr.contains("keep it (`let (layer, _guard) = …`)"), "{}", played.stderr);
         let why = &played.output().json["tracing_kineto"]["empty"];
         assert!(why.as_str().unwrap().starts_with("no span reached the layer"), "{why}");
     }),

@@ -58,10 +58,12 @@ pub(crate) const TESTS: &[Test] = &[
             ("KINETO_GZIP_LEVEL", "12"),
             ("KINETO_CONFIG", "/nowhere/kineto.conf"),
         ] {
-            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (name, value)];
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_TYPO", "1"), (name, value)];
             let played = play_with("from_env", &env).succeeded();
             let report = played.report();
             assert!(report.starts_with("error: ") && report.contains(name), "{name}: {report}");
+            // What else is wrong is said all the same, unless there was no need to read any further.
+            assert!(name == "KINETO_ENABLED" || played.stderr.contains("unknown variable KINETO_TYPO"), "{name}");
             assert_eq!(played.files(), ["report"], "{name}");
         }
     }),

@@ -24,7 +24,7 @@ const DIGITS: usize = 24;
 impl Ids {
     /// Writes `id`, as [`Piece::wide`] does.
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "the mask keeps the index inside")]
+    #[expect(clippy::indexing_slicing, reason = "the mask keeps the index inside")]
     pub(super) fn write(&mut self, piece: &mut Piece<'_>, id: u64) {
         const { assert!(PLACES.is_power_of_two()) };
         let hundred = &mut self.0[(id >> 7) as usize & (PLACES - 1)];

@@ -1,0 +1,112 @@
+//! What a thread has looked up once: callsites, and spans that are made once and entered for ever.
+
+use crate::callsite::Site;
+use crate::recorder::{CLOSINGS, Recorder, SpanState, bucket};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use tracing_core::Metadata;
+
+/// A lane's caches, and the span that was found for the hook that is being tried again.
+pub(super) struct Cache {
+    /// The addresses of callsites, with the state of their plain spans ([`Site::plain_state`]).
+    plain: [Cell<(usize, u64)>; SITES],
+    sites: [Cell<Option<&'static Site>>; SITES],
+    spans: [Cell<Cached>; CLOSINGS],
+    found: Cell<(u64, SpanState)>,
+}
+
+#[derive(Clone, Copy)]
+struct Cached {
+    key: u64,
+    closings: u32,
+    state: SpanState,
+}
+
+const SITES: usize = 64;
+/// Marks the address of a callsite whose spans are not plain; addresses are even.
+const NOT_PLAIN: usize = 1;
+const NO_STATE: SpanState = SpanState { span: 0, meta: 0, parent: 0 };
+
+impl Cached {
+    const NONE: Cached = Cached { key: 0, closings: 0, state: NO_STATE };
+}
+
+/// The address of a callsite, and its place in a lane's cache.
+#[inline(always)]
+fn site_entry(metadata: &'static Metadata<'static>) -> (usize, usize) {
+    let address = std::ptr::from_ref(metadata).addr();
+    // Callsites are statics of some hundred bytes.
+    (address, (address >> 5) % SITES)
+}
+
+impl Cache {
+    pub(super) const fn new() -> Cache {
+        Cache {
+            plain: [const { Cell::new((0, 0)) }; SITES],
+            sites: [const { Cell::new(None) }; SITES],
+            spans: [const { Cell::new(Cached::NONE) }; CLOSINGS],
+            found: Cell::new((0, NO_STATE)),
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.plain.iter().for_each(|entry| entry.set((0, 0)));
+        self.spans.iter().for_each(|entry| entry.set(Cached::NONE));
+    }
+
+    /// Returns the judgement on a callsite.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(super) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+        let (address, entry) = site_entry(metadata);
+        if self.plain[entry].get().0 & !NOT_PLAIN == address { self.sites[entry].get() } else { None }
+    }
+
+    /// Returns the state that a new span of the callsite has, if its spans are plain.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(super) fn plain_state(&self, metadata: &'static Metadata<'static>) -> Option<u64> {
+        let (address, entry) = site_entry(metadata);
+        let (known, state) = self.plain[entry].get();
+        (known == address).then_some(state)
+    }
+
+    /// Keeps a judgement.
+    #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
+    pub(super) fn keep_site(&self, site: &'static Site) {
+        let (address, entry) = site_entry(site.metadata);
+        let mark = if site.plain_state() == 0 { NOT_PLAIN } else { 0 };
+        self.plain[entry].set((address | mark, site.plain_state()));
+        self.sites[entry].set(Some(site));
+    }
+
+    /// Returns the state of a span that was kept, if none of that key has closed since, or that was handed over.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    pub(super) fn span(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let cached = self.spans[bucket(key)].get();
+        // Relaxed: whoever hands this thread a span of a key that is used again did so after the closing.
+        if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
+            return Some(cached.state);
+        }
+        let (found, state) = self.found.get();
+        (found == key).then_some(state)
+    }
+
+    /// Keeps the state of a span whose extensions know that threads may have cached it.
+    pub(super) fn keep_span(&self, key: u64, state: SpanState, closings: u32) {
+        if let Some(entry) = self.spans.get(bucket(key)) {
+            entry.set(Cached { key, closings, state });
+        }
+    }
+
+    /// Has the hook that is tried again know that span.
+    pub(super) fn hand(&self, key: u64, state: SpanState) {
+        self.found.set((key, state));
+    }
+
+    /// Forgets the span that was handed over, when the hook is done.
+    pub(super) fn take_back(&self) {
+        self.found.set((0, NO_STATE));
+    }
+}
