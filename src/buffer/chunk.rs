@@ -190,9 +190,10 @@ impl Chunk {
         self.slots.committed()
     }
 
-    /// Reads a word of a committed slot; a word out of range reads as zero.
-    pub(crate) fn word(&self, at: usize) -> u64 {
-        self.slots.words().get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    /// Returns `count` words of committed slots, from the word `at`; none where some are out of range.
+    pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> + use<> {
+        let words = self.slots.words().get(at..).and_then(|words| words.get(..count)).unwrap_or_default();
+        words.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// Reads a committed slot; a slot out of range reads as zeros.

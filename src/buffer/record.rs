@@ -177,13 +177,10 @@ impl<'c> Record<'c> {
         self.at + self.head.slots()
     }
 
-    /// Copies the payload, its words' low bytes first, into `bytes`, which is cleared first.
-    pub(crate) fn payload(&self, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        let words = 1 + self.head.tag.words();
-        for at in (self.at * 4 + words..).take(self.head.payload.into()) {
-            bytes.extend_from_slice(&self.chunk.word(at).to_le_bytes());
-        }
+    /// Returns the words of the payload.
+    #[inline]
+    pub(crate) fn payload(&self) -> impl Iterator<Item = u64> + use<> {
+        self.chunk.words(self.at * 4 + 1 + self.head.tag.words(), self.head.payload.into())
     }
 }
 
@@ -212,10 +209,7 @@ mod tests {
                 let payload = u16::try_from(length).unwrap();
                 assert_eq!((record.head, record.id()), (Head { payload, ..head }, SLOTS as u64 + 1));
                 assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
-                let mut bytes = Vec::new();
-                record.payload(&mut bytes);
-                let back: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-                assert_eq!(back, expected, "{tag:?} with {length} words");
+                assert_eq!(record.payload().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
                 assert!(Record::read(&chunk, record.next(), chunk.committed()).is_none());
             }
         }

@@ -3,41 +3,146 @@
 use super::code;
 use crate::activity::ArgValue;
 
+/// A word of a payload, its low byte first: so texts lie in the words as they are.
+pub(crate) type Word = [u8; 8];
+
 /// One field's value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value<'b> {
+pub(crate) struct Value<'w> {
     /// The field's index in its callsite.
     pub(crate) field: usize,
-    pub(crate) value: ArgValue<'b>,
+    pub(crate) datum: Datum<'w>,
 }
 
-/// Returns the values that [`Encoder`](super::Encoder) has put into words, of which `bytes` are the little-endian ones; damaged bytes end the list.
-pub(crate) fn values(mut bytes: &[u8]) -> impl Iterator<Item = Value<'_>> {
-    std::iter::from_fn(move || next(&mut bytes))
+/// A value as it was encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Datum<'w> {
+    I64(i64),
+    U64(u64),
+    F64(f64),
+    Bool(bool),
+    I128(i128),
+    U128(u128),
+    /// A text in valid UTF-8; it takes a second look at it to have it as a `str`.
+    Text(&'w [u8]),
 }
 
-fn next<'b>(bytes: &mut &'b [u8]) -> Option<Value<'b>> {
-    let [kind, field, _, _, a, b, c, d] = take(bytes)?;
-    let value = match kind & !code::CUT {
-        code::I64 => ArgValue::I64(i64::from_le_bytes(take(bytes)?)),
-        code::U64 => ArgValue::U64(u64::from_le_bytes(take(bytes)?)),
-        code::F64 => ArgValue::F64(f64::from_bits(u64::from_le_bytes(take(bytes)?))),
-        code::BOOL => ArgValue::Bool(take::<8>(bytes)? != [0; 8]),
-        code::I128 => ArgValue::I128(i128::from_le_bytes(take(bytes)?)),
-        code::U128 => ArgValue::U128(u128::from_le_bytes(take(bytes)?)),
+/// Returns the values that [`Encoder`](super::Encoder) has put into words; damaged ones end the list.
+#[inline(always)]
+pub(crate) fn values(mut words: &[Word]) -> impl Iterator<Item = Value<'_>> {
+    std::iter::from_fn(move || next(&mut words))
+}
+
+#[inline(always)]
+fn next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
+    let ([kind, field, _, _, length @ ..], rest) = words.split_first()?;
+    *words = rest;
+    let datum = match kind & !code::CUT {
+        code::I64 => Datum::I64(i64::from_le_bytes(take(words)?)),
+        code::U64 => Datum::U64(u64::from_le_bytes(take(words)?)),
+        code::F64 => Datum::F64(f64::from_bits(u64::from_le_bytes(take(words)?))),
+        code::BOOL => Datum::Bool(take(words)? != [0; 8]),
+        code::I128 => Datum::I128(long(words)?.cast_signed()),
+        code::U128 => Datum::U128(long(words)?),
         code::STR | code::DEBUG => {
-            let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
-            let (padded, rest) = bytes.split_at_checked(length.checked_next_multiple_of(8)?)?;
-            *bytes = rest;
-            ArgValue::Str(std::str::from_utf8(padded.get(..length)?).ok()?)
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            let (text, rest) = words.split_at_checked(length.div_ceil(8))?;
+            *words = rest;
+            Datum::Text(utf8(text, length)?)
         }
         _ => return None,
     };
-    Some(Value { field: usize::from(field), value })
+    Some(Value { field: usize::from(*field), datum })
 }
 
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
+#[inline(always)]
+fn take(words: &mut &[Word]) -> Option<Word> {
+    let (first, rest) = words.split_first()?;
+    *words = rest;
     Some(*first)
+}
+
+fn long(words: &mut &[Word]) -> Option<u128> {
+    let (low, high) = (u64::from_le_bytes(take(words)?), u64::from_le_bytes(take(words)?));
+    Some(u128::from(low) | u128::from(high) << 64)
+}
+
+/// Returns the first `length` bytes of `words` if they are a text.
+#[inline(always)]
+fn utf8(words: &[Word], length: usize) -> Option<&[u8]> {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+
+    let text = words.as_flattened().get(..length)?;
+    // The padding is zeros.
+    let is_ascii = words.iter().fold(0, |all, word| all | u64::from_le_bytes(*word)) & HIGH == 0;
+    (is_ascii || std::str::from_utf8(text).is_ok()).then_some(text)
+}
+
+impl<'w> From<Datum<'w>> for ArgValue<'w> {
+    #[inline]
+    fn from(datum: Datum<'w>) -> ArgValue<'w> {
+        match datum {
+            Datum::I64(value) => ArgValue::I64(value),
+            Datum::U64(value) => ArgValue::U64(value),
+            Datum::F64(value) => ArgValue::F64(value),
+            Datum::Bool(value) => ArgValue::Bool(value),
+            Datum::I128(value) => ArgValue::I128(value),
+            Datum::U128(value) => ArgValue::U128(value),
+            Datum::Text(text) => ArgValue::Str(std::str::from_utf8(text).unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns the words of values, as they would have been encoded.
+#[cfg(test)]
+pub(crate) fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
+    let mut words = Vec::new();
+    for (field, datum) in values {
+        let (code, value, length) = match datum {
+            Datum::I64(value) => (code::I64, value.to_le_bytes().to_vec(), 0),
+            Datum::U64(value) => (code::U64, value.to_le_bytes().to_vec(), 0),
+            Datum::F64(value) => (code::F64, value.to_le_bytes().to_vec(), 0),
+            Datum::Bool(value) => (code::BOOL, u64::from(*value).to_le_bytes().to_vec(), 0),
+            Datum::I128(value) => (code::I128, value.to_le_bytes().to_vec(), 0),
+            Datum::U128(value) => (code::U128, value.to_le_bytes().to_vec(), 0),
+            Datum::Text(text) => (code::STR, text.to_vec(), u32::try_from(text.len()).unwrap()),
+        };
+        let [a, b, c, d] = length.to_le_bytes();
+        words.push([code, *field, 0, 0, a, b, c, d]);
+        words.extend(value.chunks(8).map(|bytes| std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(words: &[Word]) -> Vec<(usize, String)> {
+        values(words).map(|value| (value.field, format!("{:?}", ArgValue::from(value.datum)))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_words_end_the_list_without_a_panic(mut words in prop::collection::vec(any::<Word>(), 0..20)) {
+            words.iter_mut().for_each(|[code, .., c, d]| (*code, *c, *d) = (*code % 10, 0, 0));
+            prop_assert!(read(&words).len() <= words.len());
+        }
+
+        #[test]
+        fn any_text_comes_back(expected in any::<String>()) {
+            let words = words(&[(3, Datum::Text(expected.as_bytes()))]);
+            prop_assert_eq!(read(&words), [(3, format!("{expected:?}"))]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_ends_the_list() {
+        let texts = words(&[(0, Datum::Text(b"good")), (1, Datum::Text(b"\xff")), (2, Datum::Text(b"good"))]);
+        assert_eq!(read(&texts), [(0, "\"good\"".to_owned())]);
+        let mut long = words(&[(0, Datum::Text(b"longer than a word"))]);
+        long.pop();
+        assert_eq!(read(&long), [], "its end is missing");
+    }
 }

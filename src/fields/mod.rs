@@ -7,7 +7,9 @@ mod decode;
 mod encode;
 mod words;
 
-pub(crate) use decode::values;
+#[cfg(test)]
+pub(crate) use decode::words;
+pub(crate) use decode::{Datum, Value, Word, values};
 pub(crate) use encode::{Encoder, PlainEncoder};
 pub(crate) use words::{Sink, Words};
 

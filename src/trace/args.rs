@@ -1,23 +1,22 @@
 //! The arguments of host rows, read out of the records when they are asked for.
 
 use super::index::Index;
-use super::keys::Keys;
+use super::keys::Shown;
 use super::recorded::Recorded;
 use super::rows::SiteRow;
 use crate::activity::{ArgValue, Args};
 use crate::buffer::Record;
-use crate::fields::values;
+use crate::fields::{Datum, Value, Word, values};
 use std::cell::RefCell;
 
 /// What all rows of a trace read their arguments from.
 pub(crate) struct Source<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
-    pub(crate) keys: &'t [Keys],
     pub(crate) sites: &'t [SiteRow],
     /// Payloads are put together here; two, since a value may have to be compared with later ones.
-    pub(crate) bytes: RefCell<Vec<u8>>,
-    pub(crate) later: RefCell<Vec<u8>>,
+    pub(crate) words: RefCell<Vec<Word>>,
+    pub(crate) later: RefCell<Vec<Word>>,
 }
 
 /// What the program says of a span: its fields, and the error that happened in a slice.
@@ -41,56 +40,45 @@ pub(crate) struct EventArgs<'t> {
 }
 
 impl<'t> Source<'t> {
-    fn keys(&self, site: u32) -> Option<&'t Keys> {
-        self.keys.get(site as usize)
-    }
-
     /// Returns the text that a record has in that field.
-    pub(crate) fn name<'b>(&self, record: &Record<'_>, bytes: &'b mut Vec<u8>, field: usize) -> Option<&'b str> {
-        self.recorded.payload(record, bytes);
-        values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
-            ArgValue::Str(text) => Some(text),
-            _ => None,
-        })
+    pub(crate) fn name<'b>(&self, record: &Record<'_>, words: &'b mut Vec<Word>, field: usize) -> Option<&'b str> {
+        self.recorded.payload(record, words);
+        text_of(words, field)
     }
 
     /// Returns the name that a span's fields give it, the one recorded last.
-    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, bytes: &'b mut Vec<u8>) -> Option<&'b str> {
-        let field = self.keys(site)?.name?;
+    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, words: &'b mut Vec<Word>) -> Option<&'b str> {
+        let field = self.sites.get(site as usize)?.keys.name?;
         let candidates = self.index.values.of(span).rev().chain([span]);
         let mut records = candidates.filter_map(|id| self.recorded.record(id));
-        records.find(|record| record.head.site == site && self.name(record, bytes, field).is_some())?;
-        values(bytes).find(|value| value.field == field).and_then(|value| match value.value {
-            ArgValue::Str(text) => Some(text),
-            _ => None,
-        })
+        records.find(|record| record.head.site == site && self.name(record, words, field).is_some())?;
+        text_of(words, field)
+    }
+
+    /// Returns whether more may have to be said of a slice than what its span was made with.
+    #[inline]
+    pub(crate) fn has_more(&self, span: u64) -> bool {
+        let Index { values, errors, .. } = self.index;
+        !errors.is_empty() || !values.is_empty() && values.of(span).next().is_some()
     }
 
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
     fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(keys) = self.keys(args.site).filter(|keys| keys.has_fields()) else { return };
-        let mut bytes = self.bytes.take();
-        let mut shown = 0u64;
+        let Some(site) = self.sites.get(args.site as usize) else { return };
+        let mut words = self.words.take();
+        let mut shown = Shown::default();
         let mut show = |record: &Record<'_>| {
-            if record.head.site != args.site {
-                return;
-            }
-            self.recorded.payload(record, &mut bytes);
-            for value in values(&bytes) {
-                let bit = 1u64 << value.field.min(63);
-                if shown & bit == 0 {
-                    keys.show(value.field, &value.value, each);
-                }
-                shown |= bit;
+            if record.head.site == args.site {
+                self.recorded.payload(record, &mut words);
+                let values = values(&words).filter(|value| shown.is_first(value.field));
+                values.for_each(|value| site.keys.show(value, each));
             }
         };
         // The last value of a field is the one that counts; the order is that of the latest record first.
-        if !self.index.values.is_empty() {
-            let later = self.index.values.of(args.span).rev();
-            later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
-        }
+        let later = self.index.values.of(args.span).rev();
+        later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
         args.definition.into_iter().for_each(show);
-        self.bytes.replace(bytes);
+        self.words.replace(words);
     }
 
     /// The text of the error events that happened in a slice, the first one.
@@ -99,17 +87,17 @@ impl<'t> Source<'t> {
         let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else {
             return;
         };
-        let mut bytes = self.later.take();
-        self.recorded.payload(&record, &mut bytes);
+        let mut words = self.later.take();
+        self.recorded.payload(&record, &mut words);
         let field = |name| metadata.fields().field(name).map(|field| field.index());
         // `#[instrument(err)]` puts the error into the field `error`; messages are what people write by hand.
         let wanted = [field("error"), field("message")];
-        let text = wanted.iter().flatten().find_map(|wanted| values(&bytes).find(|value| value.field == *wanted));
-        match text.or_else(|| values(&bytes).next()) {
-            Some(value) => each("error", value.value),
+        let text = wanted.iter().flatten().find_map(|wanted| values(&words).find(|value| value.field == *wanted));
+        match text.or_else(|| values(&words).next()) {
+            Some(value) => each("error", value.datum.into()),
             None => each("error", ArgValue::Str(metadata.name())),
         }
-        self.later.replace(bytes);
+        self.later.replace(words);
     }
 }
 
@@ -131,17 +119,19 @@ impl Args for FieldArgs<'_> {
 
 impl Args for EventArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(keys) = self.source.keys(self.record.head.site) else { return };
-        let mut bytes = self.source.bytes.take();
-        self.source.recorded.payload(&self.record, &mut bytes);
-        for value in values(&bytes) {
-            match value.value {
-                ArgValue::Bool(on) if self.numbers_only => keys.show(value.field, &ArgValue::I64(on.into()), each),
-                ArgValue::Str(_) if self.numbers_only => {}
-                _ => keys.show(value.field, &value.value, each),
+        let Some(site) = self.source.sites.get(self.record.head.site as usize) else { return };
+        let mut words = self.source.words.take();
+        self.source.recorded.payload(&self.record, &mut words);
+        for value in values(&words) {
+            match value.datum {
+                Datum::Bool(on) if self.numbers_only => {
+                    site.keys.show(Value { datum: Datum::I64(on.into()), ..value }, each);
+                }
+                Datum::Text(_) if self.numbers_only => {}
+                _ => site.keys.show(value, each),
             }
         }
-        self.source.bytes.replace(bytes);
+        self.source.words.replace(words);
         if !self.numbers_only {
             if self.span != 0 {
                 each("span id", ArgValue::U64(self.span));
@@ -149,9 +139,15 @@ impl Args for EventArgs<'_> {
             if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
                 each("level", ArgValue::Str(site.metadata.level().as_str()));
             }
-            if let Some(site) = self.source.sites.get(self.record.head.site as usize) {
-                site.visit(each);
-            }
+            site.visit(each);
         }
+    }
+}
+
+/// The text that `words` have in that field.
+fn text_of(words: &[Word], field: usize) -> Option<&str> {
+    match values(words).find(|value| value.field == field)?.datum.into() {
+        ArgValue::Str(text) => Some(text),
+        _ => None,
     }
 }

@@ -4,10 +4,9 @@
 //! of slices: those are read where they lie.
 
 use super::recorded::{Recorded, Window};
-use crate::activity::ArgValue;
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
-use crate::fields;
+use crate::fields::{Datum, values};
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -237,16 +236,16 @@ impl Index {
 
 /// How many values of a counter are no finite numbers.
 fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
-    let mut bytes = Vec::new();
-    recorded.payload(counter, &mut bytes);
+    let mut words = Vec::new();
+    recorded.payload(counter, &mut words);
     let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
     let is_name = |index: usize| {
         let named = |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
         named(NAME_FIELD) || named("message")
     };
-    let unshown = fields::values(&bytes).filter(|value| match value.value {
-        ArgValue::F64(number) => !number.is_finite(),
-        ArgValue::Str(_) => !is_name(value.field),
+    let unshown = values(&words).filter(|value| match value.datum {
+        Datum::F64(number) => !number.is_finite(),
+        Datum::Text(_) => !is_name(value.field),
         _ => false,
     });
     unshown.count() as u64

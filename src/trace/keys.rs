@@ -2,7 +2,8 @@
 
 use crate::activity::ArgValue;
 use crate::activity::catalogue::{Entry, Owner, lookup};
-use crate::callsite::{NAME_FIELD, Site};
+use crate::callsite::NAME_FIELD;
+use crate::fields::Value;
 
 /// The keys of a callsite's fields.
 #[derive(Debug)]
@@ -20,39 +21,52 @@ struct Key {
 }
 
 impl Keys {
-    pub(crate) fn of(site: &Site) -> Keys {
-        let fields = site.metadata.fields();
+    /// The keys of the fields with these names.
+    pub(crate) fn new(names: impl Iterator<Item = &'static str>) -> Keys {
+        let names: Vec<&str> = names.collect();
         // What the writer says itself, no field may say.
         let known = |field| lookup(field).filter(|entry| entry.owner != Owner::Writer);
         let mut used: Vec<String> = Vec::new();
-        let mut key = |field: &'static str| {
+        let key = |field: &'static str| {
             let known = known(field).filter(|entry| !used.iter().any(|used| used == entry.key));
             let own = unused(own_name(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
             Key { own, known }
         };
-        Keys {
-            fields: fields.iter().map(|field| key(field.name())).collect(),
-            name: fields.field(NAME_FIELD).map(|f| f.index()),
-        }
+        Keys { name: names.iter().position(|name| *name == NAME_FIELD), fields: names.into_iter().map(key).collect() }
     }
 
-    /// Returns whether there are any.
-    pub(crate) fn has_fields(&self) -> bool {
-        !self.fields.is_empty()
+    /// Returns, of each field, the key under which it is shown whatever its value; `None` where that depends, or it is
+    /// not shown.
+    pub(crate) fn own(&self) -> impl Iterator<Item = Option<&str>> {
+        let own = |(field, key): &(usize, &Key)| key.known.is_none() && self.name != Some(*field);
+        self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
 
     /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
-    pub(crate) fn show(&self, field: usize, value: &ArgValue<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(key) = self.fields.get(field) else { return };
-        if self.name == Some(field) {
-            return;
-        }
-        match key.known.and_then(|entry| Some((entry.key, entry.typed(*value)?))) {
+    pub(crate) fn show(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(key) = self.fields.get(value.field).filter(|_| self.name != Some(value.field)) else { return };
+        let value = ArgValue::from(value.datum);
+        match key.known.and_then(|entry| Some((entry.key, entry.typed(value)?))) {
             Some((name, value)) => each(name, value),
-            None => each(&key.own, *value),
+            None => each(&key.own, value),
         }
+    }
+}
+
+/// Which fields have been shown: a key comes once, with the first value.
+#[derive(Debug, Default)]
+pub(crate) struct Shown(u64);
+
+impl Shown {
+    /// Takes note of a field and says whether it is there for the first time.
+    #[inline(always)]
+    pub(crate) fn is_first(&mut self, field: usize) -> bool {
+        let bit = 1 << field.min(63);
+        let is_first = self.0 & bit == 0;
+        self.0 |= bit;
+        is_first
     }
 }
 

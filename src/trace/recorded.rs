@@ -1,8 +1,9 @@
 //! What a session took from the threads: committed records, in the chunks where they were written.
 
 use super::index::Run;
-use crate::buffer::{Chunk, Record};
+use crate::buffer::{Chunk, Record, flag};
 use crate::callsite::Site;
+use crate::fields::Word;
 use crate::recorder::{LaneRow, Recorder, Taken};
 use crate::time::Ticks;
 use std::collections::HashMap;
@@ -88,14 +89,14 @@ impl Recorded {
         if at == 0 || at >= slice.at { self.record(span) } else { Record::read(slice.chunk, at, slice.at) }
     }
 
-    /// Copies the field values of a record into `bytes`.
-    pub(crate) fn payload(&self, record: &Record<'_>, bytes: &mut Vec<u8>) {
-        record.payload(bytes);
-        if record.head.flags & crate::buffer::flag::BLOCK != 0 {
-            let id = bytes.as_slice().try_into().map(u64::from_le_bytes).unwrap_or(0);
-            bytes.clear();
-            let words = self.blocks.get(&id).into_iter().flat_map(|block| block.iter());
-            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    /// Puts the field values of a record into `words`, in place of what was there.
+    #[inline]
+    pub(crate) fn payload(&self, record: &Record<'_>, words: &mut Vec<Word>) {
+        words.clear();
+        if record.head.flags & flag::BLOCK == 0 {
+            words.extend(record.payload().map(u64::to_le_bytes));
+        } else if let Some(block) = record.payload().next().and_then(|id| self.blocks.get(&id)) {
+            words.extend(block.iter().map(|word| word.to_le_bytes()));
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::io;
 
+pub(crate) use super::keys::{Keys, Shown};
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, Track};
+use crate::fields::{Word, values};
 use crate::time::Timestamp;
 
 /// Takes the rows of a trace one by one, in file order.
@@ -84,12 +86,14 @@ pub(crate) struct SpanArgs<'t> {
     pub(crate) span: u64,
     /// "parent id"; 0 for none.
     pub(crate) parent: u64,
-    /// What the program says of the span.
-    pub(crate) fields: &'t dyn Args,
+    /// The fields that the span was made with, as they were encoded.
+    pub(crate) made_with: &'t [Word],
+    /// What else the program says of the span, no key a second time.
+    pub(crate) more: Option<&'t dyn Args>,
     /// What all spans of the callsite share.
     pub(crate) site: &'t SiteRow,
     /// What the recording says of it.
-    pub(crate) marks: &'t dyn Args,
+    pub(crate) marks: Option<&'t dyn Args>,
 }
 
 /// What all slices of a callsite share.
@@ -103,6 +107,8 @@ pub(crate) struct SiteRow {
     pub(crate) target: Option<&'static str>,
     /// "location", if it is shown.
     pub(crate) location: Option<String>,
+    /// Under which keys the fields are shown.
+    pub(crate) keys: Keys,
 }
 
 impl SliceRow<'_> {
@@ -127,9 +133,12 @@ impl Args for SpanArgs<'_> {
         if self.parent != 0 {
             each("parent id", ArgValue::U64(self.parent));
         }
-        self.fields.visit(each);
+        let mut shown = Shown::default();
+        let values = values(self.made_with).filter(|value| shown.is_first(value.field));
+        values.for_each(|value| self.site.keys.show(value, each));
+        self.more.iter().for_each(|more| more.visit(each));
         self.site.visit(each);
-        self.marks.visit(each);
+        self.marks.iter().for_each(|marks| marks.visit(each));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::activity::{
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
+use crate::fields::Word;
 use crate::time::{Ticks, Timestamp};
 use std::io;
 
@@ -25,6 +26,8 @@ pub(super) struct Thread<'w> {
     met: &'w mut Met,
     nest: Nest,
     clock: Cursor<'w>,
+    /// The fields of the slice at hand.
+    words: Vec<Word>,
 }
 
 /// What the recording says of a slice.
@@ -44,7 +47,7 @@ impl<'w> Thread<'w> {
         met: &'w mut Met,
     ) -> Thread<'w> {
         let (nest, clock) = (Nest::new(walk.converter.error_ns()), Cursor::new(walk.converter));
-        Thread { walk, source, id, rows, met, nest, clock }
+        Thread { walk, source, id, rows, met, nest, clock, words: Vec::new() }
     }
 
     /// Returns how many rows the thread needs.
@@ -77,9 +80,7 @@ impl<'w> Thread<'w> {
 
     fn slice(&mut self, window: &Window, record: &Record<'_>) -> io::Result<()> {
         let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
-        let (Some(site), Some(row)) = (walk.recorded.sites.get(number), source.sites.get(number)) else {
-            return Ok(());
-        };
+        let Some(row) = source.sites.get(number) else { return Ok(()) };
         let (id, span) = (record.id(), record.span());
         let (start, end, finished) = walk.index.times(window, record);
         let start = self.clock.timestamp(start);
@@ -93,20 +94,24 @@ impl<'w> Thread<'w> {
 
         let definition = walk.recorded.definition(record);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
-        let fields: &dyn Args = if site.fields == 0 && walk.index.errors.is_empty() {
-            NO_ARGS
-        } else {
-            &FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id }
-        };
+        self.words.clear();
+        let all = FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id };
+        let more: Option<&dyn Args> = if source.has_more(span) { Some(&all) } else { None };
+        if let Some(made) = definition.as_ref().filter(|made| made.head.payload != 0)
+            && more.is_none()
+            && made.head.site == record.head.site
+        {
+            walk.recorded.payload(made, &mut self.words);
+        }
         let mut name = Vec::new();
         self.rows.slice(&SliceRow {
-            name: if site.fields == 0 { None } else { source.span_name(span, record.head.site, &mut name) },
+            name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
             process: walk.process,
             thread: walk.row(self.id, place.row),
             start,
             end: place.end,
             id: CorrelationId(id),
-            args: SpanArgs { span, parent, fields, site: row, marks: &marks },
+            args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: marks.any() },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, start, place.row) }
     }
@@ -150,6 +155,13 @@ impl Met {
         self.clipped += u64::from(slice.clipped);
         self.unfinished += u64::from(!slice.finished);
         self.overlapping += u64::from(slice.thread.is_some());
+    }
+}
+
+impl Marks {
+    #[inline]
+    fn any(&self) -> Option<&dyn Args> {
+        if self.finished && !self.clipped && self.thread.is_none() { None } else { Some(self) }
     }
 }
 

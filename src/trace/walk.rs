@@ -46,13 +46,11 @@ const NEXT_ROW: i64 = 10_000_000;
 impl<'t> Walk<'t> {
     /// Hands all rows to `rows`, in the order of a Kineto file: processes, activities by thread, threads, the recording.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<Met> {
-        let keys: Vec<Keys> = self.recorded.sites.iter().map(|site| Keys::of(site)).collect();
         let source = Source {
             recorded: self.recorded,
             index: self.index,
-            keys: &keys,
             sites: &self.sites(),
-            bytes: RefCell::default(),
+            words: RefCell::default(),
             later: RefCell::default(),
         };
         let (start, end) = self.window();
@@ -145,6 +143,7 @@ impl<'t> Walk<'t> {
             name: site.metadata.name(),
             target: Some(site.metadata.target()).filter(|target| self.with_target && *target != COUNTER_TARGET),
             location: if self.with_location { place(site.metadata) } else { None },
+            keys: Keys::new(site.metadata.fields().iter().map(|field| field.name())),
         };
         self.recorded.sites.iter().enumerate().map(row).collect()
     }
@@ -186,7 +185,7 @@ impl<'t> Walk<'t> {
         let definition = self.recorded.record(span);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         let fields = FieldArgs { source, site: track.site, span, definition: definition.as_ref(), slice: 0 };
-        let args = SpanArgs { span, parent, fields: &fields, site, marks };
+        let args = SpanArgs { span, parent, made_with: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = Vec::new();
         let named = source.span_name(span, track.site, &mut name);
         rows.async_track(&AsyncRow {

@@ -159,7 +159,7 @@ impl<W: Write> Buffer<W> {
 
     /// Appends `text`, escaped.
     #[inline(always)]
-    fn text(&mut self, text: &[u8]) {
+    pub(super) fn text(&mut self, text: &[u8]) {
         let mut short = text;
         if text.len() > SHORT {
             let (blocks, rest) = text.as_chunks::<SHORT>();

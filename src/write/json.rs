@@ -102,6 +102,13 @@ impl<'b> Piece<'b> {
         }
     }
 
+    /// Writes `value`, which is below 100, with its leading zero.
+    #[inline(always)]
+    pub(super) fn two_digits(&mut self, value: u64) {
+        let tens = (value * 103) >> 10;
+        self.raw(&[digit(tens), digit(value - tens * 10)]);
+    }
+
     /// Writes `ns` nanoseconds as microseconds with three decimals.
     #[inline(always)]
     pub(super) fn micros(&mut self, ns: u64) {
@@ -144,7 +151,49 @@ impl<'b> Piece<'b> {
     /// Writes `value` in the fewest digits that read back as the same value, integral ones without ".0".
     ///
     /// What is not finite becomes "inf", "-inf" or "nan", quoted, as libkineto does in args.
+    #[inline]
     pub(super) fn float(&mut self, value: f64) {
+        if !self.short_float(value) {
+            self.long_float(value);
+        }
+    }
+
+    /// Writes `value` if it is below 10^9 and has no more than six decimals, and says whether it has.
+    ///
+    /// What it writes has no more than 15 digits and reads back as the value: both the digits and the power of ten are
+    /// exact, so their quotient is the double next to what is written. No two numbers of so few digits are the same
+    /// double, so there is no shorter one.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and checked to be the same")]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    fn short_float(&mut self, value: f64) -> bool {
+        const MILLION: u64 = 1_000_000;
+
+        let magnitude = value.abs();
+        // Not so where that is infinite or no number.
+        let is_small = magnitude < 1e9;
+        let millionths = if is_small { (magnitude * MILLION as f64 + 0.5) as u64 } else { 0 };
+        // What is below a ten thousandth may be written with an exponent.
+        let is_tiny = (1..100).contains(&millionths);
+        if !is_small || is_tiny || millionths as f64 / MILLION as f64 != magnitude {
+            return false;
+        }
+        if value.is_sign_negative() {
+            self.raw(b"-");
+        }
+        self.uint(millionths / MILLION);
+        let decimals = millionths % MILLION;
+        if decimals != 0 {
+            let digits = eight_digits(decimals) >> 16;
+            let zeros = (digits ^ (ZEROS >> 16)).leading_zeros() / 8;
+            self.store(((digits << 8) | u64::from(b'.')).to_le_bytes());
+            self.length += 9 - zeros as usize;
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn long_float(&mut self, value: f64) {
         if value.is_finite() {
             let mut rest = self.bytes.get_mut(self.length..).unwrap_or_default();
             let room = rest.len();
@@ -290,6 +339,9 @@ fn hex_digit(value: u64) -> u8 {
     if low < 10 { b'0' + low } else { b'a' + low - 10 }
 }
 
+/// Eight digits 0 in ASCII.
+const ZEROS: u64 = ONES * b'0' as u64;
+
 /// How many digits `value` has, which is below 10^8.
 #[inline]
 fn decimal_length(value: u64) -> usize {
@@ -330,7 +382,7 @@ fn eight_digits(value: u64) -> u64 {
     let by2 = hundreds | ((by4 - 100 * hundreds) << 16);
     let tens = ((by2 * 103) >> 10) & 0x000f_000f_000f_000f;
     let digits = tens | ((by2 - 10 * tens) << 8);
-    digits | 0x3030_3030_3030_3030
+    digits | ZEROS
 }
 
 #[cfg(test)]
@@ -386,6 +438,23 @@ mod tests {
         for (value, exponent) in [(1e20, "20"), (5e-324, "-324"), (f64::MAX, "308")] {
             let printed = text(|piece| piece.float(value));
             assert!(printed.contains('e') && printed.ends_with(exponent) && printed.len() <= 25, "{printed}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_float_is_printed_as_serde_json_does(
+            digits in -2_000_000_000_000_000..2_000_000_000_000_000_i64,
+            power in 0..12,
+            (any, few) in (any::<f64>(), -2000..2000_i32),
+        ) {
+            for value in [digits as f64 / 10_f64.powi(power), any, f64::from(few) / 10_f64.powi(power), f64::from(few)] {
+                let printed = serde_json::to_string(&value).unwrap();
+                let expected = printed.strip_suffix(".0").unwrap_or(&printed);
+                if value.is_finite() {
+                    prop_assert_eq!(text(|piece| piece.float(value)), expected);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::buffer::Buffer;
 use crate::activity::{ArgValue, Args};
+use crate::fields::Datum;
 
 /// What a counter can show: readers draw numbers, drop strings, and JSON has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +56,38 @@ impl<W: Write> Buffer<W> {
                 self.raw(b"{");
                 self.members(args);
                 self.raw(b"}");
+            }
+        }
+    }
+
+    /// Appends a member: its key, which is the first `length` bytes of `key`, with the comma before and the colon behind
+    /// it, and its value.
+    #[inline(always)]
+    pub(super) fn datum<const N: usize>(&mut self, key: &[u8; N], length: usize, value: Datum<'_>) {
+        match value {
+            Datum::I64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.int(value);
+            }),
+            Datum::U64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.wide(value);
+            }),
+            Datum::F64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.float(value);
+            }),
+            Datum::Text(text) => {
+                self.piece(|piece| {
+                    piece.block(key, length);
+                    piece.raw(b"\"");
+                });
+                self.text(text);
+                self.raw(b"\"");
+            }
+            _ => {
+                self.piece(|piece| piece.block(key, length));
+                self.value(&value.into());
             }
         }
     }

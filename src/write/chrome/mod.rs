@@ -1,6 +1,7 @@
 //! The Chrome trace writer: a trace as the JSON that PyTorch's profiler writes.
 
 mod header;
+mod ids;
 mod point;
 mod slice;
 mod span;

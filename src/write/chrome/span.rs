@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use super::ids::Ids;
 use super::slice::{has_own_id, start_of_slice};
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
-use crate::trace::rows::{SiteRow, SliceRow};
+use crate::fields::values;
+use crate::trace::rows::{Shown, SiteRow, SliceRow};
 use crate::write::buffer::rendered;
 use crate::write::json::TENTH;
 
@@ -15,6 +17,8 @@ pub(super) struct Shared {
     /// By the callsites' numbers; not rendered yet while `start` is empty.
     sites: Vec<Site>,
     row: Row,
+    ids: Ids,
+    parents: Ids,
 }
 
 /// What the slices of a callsite share.
@@ -23,9 +27,23 @@ struct Site {
     /// `{"ph":"X","cat":…,"name":…`.
     start: Vec<u8>,
     has_own_id: bool,
+    /// By the fields' numbers.
+    keys: Vec<Key>,
     /// `,"target":…`, if it is shown.
     end: Vec<u8>,
 }
+
+/// The key of a field.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    /// `,"key":`, and anything behind.
+    text: [u8; KEY],
+    /// 0 for a key that is long or depends on the value.
+    length: usize,
+}
+
+/// Longer keys are few.
+const KEY: usize = 32;
 
 /// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
 #[derive(Debug)]
@@ -49,7 +67,7 @@ impl<W: Write> ChromeWriter<W> {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
         let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
-        let (site, row) = shared.of(slice, tenths);
+        let (site, row, ids, parents) = shared.of(slice, tenths);
         match slice.name {
             None => out.verbatim(&site.start),
             Some(name) => start_of_slice(out, args.site.kind, name),
@@ -65,20 +83,31 @@ impl<W: Write> ChromeWriter<W> {
             piece.micros(end.since(*start));
             if site.has_own_id {
                 piece.raw(b",\"args\":{\"External id\":");
-                piece.wide(slice.id.0);
+                ids.write(piece, slice.id.0);
                 piece.raw(b",\"span id\":");
             } else {
                 piece.raw(b",\"args\":{\"span id\":");
             }
-            piece.wide(args.span);
+            ids.write(piece, args.span);
             if args.parent != 0 {
                 piece.raw(b",\"parent id\":");
-                piece.wide(args.parent);
+                parents.write(piece, args.parent);
             }
         });
-        args.fields.visit(&mut |key, value| out.member(false, key, &value));
+        let mut shown = Shown::default();
+        for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
+            match site.keys.get(value.field) {
+                Some(Key { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
+                _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
+            }
+        }
+        if let Some(more) = args.more {
+            more.visit(&mut |key, value| out.member(false, key, &value));
+        }
         out.verbatim(&site.end);
-        args.marks.visit(&mut |key, value| out.member(false, key, &value));
+        if let Some(marks) = args.marks {
+            marks.visit(&mut |key, value| out.member(false, key, &value));
+        }
         out.raw(b"}},");
     }
 }
@@ -86,7 +115,7 @@ impl<W: Write> ChromeWriter<W> {
 impl Shared {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "the list is made long enough first")]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row) {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row, &mut Ids, &mut Ids) {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
@@ -97,7 +126,7 @@ impl Shared {
         if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
             self.row = Row::render(*process, *thread, tenths);
         }
-        (&self.sites[number], &self.row)
+        (&self.sites[number], &self.row, &mut self.ids, &mut self.parents)
     }
 }
 
@@ -107,8 +136,19 @@ impl Site {
         Site {
             start: rendered(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
+            keys: site.keys.own().map(Key::render).collect(),
             end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
         }
+    }
+}
+
+impl Key {
+    fn render(key: Option<&str>) -> Key {
+        let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
+        let rendered = rendered.unwrap_or_default();
+        let mut key = Key { text: [0; KEY], length: rendered.len() };
+        key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
+        key
     }
 }
 
@@ -138,19 +178,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::activity::{ActivityType, ArgValue, CorrelationId, NO_ARGS};
-    use crate::trace::rows::{Rows, SpanArgs};
+    use crate::activity::{ActivityType, ArgValue, CorrelationId};
+    use crate::fields::{self, Datum};
+    use crate::trace::rows::{Keys, Rows, SpanArgs};
     use crate::write::chrome::tests::{lines, ns};
 
     fn site(number: usize, kind: ActivityType, name: &'static str) -> SiteRow {
         let location = (number & 1 != 0).then(|| format!("src/\"{number}\".rs:1"));
-        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location }
+        let long = "a key of more than thirty-two bytes";
+        let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
+        let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
+        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, keys }
     }
 
     proptest! {
         #[test]
         fn a_slice_in_parts_is_written_as_its_activity(
-            slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50)
+            slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50),
+            (number, text) in (any::<f64>(), any::<String>()),
         ) {
             let names = ["", "kernel", "a \"b\"", "forward", "a name of more than thirty-two bytes: \u{1}é"];
             let sites: Vec<SiteRow> = (0..40_u8)
@@ -159,7 +204,18 @@ mod tests {
                     site(usize::from(i), kind.unwrap_or(ActivityType::CpuOp), names[usize::from(i) % names.len()])
                 })
                 .collect();
-            let fields: [(&str, ArgValue<'_>); 2] = [("k\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
+            let more: [(&str, ArgValue<'_>); 2] = [("more\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
+            let made_with = fields::words(&[
+                (1, Datum::U64(slices.len() as u64)),
+                (0, Datum::F64(number)),
+                (3, Datum::Text(text.as_bytes())),
+                (3, Datum::Text(b"not shown, as it comes again")),
+                (5, Datum::I64(slices[0].2)),
+                (6, Datum::Bool(true)),
+                (4, Datum::Text(b"[[1, 2]]")),
+                (2, Datum::I128(-1 << 100)),
+                (7, Datum::Text(b"there is no such field")),
+            ]);
             let marks: [(&str, ArgValue<'_>); 1] = [("finished", ArgValue::Bool(false))];
             let rows: Vec<SliceRow<'_>> = slices
                 .iter()
@@ -174,9 +230,10 @@ mod tests {
                     args: SpanArgs {
                         span: *span,
                         parent: if bits & 2 != 0 { *parent } else { 0 },
-                        fields: if bits & 4 != 0 { &fields } else { NO_ARGS },
+                        made_with: if bits & 32 != 0 { &made_with } else { &[] },
+                        more: (bits & 4 != 0).then_some(&more),
                         site: &sites[*number],
-                        marks: if bits & 8 != 0 { &marks } else { NO_ARGS },
+                        marks: (bits & 8 != 0).then_some(&marks),
                     },
                 })
                 .collect();
