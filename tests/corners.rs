@@ -162,6 +162,25 @@ fn so_does_one_that_is_deeper_than_others_can_see() {
 }
 
 #[test]
+fn a_span_whose_explicit_parent_is_left_out_hangs_below_what_is_around_that() {
+    let (rows, _) = record(
+        |builder| builder.filter("info,quiet=off".parse().unwrap()),
+        |dispatch| {
+            let outer = info_span!("outer");
+            let quiet = info_span!(target: "quiet", parent: &outer, "quiet");
+            let inner = info_span!(target: "quiet", parent: &quiet, "inner quiet");
+            info_span!(parent: &inner, "here").in_scope(|| ());
+            elsewhere(dispatch, move || info_span!(parent: &inner, "there").in_scope(|| ()));
+            outer.in_scope(|| ());
+        },
+    );
+    let outer = slices(&rows, "outer");
+    for name in ["here", "there"] {
+        assert_eq!(slices(&rows, name)[0]["args"]["parent id"], outer[0]["args"]["span id"], "{name}");
+    }
+}
+
+#[test]
 fn a_slice_inside_of_a_poll_that_is_not_drawn_keeps_its_parent() {
     let work = |_: &Dispatch| {
         let _outer = info_span!("outer").entered();

@@ -52,5 +52,5 @@ where
     let Some(parent) = event.parent() else { return (0, 0) };
     let key = parent.into_u64();
     let inside = hook.with(|lane| Ok(lane.inside(key))).flatten();
-    inside.unwrap_or_else(|| (0, super::find::lookup(ctx, hook, key).unwrap_or(0)))
+    inside.unwrap_or_else(|| (0, super::find::nearest(ctx, hook, parent)))
 }

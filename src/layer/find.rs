@@ -235,13 +235,23 @@ where
     None
 }
 
+/// Returns the id of a span, or of the nearest one around it that is not left out; 0 if there is none.
+pub(super) fn nearest<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, id: &Id) -> u64
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let recorded = |key| lookup(ctx, hook, key).filter(|span| *span != 0);
+    let around = || ctx.span(id)?.scope().skip(1).find_map(|span| recorded(span.id().into_u64()));
+    recorded(id.into_u64()).or_else(around).unwrap_or(0)
+}
+
 /// The parent that the attributes of a new span name.
 pub(super) fn parent<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     match attrs.parent() {
-        Some(id) => Parent::Span(lookup(ctx, hook, id.into_u64()).unwrap_or(0)),
+        Some(id) => Parent::Span(nearest(ctx, hook, id)),
         None if attrs.is_root() => Parent::Span(0),
         None => Parent::Current,
     }

@@ -498,10 +498,13 @@ impl Lane {
         known
     }
 
-    /// Returns the id of a span that the thread knows; one that is not recorded yet is, and gets its id. `None` also if
-    /// the span was lent meanwhile.
+    /// Returns the id of a span that the thread knows, 0 if it is left out; one that is not recorded yet is, and gets its
+    /// id. `None` also if the span was lent meanwhile.
     pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Need> {
         let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
+        if known.meta & state::IGNORED != 0 {
+            return Ok(Some(0));
+        }
         if known.meta & state::UNDEFINED == 0 {
             return Ok(Some(known.span));
         }
