@@ -286,6 +286,24 @@ fn a_span_that_follows_another_is_linked_to_its_slice() {
     assert_eq!(file.lost(Loss::FollowsUnlinked), 0);
 }
 
+/// As when a future is dropped: that enters its span for some nanoseconds.
+#[test]
+fn an_arrow_leaves_and_reaches_a_slice_that_can_be_seen_if_there_is_one() {
+    let sleep = || std::thread::sleep(std::time::Duration::from_millis(2));
+    let file = record(|| {
+        let (cause, effect) = (info_span!("cause"), info_span!("effect"));
+        effect.follows_from(&cause);
+        cause.in_scope(sleep);
+        cause.in_scope(|| ());
+        effect.in_scope(|| ());
+        effect.in_scope(sleep);
+    });
+    let seen = |name| file.all(name).into_iter().filter(|slice| slice.end - slice.start >= 1000).collect::<Vec<_>>();
+    let (causes, effects) = (seen("cause"), seen("effect"));
+    assert_eq!(nanos(&file.rows("s")[0]["ts"]), causes.last().unwrap().start);
+    assert_eq!(nanos(&file.rows("f")[0]["ts"]), effects[0].start);
+}
+
 #[test]
 fn what_cannot_be_linked_is_counted() {
     let file = record(|| {

@@ -6,6 +6,7 @@
 use super::recorded::{Recorded, Window};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
+use crate::clock::Converter;
 use crate::fields::{Datum, values};
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
@@ -82,7 +83,7 @@ impl Pairs {
 
 impl Index {
     /// Reads all records of a session.
-    pub(crate) fn new(recorded: &Recorded) -> Index {
+    pub(crate) fn new(recorded: &Recorded, converter: &Converter) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
         let mut values = Vec::new();
@@ -132,7 +133,7 @@ impl Index {
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
-        index.find_arrows(recorded, &follows);
+        index.find_arrows(recorded, converter, &follows);
         index
     }
 
@@ -187,14 +188,19 @@ impl Index {
     }
 
     /// For each pair, an arrow from the followed span's latest slice that had begun to the first slice that follows.
-    fn find_arrows(&mut self, recorded: &Recorded, follows: &[(u64, u64)]) {
+    ///
+    /// A slice of a microsecond or more goes before shorter ones, such as the one in which a future is dropped: Catapult
+    /// takes what begins in the microsecond in which another slice ends for a part of that, and finds no arrow's end there.
+    fn find_arrows(&mut self, recorded: &Recorded, converter: &Converter, follows: &[(u64, u64)]) {
         if follows.is_empty() {
             return;
         }
-        let mut firsts: HashMap<u64, Option<(Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
-        self.for_each_slice(recorded, |record, _, start, _| {
+        let is_short = |start, end| converter.timestamp(end).since(converter.timestamp(start)) < 1000;
+        let mut firsts: HashMap<u64, Option<(bool, Ticks, u64)>> =
+            follows.iter().map(|(span, _)| (*span, None)).collect();
+        self.for_each_slice(recorded, |record, _, start, end| {
             if let Some(first) = firsts.get_mut(&record.span()) {
-                let this = (start, record.id());
+                let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
             }
         });
@@ -202,21 +208,21 @@ impl Index {
         for (pair, (_, followed)) in follows.iter().enumerate() {
             sources.entry(*followed).or_default().push(pair);
         }
-        let mut latest: Vec<Option<(Ticks, u64)>> = vec![None; follows.len()];
-        self.for_each_slice(recorded, |record, _, start, _| {
+        let mut latest: Vec<Option<(bool, Ticks, u64)>> = vec![None; follows.len()];
+        self.for_each_slice(recorded, |record, _, start, end| {
             for pair in sources.get(&record.span()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
-                if let (Some((to, _)), Some(latest)) = (first, latest.get_mut(*pair))
+                if let (Some((_, to, _)), Some(latest)) = (first, latest.get_mut(*pair))
                     && start <= to
                 {
-                    *latest = (*latest).max(Some((start, record.id())));
+                    *latest = (*latest).max(Some((!is_short(start, end), start, record.id())));
                 }
             }
         });
         let mut number = 0;
         for ((span, _), latest) in follows.iter().zip(&latest) {
             match (latest, firsts.get(span).copied().flatten()) {
-                (Some((_, from)), Some((_, to))) => {
+                (Some((.., from)), Some((.., to))) => {
                     number += 1;
                     self.arrows.extend([(*from, number, true), (to, number, false)]);
                 }

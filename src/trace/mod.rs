@@ -206,7 +206,7 @@ impl Trace {
     }
 
     fn index(&self) -> &Index {
-        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded))
+        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter))
     }
 
     /// What a walk meets; only where slices may overlap does it take one to know.
