@@ -1,0 +1,80 @@
+//! Which kinds of activity are recorded, and which calls of the API are not.
+
+use crate::code::{Code, Outcome};
+use crate::layout::{self, kind};
+use crate::link;
+use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+/// Enabled kinds, as bits.
+static ENABLED: AtomicU64 = AtomicU64::new(0);
+/// Whether records of events get the device's time.
+static EVENT_TIMES: AtomicBool = AtomicBool::new(false);
+/// Calls that are recorded, or not, whatever their domain is: by domain and callback id.
+static CALLS: LazyLock<RwLock<HashMap<(u32, u32), bool>>> = LazyLock::new(RwLock::default);
+
+pub(crate) fn enable(kind: u32) -> Outcome {
+    let options = link::options();
+    if options.privileges {
+        return Err(Code::INSUFFICIENT_PRIVILEGES);
+    }
+    let all_or_this = options.enable_error_kind < 0 || options.enable_error_kind == i64::from(kind);
+    if options.enable_error != 0 && all_or_this {
+        return Err(Code(options.enable_error));
+    }
+    ENABLED.fetch_or(bit(kind)?, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(crate) fn disable(kind: u32) -> Outcome {
+    ENABLED.fetch_and(!bit(kind)?, Ordering::Relaxed);
+    Ok(())
+}
+
+fn bit(kind: u32) -> Outcome<u64> {
+    let known = kind < u64::BITS && layout::length(kind, link::options().cupti).is_some();
+    if known { Ok(1 << kind) } else { Err(Code::INVALID_KIND) }
+}
+
+pub(crate) fn is_enabled(kind: u32) -> bool {
+    ENABLED.load(Ordering::Relaxed) & (1 << kind) != 0
+}
+
+/// The kind under which kernels are recorded, if they are.
+pub(crate) fn kernels() -> Option<u32> {
+    [kind::CONCURRENT_KERNEL, kind::KERNEL].into_iter().find(|kind| is_enabled(*kind))
+}
+
+/// The kind under which a call is recorded, if it is.
+pub(crate) fn call(domain: u32, cbid: u32) -> Option<u32> {
+    let kind = match domain {
+        DRIVER_API => kind::DRIVER,
+        RUNTIME_API => kind::RUNTIME,
+        _ => return None,
+    };
+    let calls = CALLS.read().unwrap_or_else(PoisonError::into_inner);
+    let recorded = calls.get(&(domain, cbid)).copied().unwrap_or_else(|| is_enabled(kind));
+    recorded.then_some(kind)
+}
+
+/// Has a call recorded, or not, whether or not its domain is.
+pub(crate) fn set_call(domain: u32, cbid: u32, enable: bool) {
+    CALLS.write().unwrap_or_else(PoisonError::into_inner).insert((domain, cbid), enable);
+}
+
+pub(crate) fn set_event_times(enable: bool) {
+    EVENT_TIMES.store(enable, Ordering::Relaxed);
+}
+
+pub(crate) fn event_times() -> bool {
+    EVENT_TIMES.load(Ordering::Relaxed)
+}
+
+/// Back to how it is at first.
+pub(crate) fn reset() {
+    ENABLED.store(0, Ordering::Relaxed);
+    set_event_times(false);
+    CALLS.write().unwrap_or_else(PoisonError::into_inner).clear();
+}

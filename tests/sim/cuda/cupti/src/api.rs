@@ -1,0 +1,201 @@
+//! The functions that CUPTI exports.
+
+use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_from_13_2, since};
+use crate::delivery::{self, Completed, Requested};
+use crate::shared::calls;
+use crate::shared::options::VERSIONS;
+use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
+use crate::subscriber::{self, Callback};
+use crate::{activity, attributes, external, link, pool, walker, writer};
+use std::ffi::{c_char, c_void};
+
+/// The flag of a flush that takes unfinished records too.
+const FORCED: u32 = 1;
+
+macro_rules! api {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($($argument: $type),*) -> i32 {
+            let serve = || -> Outcome { $body };
+            serve().map_or_else(|Code(code)| code, |()| 0)
+        }
+    )+};
+}
+
+/// Gives a text, or null and an error where there is none.
+fn give_text(place: *mut *const c_char, text: Option<&'static std::ffi::CStr>, missing: *const c_char) -> Outcome {
+    give(place, text.map_or(missing, std::ffi::CStr::as_ptr))?;
+    text.map(drop).ok_or(Code::INVALID_PARAMETER)
+}
+
+api! {
+    fn cuptiGetVersion(version: *mut u32) {
+        need_driver_from_13_2()?;
+        give(version, VERSIONS[link::options().cupti].1)
+    }
+
+    fn cuptiGetResultString(code: i32, text: *mut *const c_char) {
+        need_driver_from_13_2()?;
+        give_text(text, name(code), c"<unknown>".as_ptr())
+    }
+
+    fn cuptiGetErrorMessage(code: i32, text: *mut *const c_char) {
+        need_driver_from_13_2()?;
+        since("12.2")?;
+        give_text(text, message(code), c"<unknown>".as_ptr())
+    }
+
+    fn cuptiGetCallbackName(domain: u32, cbid: u32, text: *mut *const c_char) {
+        need_driver_from_13_2()?;
+        give_text(text, calls::find(domain, cbid).map(|call| call.name), std::ptr::null())
+    }
+
+    fn cuptiGetTimestamp(timestamp: *mut u64) {
+        need_driver_from_13_2()?;
+        give(timestamp, writer::timestamp())
+    }
+
+    fn cuptiSubscribe(subscriber: *mut usize, callback: Option<Callback>, user: *mut c_void) {
+        need_driver()?;
+        if subscriber.is_null() {
+            return Err(Code::INVALID_PARAMETER);
+        }
+        give(subscriber, subscriber::subscribe(callback, user)?)
+    }
+
+    fn cuptiUnsubscribe(subscriber: usize) {
+        need_driver_from_13_2()?;
+        subscriber::unsubscribe(subscriber)
+    }
+
+    fn cuptiEnableCallback(enable: u32, subscriber: usize, domain: u32, cbid: u32) {
+        need_driver_from_13_2()?;
+        subscriber::enable(subscriber, domain, Some(cbid), enable != 0)
+    }
+
+    fn cuptiEnableDomain(enable: u32, subscriber: usize, domain: u32) {
+        need_driver_from_13_2()?;
+        subscriber::enable(subscriber, domain, None, enable != 0)
+    }
+
+    fn cuptiActivityRegisterCallbacks(requested: Option<Requested>, completed: Option<Completed>) {
+        need_driver_from_13_2()?;
+        let (Some(requested), Some(completed)) = (requested, completed) else { return Err(Code::INVALID_PARAMETER) };
+        delivery::register(requested, completed);
+        Ok(())
+    }
+
+    fn cuptiActivityRegisterTimestampCallback(timestamp: Option<extern "C" fn() -> u64>) {
+        need_driver()?;
+        writer::use_clock(timestamp.ok_or(Code::INVALID_PARAMETER)?);
+        Ok(())
+    }
+
+    fn cuptiActivityEnable(kind: u32) {
+        need_driver()?;
+        activity::enable(kind)
+    }
+
+    fn cuptiActivityDisable(kind: u32) {
+        need_driver()?;
+        activity::disable(kind)
+    }
+
+    /// For all contexts, whichever is named.
+    fn cuptiActivityEnableContext(_context: u64, kind: u32) {
+        need_driver()?;
+        activity::enable(kind)
+    }
+
+    /// For all contexts, whichever is named.
+    fn cuptiActivityDisableContext(_context: u64, kind: u32) {
+        need_driver()?;
+        activity::disable(kind)
+    }
+
+    fn cuptiActivityEnableRuntimeApi(cbid: u32, enable: u8) {
+        need_driver()?;
+        since("12.5")?;
+        activity::set_call(RUNTIME_API, cbid, enable != 0);
+        Ok(())
+    }
+
+    fn cuptiActivityEnableDriverApi(cbid: u32, enable: u8) {
+        need_driver()?;
+        since("12.5")?;
+        activity::set_call(DRIVER_API, cbid, enable != 0);
+        Ok(())
+    }
+
+    fn cuptiActivityEnableCudaEventDeviceTimestamps(enable: u8) {
+        need_driver()?;
+        since("13.0")?;
+        activity::set_event_times(enable != 0);
+        Ok(())
+    }
+
+    fn cuptiActivityFlushAll(flag: u32) {
+        need_driver()?;
+        if !delivery::is_registered() {
+            return Err(Code::INVALID_OPERATION);
+        }
+        pool::flush(flag & FORCED != 0);
+        Ok(())
+    }
+
+    fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, record: *mut *mut u8) {
+        need_driver_from_13_2()?;
+        walker::next(buffer, valid, record)
+    }
+
+    /// For all contexts and streams, whichever are named; the next call counts from zero.
+    fn cuptiActivityGetNumDroppedRecords(_context: u64, _stream: u32, dropped: *mut usize) {
+        need_driver()?;
+        if dropped.is_null() {
+            return Err(Code::INVALID_PARAMETER);
+        }
+        give(dropped, pool::take_dropped())
+    }
+
+    fn cuptiActivityGetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) {
+        need_driver()?;
+        attributes::get(attribute, size, value)
+    }
+
+    fn cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) {
+        need_driver()?;
+        attributes::set(attribute, size, value)
+    }
+
+    fn cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) {
+        need_driver()?;
+        external::push(kind, id)
+    }
+
+    fn cuptiActivityPopExternalCorrelationId(kind: u32, last: *mut u64) {
+        need_driver()?;
+        let id = external::pop(kind)?;
+        if last.is_null() { Ok(()) } else { give(last, id) }
+    }
+
+    fn cuptiGetThreadIdType(value: *mut u32) {
+        need_driver_from_13_2()?;
+        give(value, attributes::thread_id_type())
+    }
+
+    fn cuptiSetThreadIdType(value: u32) {
+        need_driver_from_13_2()?;
+        attributes::set_thread_id_type(value)
+    }
+
+    /// Delivers what there is, and forgets all that clients have set.
+    fn cuptiFinalize() {
+        need_driver_from_13_2()?;
+        pool::flush(true);
+        activity::reset();
+        subscriber::reset();
+        writer::use_own_clock();
+        Ok(())
+    }
+}

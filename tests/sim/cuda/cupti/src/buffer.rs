@@ -1,0 +1,109 @@
+//! A buffer of the client's, with records and what is not known of them yet.
+
+use crate::record::Record;
+use crate::shared::clock::now;
+use crate::shared::tracer::NEVER;
+
+/// A buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) address: *mut u8,
+    pub(crate) size: usize,
+    pub(crate) used: usize,
+    /// How many records the client lets it hold, 0 for as many as fit.
+    most: usize,
+    records: usize,
+    pending: Vec<Pending>,
+    /// When all its work is complete.
+    done_at: u64,
+    has_garbage: bool,
+}
+
+// SAFETY: the client has given the memory away until it gets it back.
+unsafe impl Send for Buffer {}
+
+/// A record whose work has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// The work's number, by which its times come later if they are not known.
+    pub(crate) id: u64,
+    pub(crate) begun_at: u64,
+    pub(crate) done_at: u64,
+    /// Where in the record the start is, and the end.
+    pub(crate) start: Option<usize>,
+    pub(crate) end: usize,
+    /// Where the record is, set by the buffer.
+    pub(crate) record: usize,
+}
+
+/// Bytes that no reader can make sense of, at the end of a buffer with garbage.
+const NONSENSE: [u8; 20] = [0xa5; 20];
+
+impl Buffer {
+    pub(crate) fn new(address: *mut u8, size: usize, most: usize) -> Buffer {
+        let (pending, has_garbage) = (Vec::new(), false);
+        Buffer { address, size, used: 0, most, records: 0, pending, done_at: 0, has_garbage }
+    }
+
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.used + bytes <= self.size && (self.most == 0 || self.records < self.most)
+    }
+
+    /// Adds a record, for which there must be room.
+    pub(crate) fn add(&mut self, record: &Record, pending: Option<Pending>) {
+        let offset = self.used;
+        self.used += record.bytes().len();
+        self.records += 1;
+        self.write(offset, record.bytes());
+        if let Some(pending) = pending {
+            self.done_at = self.done_at.max(pending.done_at);
+            self.pending.push(Pending { record: offset, ..pending });
+        }
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        debug_assert!(offset + bytes.len() <= self.size);
+        // SAFETY: the range is inside the buffer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address.add(offset), bytes.len()) };
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.done_at <= now()
+    }
+
+    /// Marks that a record here is nonsense.
+    pub(crate) fn note_garbage(&mut self) {
+        self.has_garbage = true;
+    }
+
+    /// Fills in times that have become known; false if the work has no record here.
+    pub(crate) fn retime(&mut self, id: u64, start: u64, end: u64, done_at: u64) -> bool {
+        let Some(index) = self.pending.iter().position(|pending| pending.id == id) else { return false };
+        let pending = self.pending[index];
+        if let Some(offset) = pending.start.filter(|_| pending.begun_at == NEVER) {
+            self.write(pending.record + offset, &start.to_le_bytes());
+        }
+        self.write(pending.record + pending.end, &end.to_le_bytes());
+        self.pending[index].begun_at = done_at.saturating_sub(end.saturating_sub(start));
+        self.pending[index].done_at = done_at;
+        self.done_at = self.pending.iter().map(|pending| pending.done_at).max().unwrap_or_default();
+        true
+    }
+
+    /// Prepares it for the client: work that has not ended has no end, and what has not begun has no start.
+    pub(crate) fn close(&mut self) {
+        let now = now();
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.done_at > now {
+                self.write(pending.record + pending.end, &[0; 8]);
+            }
+            if let Some(start) = pending.start.filter(|_| pending.begun_at > now) {
+                self.write(pending.record + start, &[0; 8]);
+            }
+        }
+        if self.has_garbage && self.size - self.used >= NONSENSE.len() {
+            self.write(self.used, &NONSENSE);
+            self.used += NONSENSE.len();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How long the records of each kind are, in each version of CUPTI.
+
+use crate::shared::options::version;
+
+/// Kinds of activity.
+pub(crate) mod kind {
+    pub(crate) const MEMCPY: u32 = 1;
+    pub(crate) const MEMSET: u32 = 2;
+    pub(crate) const KERNEL: u32 = 3;
+    pub(crate) const DRIVER: u32 = 4;
+    pub(crate) const RUNTIME: u32 = 5;
+    pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const OVERHEAD: u32 = 17;
+    pub(crate) const MEMCPY2: u32 = 22;
+    pub(crate) const CUDA_EVENT: u32 = 36;
+    pub(crate) const SYNCHRONIZATION: u32 = 38;
+    pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
+    pub(crate) const GRAPH_TRACE: u32 = 51;
+    /// No version has it: the simulator's own, to stand for those that come.
+    pub(crate) const UNKNOWN: u32 = 900;
+}
+
+/// For each kind the lengths, each with the version that it came with.
+const LENGTHS: &[(u32, &[(&str, usize)])] = &[
+    (kind::MEMCPY, &[("11.7", 88), ("12.8", 96), ("13.4", 112)]),
+    (kind::MEMSET, &[("11.7", 88), ("13.4", 104)]),
+    (kind::KERNEL, KERNELS),
+    (kind::DRIVER, &[("11.7", 40)]),
+    (kind::RUNTIME, &[("11.7", 40)]),
+    // Devices.
+    (8, &[("11.7", 176), ("12.2", 184), ("13.2", 192)]),
+    // Contexts.
+    (9, &[("11.7", 16), ("12.4", 24), ("12.5", 32), ("13.1", 40)]),
+    (kind::CONCURRENT_KERNEL, KERNELS),
+    // Names, markers and their data.
+    (11, &[("11.7", 32)]),
+    (12, &[("11.7", 56)]),
+    (13, &[("11.7", 32), ("13.0", 40)]),
+    (kind::OVERHEAD, &[("11.7", 40), ("12.3", 48), ("12.4", 56)]),
+    (kind::MEMCPY2, &[("11.7", 96)]),
+    // Counters of unified memory.
+    (25, &[("11.7", 64), ("12.8", 104)]),
+    (kind::CUDA_EVENT, &[("11.7", 24), ("12.8", 56)]),
+    // Streams.
+    (37, &[("11.7", 24)]),
+    (kind::SYNCHRONIZATION, &[("11.7", 40), ("12.8", 56)]),
+    (kind::EXTERNAL_CORRELATION, &[("11.7", 24)]),
+    // Memory and its pools.
+    (49, &[("11.7", 120), ("12.6", 128)]),
+    (50, &[("11.7", 72), ("13.0", 80)]),
+    (kind::GRAPH_TRACE, &[("11.7", 48), ("12.3", 56)]),
+    // Compilation: the libraries step by the longer record before the headers show it.
+    (52, &[("11.8", 64), ("12.4", 72)]),
+    // Graphs launched by a device, decompression, host nodes of graphs.
+    (53, &[("12.8", 56)]),
+    (54, &[("12.8", 64)]),
+    (56, &[("13.1", 56)]),
+    (kind::UNKNOWN, &[("11.7", 64)]),
+];
+
+const KERNELS: &[(&str, usize)] =
+    &[("11.7", 176), ("11.8", 200), ("12.0", 208), ("13.0", 216), ("13.1", 224), ("13.3", 232), ("13.4", 248)];
+
+/// The length of a record of that kind; none if the version has no such kind.
+pub(crate) fn length(kind: u32, of_version: usize) -> Option<usize> {
+    let (_, lengths) = LENGTHS.iter().find(|(known, _)| *known == kind)?;
+    let since = |name: &str| version(name).is_some_and(|first| first <= of_version);
+    lengths.iter().rev().find(|(first, _)| since(first)).map(|(_, length)| *length)
+}
+
+/// The longest record of a version.
+pub(crate) fn longest(of_version: usize) -> usize {
+    LENGTHS.iter().filter_map(|(kind, _)| length(*kind, of_version)).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::options::VERSIONS;
+
+    #[test]
+    fn lengths_grow_and_are_whole_words() {
+        for (kind, _) in LENGTHS {
+            let lengths: Vec<_> = (0..VERSIONS.len()).filter_map(|version| length(*kind, version)).collect();
+            assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_begins_with_a_version() {
+        assert_eq!(length(56, version("13.0").unwrap()), None);
+        assert_eq!(length(56, version("13.1").unwrap()), Some(56));
+        assert_eq!(length(7, version("13.4").unwrap()), None);
+        assert_eq!(longest(version("13.4").unwrap()), 248);
+    }
+
+    #[test]
+    fn kernels_have_the_length_of_their_version() {
+        let all: Vec<_> = VERSIONS.iter().map(|(name, _)| length(10, version(name).unwrap()).unwrap()).collect();
+        assert_eq!(all, [176, 200, 208, 208, 208, 208, 208, 208, 208, 208, 208, 216, 224, 224, 232, 248]);
+    }
+}

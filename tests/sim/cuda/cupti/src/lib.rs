@@ -1,0 +1,24 @@
+//! CUPTI for the simulated CUDA driver: activity records with the layout of the version asked for.
+//!
+//! It finds the driver (`libcuda.so.1`) at the first call and has itself told of all that happens there. Host records
+//! go to one buffer and the records of each context to one of its own; a device record takes its place at the launch.
+#![cfg(target_os = "linux")]
+#![allow(non_snake_case, reason = "the exported names are C's")]
+
+#[path = "../../shared/mod.rs"]
+mod shared;
+
+mod activity;
+mod api;
+mod attributes;
+mod buffer;
+mod code;
+mod delivery;
+mod external;
+mod layout;
+mod link;
+mod pool;
+mod record;
+mod subscriber;
+mod walker;
+mod writer;

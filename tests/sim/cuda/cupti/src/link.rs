@@ -1,0 +1,79 @@
+//! The way to the driver: finds it, and hands it the table of what it is to call.
+
+use crate::shared::counters::Counters;
+use crate::shared::loader;
+use crate::shared::options::{Options, VERSIONS};
+use crate::shared::tracer::SetTracer;
+use crate::writer;
+use std::ffi::{CString, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(std::ptr::null_mut());
+static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+/// What is counted where there is no driver to ask.
+static NO_COUNTERS: Counters = Counters::new();
+static CONNECTING: Mutex<()> = Mutex::new(());
+
+/// Whether there is a driver that is more than a stub, and of this CUPTI's major version or a later one. Looks for it
+/// while there is none.
+pub(crate) fn connected() -> bool {
+    if COUNTERS.load(Ordering::Acquire).is_null() {
+        let _one_at_a_time = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if COUNTERS.load(Ordering::Acquire).is_null() {
+            connect();
+        }
+    }
+    let Options { driver, cupti, .. } = *options();
+    let major = VERSIONS[cupti].0.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(i32::MAX);
+    !COUNTERS.load(Ordering::Acquire).is_null() && driver / 1_000 >= major
+}
+
+fn connect() {
+    let address = find();
+    if address.is_null() {
+        return;
+    }
+    // SAFETY: only the simulated driver has a function of that name, and it has this type.
+    let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(address) };
+    // SAFETY: the table lives as long as the process.
+    let counters = unsafe { set_tracer(&raw const writer::TRACER) };
+    COUNTERS.store(counters.cast_mut(), Ordering::Release);
+}
+
+/// `simSetTracer` of the driver that is loaded already, else of the one beside this library, else of the loader's.
+fn find() -> *mut c_void {
+    let of = |library: *mut c_void| loader::symbol(library, c"simSetTracer");
+    let loaded = std::iter::once_with(|| of(loader::open(c"libcuda.so.1", libc::RTLD_NOLOAD)));
+    let beside = beside_this_library().into_iter().map(|file| of(loader::open(&file, 0)));
+    let known = std::iter::once_with(|| of(loader::open(c"libcuda.so.1", 0)));
+    loaded.chain(beside).chain(known).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
+}
+
+fn beside_this_library() -> Vec<CString> {
+    let Some(own) = loader::file_of(find as *const c_void) else { return Vec::new() };
+    let paths = ["libsim_cuda.so", "libcuda.so.1"].map(|name| own.with_file_name(name));
+    paths.into_iter().filter_map(|path| CString::new(path.into_os_string().into_vec()).ok()).collect()
+}
+
+/// The options in force: the driver's, and without one those of the environment.
+pub(crate) fn options() -> &'static Options {
+    if OPTIONS.load(Ordering::Acquire).is_null() {
+        let text = std::env::var("SIM_CUDA").unwrap_or_default();
+        configure(&Options::parse(&text).unwrap_or_default());
+    }
+    // SAFETY: options are put there once for each configuration and never taken away.
+    unsafe { &*OPTIONS.load(Ordering::Acquire) }
+}
+
+/// Sets the options for good: other threads may still read the ones before, which are few and stay.
+pub(crate) fn configure(options: &Options) {
+    OPTIONS.store(Box::leak(Box::new(*options)), Ordering::Release);
+}
+
+/// The driver's counters.
+pub(crate) fn counters() -> &'static Counters {
+    // SAFETY: the driver's counters stay; libraries are not closed.
+    unsafe { COUNTERS.load(Ordering::Acquire).as_ref() }.unwrap_or(&NO_COUNTERS)
+}

@@ -1,0 +1,144 @@
+//! The buffers in use: one for the records of the host, and one for those of each context.
+
+use crate::buffer::{Buffer, Pending};
+use crate::delivery;
+use crate::layout;
+use crate::link;
+use crate::record::Record;
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::writer;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Whose records a buffer takes: a context's, by its id.
+pub(crate) type Owner = u32;
+
+/// The records of the host, of all contexts.
+pub(crate) const HOST: Owner = 0;
+
+#[derive(Debug, Default)]
+struct Pool {
+    current: HashMap<Owner, Buffer>,
+    /// Buffers without room whose work has not ended.
+    full: Vec<Buffer>,
+    /// Buffers that the client gave to two threads at once, of which one was enough.
+    spare: Vec<Buffer>,
+}
+
+static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
+/// How many records there have been.
+static RECORDS: AtomicU64 = AtomicU64::new(0);
+/// Records dropped since somebody asked.
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+fn lock() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a record, and whatever the options put beside it.
+pub(crate) fn add(owner: Owner, record: &Record, pending: Option<Pending>) {
+    let options = link::options();
+    let ordinal = RECORDS.fetch_add(1, Ordering::Relaxed) + 1;
+    let is_each = |each: u64| each != 0 && ordinal.is_multiple_of(each);
+    if is_each(options.drop) {
+        return drop_record();
+    }
+    let garbage = is_each(options.garbage).then(|| {
+        let mut record = record.clone();
+        record.scramble(if ordinal.is_multiple_of(2) { 0xa5 } else { 0xff });
+        record
+    });
+    add_one(owner, garbage.as_ref().unwrap_or(record), pending, garbage.is_some());
+    if is_each(options.unknown_kinds)
+        && let Some(unknown) = Record::new(layout::kind::UNKNOWN)
+    {
+        add_one(owner, &unknown.u64(8, ordinal), None, false);
+    }
+}
+
+fn drop_record() {
+    DROPPED.fetch_add(1, Ordering::Relaxed);
+    count(&link::counters().dropped);
+}
+
+/// Adds a record to the owner's buffer, or to a new one where that has no room.
+fn add_one(owner: Owner, record: &Record, pending: Option<Pending>, is_garbage: bool) {
+    let bytes = record.bytes().len();
+    let mut complete = Vec::new();
+    let mut asked_at = None;
+    loop {
+        let mut pool = lock();
+        pool.retire(owner, bytes);
+        pool.take_complete(&mut complete);
+        if let Some(buffer) = pool.current.get_mut(&owner) {
+            buffer.add(record, pending);
+            if is_garbage {
+                buffer.note_garbage();
+            }
+            break;
+        }
+        drop(pool);
+        // Neither callback runs under the lock.
+        let asking = link::options().reported(now());
+        let Some(fresh) = delivery::request() else {
+            drop_record();
+            break;
+        };
+        asked_at = Some(asking);
+        // The owner takes it in the next turn, unless another thread has got one for it meanwhile.
+        lock().spare.push(fresh);
+    }
+    delivery::deliver(complete);
+    // Not for the record of such a request: with buffers for one record there would be no end.
+    if let Some(start) = asked_at.filter(|_| record.kind() != layout::kind::OVERHEAD) {
+        writer::buffer_requested(start);
+    }
+}
+
+impl Pool {
+    /// Puts the owner's buffer aside if it has no room, and a spare one in its place.
+    fn retire(&mut self, owner: Owner, bytes: usize) {
+        if self.current.get(&owner).is_some_and(|buffer| !buffer.has_room(bytes)) {
+            self.full.extend(self.current.remove(&owner));
+        }
+        if !self.current.contains_key(&owner)
+            && let Some(spare) = self.spare.pop()
+        {
+            self.current.insert(owner, spare);
+        }
+    }
+
+    fn take_complete(&mut self, complete: &mut Vec<Buffer>) {
+        complete.extend(self.full.extract_if(.., |buffer| buffer.is_complete()));
+    }
+}
+
+/// Delivers the buffers all of whose work is complete, or with `forced` all.
+pub(crate) fn flush(forced: bool) {
+    let mut out = Vec::new();
+    {
+        let mut pool = lock();
+        out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete()));
+        let ready = |buffer: &Buffer| buffer.used > 0 && (forced || buffer.is_complete());
+        out.extend(pool.current.extract_if(|_, buffer| ready(buffer)).map(|(_, buffer)| buffer));
+        if forced {
+            out.append(&mut pool.spare);
+        }
+    }
+    delivery::deliver(out);
+}
+
+/// Fills in the times of work that were not known at its launch.
+pub(crate) fn retime(id: u64, start: u64, end: u64, done_at: u64) {
+    let mut pool = lock();
+    let Pool { current, full, .. } = &mut *pool;
+    let mut buffers = full.iter_mut().chain(current.values_mut());
+    buffers.any(|buffer| buffer.retime(id, start, end, done_at));
+}
+
+/// The records dropped since the last call.
+pub(crate) fn take_dropped() -> usize {
+    DROPPED.swap(0, Ordering::Relaxed)
+}

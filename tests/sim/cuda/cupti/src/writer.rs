@@ -1,0 +1,229 @@
+//! Makes records of what the driver tells.
+
+use crate::activity;
+use crate::buffer::Pending;
+use crate::layout::kind;
+use crate::pool::{self, HOST};
+use crate::record::Record;
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::shared::options::Options;
+use crate::shared::tracer::{self, ApiCall, EventRecord, Synchronization, Tracer, Work};
+use crate::subscriber::{self, Site};
+use crate::{attributes, external, link};
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// What the driver is to call.
+pub(crate) static TRACER: Tracer = Tracer {
+    version: tracer::VERSION,
+    configured,
+    api_enter,
+    api_exit,
+    queued,
+    retimed,
+    synchronized,
+    event_recorded,
+    overhead,
+    count: count_of,
+};
+
+/// How far the client's own clock is from ours.
+static CLIENT_CLOCK: AtomicI64 = AtomicI64::new(0);
+
+/// Lets stamps be of the clock that `timestamp` reads; it must count nanoseconds too.
+pub(crate) fn use_clock(timestamp: extern "C" fn() -> u64) {
+    CLIENT_CLOCK.store(timestamp().wrapping_sub(now()) as i64, Ordering::Relaxed);
+}
+
+/// Stamps are of our own clock again.
+pub(crate) fn use_own_clock() {
+    CLIENT_CLOCK.store(0, Ordering::Relaxed);
+}
+
+/// A stamp as the client wants it.
+fn on_client_clock(stamp: u64) -> u64 {
+    if stamp == 0 { 0 } else { stamp.saturating_add_signed(CLIENT_CLOCK.load(Ordering::Relaxed)) }
+}
+
+/// CUPTI's stamp of a moment of the true clock.
+fn stamp(at: u64) -> u64 {
+    on_client_clock(link::options().reported(at))
+}
+
+/// CUPTI's stamp of now.
+pub(crate) fn timestamp() -> u64 {
+    stamp(now())
+}
+
+extern "C" fn configured(options: *const Options) {
+    // SAFETY: the driver hands in its options.
+    link::configure(unsafe { &*options });
+}
+
+extern "C" fn api_enter(call: *mut ApiCall) {
+    // SAFETY: the driver hands in a call on its stack.
+    let call = unsafe { &mut *call };
+    subscriber::notify(Site::Enter, call);
+    call.start = timestamp();
+}
+
+extern "C" fn api_exit(call: *mut ApiCall) {
+    // SAFETY: the driver hands in a call on its stack.
+    let call = unsafe { &mut *call };
+    let end = timestamp();
+    if let Some(kind) = activity::call(call.domain, call.cbid) {
+        record_call(kind, call, end);
+    }
+    subscriber::notify(Site::Exit, call);
+}
+
+/// Records a call, after the external ids that it is inside of.
+fn record_call(kind: u32, call: &ApiCall, end: u64) {
+    if activity::is_enabled(kind::EXTERNAL_CORRELATION) {
+        for (external_kind, id) in external::innermost() {
+            let Some(record) = Record::new(kind::EXTERNAL_CORRELATION) else { return };
+            count(&link::counters().external_records);
+            pool::add(HOST, &record.u32(4, external_kind).u64(8, id).u32(16, call.correlation), None);
+        }
+    }
+    let Some(record) = Record::new(kind) else { return };
+    let record = record.u32(4, call.cbid).u64(8, call.start).u64(16, end);
+    let record = record.u32(24, std::process::id()).u32(28, attributes::thread_id());
+    count(&link::counters().api_records);
+    pool::add(HOST, &record.u32(32, call.correlation).u32(36, call.result as u32), None);
+}
+
+extern "C" fn queued(work: *const Work, length: usize) {
+    // SAFETY: the driver hands in that much work.
+    let work = unsafe { std::slice::from_raw_parts(work, length) };
+    let (Some(first), Some(last)) = (work.first(), work.last()) else { return };
+    if first.graph != 0 && activity::is_enabled(kind::GRAPH_TRACE) {
+        return record_graph(first, last);
+    }
+    for work in work {
+        let record = match work.kind {
+            tracer::KERNEL => activity::kernels().and_then(|kind| kernel(kind, work)),
+            tracer::MEMCPY => enabled(kind::MEMCPY).and_then(|record| memcpy(record, work)),
+            tracer::MEMCPY_PEER => enabled(kind::MEMCPY2).map(|record| memcpy_peer(record, work)),
+            _ => enabled(kind::MEMSET).map(|record| memset(record, work)),
+        };
+        if let Some(record) = record {
+            let Work { id, begun_at, done_at, .. } = *work;
+            let pending = Pending { id, begun_at, done_at, start: Some(16), end: 24, record: 0 };
+            count(&link::counters().device_records);
+            pool::add(work.context, &record, Some(pending));
+        }
+    }
+}
+
+/// A new record of a kind, if that is enabled.
+fn enabled(kind: u32) -> Option<Record> {
+    if activity::is_enabled(kind) { Record::new(kind) } else { None }
+}
+
+fn kernel(kind: u32, work: &Work) -> Option<Record> {
+    let record = Record::new(kind)?.u16(6, work.registers);
+    let record = times(record, work).u32(40, work.device).u32(44, work.context).u32(48, work.stream);
+    let record = record.triple(52, work.grid).triple(64, work.block);
+    let record = record.u32(76, work.static_shared).u32(80, work.dynamic_shared).u32(92, work.correlation);
+    let record = record.u64(96, work.id).u64(104, work.name as u64).u8(136, work.launch_type);
+    let record = record.u32(140, work.shared_executed).u64(144, work.graph_node).u32(156, work.graph);
+    let record = record.u32(168, work.channel).u32(172, work.channel_type).triple(176, work.cluster);
+    Some(record.u32(216, work.priority as u32))
+}
+
+fn times(record: Record, work: &Work) -> Record {
+    record.u64(16, on_client_clock(work.start)).u64(24, on_client_clock(work.end))
+}
+
+/// What the records of both kinds of copies begin with.
+fn any_copy(record: Record, work: &Work) -> Record {
+    let record = record.u8(4, work.copy_kind).u8(5, work.source_kind).u8(6, work.target_kind).u8(7, work.is_async);
+    let record = times(record.u64(8, work.bytes), work);
+    record.u32(32, work.device).u32(36, work.context).u32(40, work.stream)
+}
+
+fn memcpy(record: Record, work: &Work) -> Option<Record> {
+    let record = any_copy(record, work).u32(44, work.correlation).u64(64, work.graph_node).u32(72, work.graph);
+    Some(record.u32(76, work.channel).u32(80, work.channel_type).u64(88, 1))
+}
+
+fn memcpy_peer(record: Record, work: &Work) -> Record {
+    let record = any_copy(record, work).u32(44, work.source_device).u32(48, work.source_context);
+    let record = record.u32(52, work.target_device).u32(56, work.target_context).u32(60, work.correlation);
+    record.u64(72, work.graph_node).u32(80, work.graph).u32(84, work.channel).u32(88, work.channel_type)
+}
+
+fn memset(record: Record, work: &Work) -> Record {
+    let record = times(record.u32(4, work.value).u64(8, work.bytes), work);
+    let record = record.u32(32, work.device).u32(36, work.context).u32(40, work.stream).u32(44, work.correlation);
+    let record = record.u16(48, work.is_async).u16(50, work.target_kind).u64(64, work.graph_node);
+    record.u32(72, work.graph).u32(76, work.channel).u32(80, work.channel_type)
+}
+
+/// One record for all nodes of a graph's launch.
+fn record_graph(first: &Work, last: &Work) {
+    let Some(record) = Record::new(kind::GRAPH_TRACE) else { return };
+    let record = record.u32(4, first.correlation).u64(8, on_client_clock(first.start));
+    let record = record.u64(16, on_client_clock(last.end)).u32(24, first.device).u32(28, first.graph);
+    let record = record.u32(32, first.context).u32(36, first.stream).u32(48, last.device).u32(52, last.context);
+    let (begun_at, done_at) = (first.begun_at, last.done_at);
+    let pending = Pending { id: last.id, begun_at, done_at, start: Some(8), end: 16, record: 0 };
+    count(&link::counters().device_records);
+    pool::add(first.context, &record, Some(pending));
+}
+
+extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
+    pool::retime(id, on_client_clock(start), on_client_clock(end), done_at);
+}
+
+extern "C" fn synchronized(synchronization: *const Synchronization) {
+    // SAFETY: the driver hands one in.
+    let its = unsafe { &*synchronization };
+    let Some(record) = enabled(kind::SYNCHRONIZATION) else { return };
+    let record = record.u32(4, its.kind).u64(8, stamp(its.start)).u64(16, stamp(its.end)).u32(24, its.correlation);
+    let record = record.u32(28, its.context).u32(32, its.stream).u32(36, its.event);
+    pool::add(HOST, &record.u64(40, its.event_record).u32(48, its.result as u32), None);
+}
+
+extern "C" fn event_recorded(record: *const EventRecord) {
+    // SAFETY: the driver hands one in.
+    let its = unsafe { &*record };
+    let Some(record) = enabled(kind::CUDA_EVENT) else { return };
+    let record = record.u32(4, its.correlation).u32(8, its.context).u32(12, its.stream).u32(16, its.event);
+    let record = record.u32(24, its.device).u64(48, its.record);
+    if !activity::event_times() {
+        return pool::add(its.context, &record, None);
+    }
+    let pending =
+        Pending { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
+    pool::add(its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
+}
+
+/// The kind of overhead of asking for a buffer.
+const BUFFER_REQUEST: u32 = 7 << 16;
+
+/// Records that the client was asked for a buffer, from `start` on by CUPTI's stamps.
+pub(crate) fn buffer_requested(start: u64) {
+    record_overhead(BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
+}
+
+extern "C" fn overhead(kind: u32, correlation: u32, start: u64, end: u64) {
+    record_overhead(kind, correlation, stamp(start), stamp(end));
+}
+
+/// The kind of object that an overhead is of: a thread, by process and thread id.
+const THREAD: u32 = 2;
+
+fn record_overhead(kind: u32, correlation: u32, start: u64, end: u64) {
+    let Some(record) = enabled(kind::OVERHEAD) else { return };
+    let record = record.u32(4, kind).u32(8, THREAD).u32(12, std::process::id()).u32(16, attributes::thread_id());
+    pool::add(HOST, &record.u64(24, start).u64(32, end).u32(40, correlation), None);
+}
+
+extern "C" fn count_of(what: *const c_char) -> u64 {
+    // SAFETY: the driver hands in a C string.
+    let what = unsafe { CStr::from_ptr(what) };
+    if what == c"push_depth" { external::depth() } else { u64::MAX }
+}

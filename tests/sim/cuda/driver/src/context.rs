@@ -1,0 +1,244 @@
+//! Contexts, and which of them a thread works in.
+
+use crate::control;
+use crate::engine::{Moment, wait};
+use crate::error::{Error, Outcome, give};
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::shared::tracer::{CONTEXT_SYNCHRONIZE, NOT_APPLICABLE, Synchronization};
+use crate::state::{self, State};
+use crate::stream::Stream;
+use crate::trace;
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+/// A context: one of a device's primary one and those that a program makes.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// From 1.
+    pub(crate) id: u32,
+    pub(crate) device: i32,
+    pub(crate) null_stream: u64,
+    pub(crate) next_stream: u32,
+    /// The contexts whose memory it may use.
+    peers: HashSet<u64>,
+}
+
+/// The id of every context's default stream, as real traces have it.
+const NULL_STREAM: u32 = 7;
+/// The id of the first stream that a program makes.
+const FIRST_STREAM: u32 = 13;
+
+thread_local! {
+    /// The thread's stack of contexts: handle and id.
+    static STACK: RefCell<Vec<(u64, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The handle of the calling thread's context.
+pub(crate) fn current() -> Option<u64> {
+    top().map(|(handle, _)| handle)
+}
+
+/// Its handle and id; zeros without one.
+pub(crate) fn current_for_trace() -> (u64, u32) {
+    top().unwrap_or_default()
+}
+
+fn top() -> Option<(u64, u32)> {
+    STACK.try_with(|stack| stack.borrow().last().copied()).ok().flatten()
+}
+
+fn push(entry: (u64, u32)) {
+    STACK.with(|stack| stack.borrow_mut().push(entry));
+}
+
+fn pop() -> Option<(u64, u32)> {
+    STACK.with(|stack| stack.borrow_mut().pop())
+}
+
+/// Makes a context and its default stream.
+fn create(state: &mut State, device: i32) -> Outcome<u64> {
+    if device < 0 || device as u32 >= control::options().devices {
+        return Err(Error::INVALID_DEVICE);
+    }
+    let (handle, null_stream) = (state.handle(), state.handle());
+    state.next_context += 1;
+    let id = state.next_context;
+    let context = Context { id, device, null_stream, next_stream: FIRST_STREAM, peers: HashSet::new() };
+    state.contexts.insert(handle, context);
+    state.streams.insert(null_stream, Stream::null(NULL_STREAM, handle));
+    Ok(handle)
+}
+
+fn destroy(state: &mut State, handle: u64) -> Outcome {
+    state.contexts.remove(&handle).ok_or(Error::INVALID_CONTEXT)?;
+    state.streams.retain(|_, stream| stream.context != handle);
+    Ok(())
+}
+
+/// The handle and the id of a context.
+fn entry(state: &State, handle: u64) -> Outcome<(u64, u32)> {
+    state.contexts.get(&handle).map(|context| (handle, context.id)).ok_or(Error::INVALID_CONTEXT)
+}
+
+fn create_current(place: *mut u64, device: i32) -> Outcome {
+    let mut state = state::ready()?;
+    let handle = create(&mut state, device)?;
+    push(entry(&state, handle)?);
+    give(place, handle)
+}
+
+/// Waits for all work of the calling thread's context.
+pub(crate) fn synchronize(correlation: u32) -> Outcome {
+    count(&control::counters().synchronizes);
+    let start = now();
+    let (context, moments): (u32, Vec<Moment>) = {
+        let mut state = state::ready()?;
+        let (handle, context) = state.context()?;
+        let id = context.id;
+        state.forbid_while_capturing()?;
+        let streams = state.streams.values().filter(|stream| stream.context == handle);
+        (id, streams.flat_map(Stream::all).cloned().collect())
+    };
+    moments.iter().for_each(wait);
+    trace::synchronized(&Synchronization {
+        kind: CONTEXT_SYNCHRONIZE,
+        correlation,
+        context,
+        stream: NOT_APPLICABLE,
+        event: NOT_APPLICABLE,
+        result: 0,
+        event_record: u64::from(NOT_APPLICABLE),
+        start,
+        end: now(),
+    });
+    Ok(())
+}
+
+/// The device of the calling thread's context.
+pub(crate) fn current_device() -> Outcome<i32> {
+    Ok(state::ready()?.context()?.1.device)
+}
+
+api! {
+    fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) |_| {
+        let mut state = state::ready()?;
+        let handle = match state.primary.get_mut(&device) {
+            Some((handle, retained)) => {
+                *retained += 1;
+                *handle
+            }
+            None => {
+                let handle = create(&mut state, device)?;
+                state.primary.insert(device, (handle, 1));
+                handle
+            }
+        };
+        give(context, handle)
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: i32) |_| {
+        let mut state = state::ready()?;
+        let (handle, retained) = state.primary.get_mut(&device).ok_or(Error::INVALID_CONTEXT)?;
+        *retained -= 1;
+        if *retained == 0 {
+            let handle = *handle;
+            state.primary.remove(&device);
+            destroy(&mut state, handle)?;
+        }
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32) |_| {
+        let state = state::ready()?;
+        give(flags, 0)?;
+        give(active, i32::from(state.primary.contains_key(&device)))
+    }
+
+    fn cuDevicePrimaryCtxSetFlags_v2(_device: i32, _flags: u32) |_| {
+        state::ready().map(drop)
+    }
+
+    fn cuCtxCreate_v2(context: *mut u64, _flags: u32, device: i32) |_| {
+        create_current(context, device)
+    }
+
+    fn cuCtxCreate_v4(context: *mut u64, _parameters: *const u8, _flags: u32, device: i32) |_| {
+        create_current(context, device)
+    }
+
+    fn cuCtxDestroy_v2(context: u64) |_| {
+        destroy(&mut *state::ready()?, context)?;
+        if current() == Some(context) {
+            pop();
+        }
+        Ok(())
+    }
+
+    fn cuCtxSetCurrent(context: u64) |_| {
+        let entry = if context == 0 { None } else { Some(entry(&*state::ready()?, context)?) };
+        pop();
+        if let Some(entry) = entry {
+            push(entry);
+        }
+        Ok(())
+    }
+
+    fn cuCtxGetCurrent(context: *mut u64) |_| {
+        drop(state::ready()?);
+        give(context, current().unwrap_or_default())
+    }
+
+    fn cuCtxPushCurrent_v2(context: u64) |_| {
+        let entry = entry(&*state::ready()?, context)?;
+        push(entry);
+        Ok(())
+    }
+
+    fn cuCtxPopCurrent_v2(context: *mut u64) |_| {
+        let (handle, _) = pop().ok_or(Error::INVALID_CONTEXT)?;
+        if context.is_null() { Ok(()) } else { give(context, handle) }
+    }
+
+    fn cuCtxGetDevice(device: *mut i32) |_| {
+        give(device, current_device()?)
+    }
+
+    fn cuCtxSynchronize() |caller| {
+        synchronize(caller.correlation)
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) |_| {
+        state::ready()?.context()?;
+        give(least, 0)?;
+        give(greatest, -5)
+    }
+
+    fn cuCtxEnablePeerAccess(peer: u64, _flags: u32) |_| {
+        let mut state = state::ready()?;
+        let device = state.contexts.get(&peer).ok_or(Error::INVALID_CONTEXT)?.device;
+        let (_, context) = state.context()?;
+        if context.device == device {
+            return Err(Error::INVALID_DEVICE);
+        }
+        if context.peers.insert(peer) { Ok(()) } else { Err(Error::PEER_ACCESS_ALREADY_ENABLED) }
+    }
+
+    fn cuCtxDisablePeerAccess(peer: u64) |_| {
+        let mut state = state::ready()?;
+        let (_, context) = state.context()?;
+        if context.peers.remove(&peer) { Ok(()) } else { Err(Error::PEER_ACCESS_NOT_ENABLED) }
+    }
+}
+
+/// The name that older programs know it by.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease(device: i32) -> i32 {
+    cuDevicePrimaryCtxRelease_v2(device)
+}
+
+/// The name that older programs know it by.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxSetFlags(device: i32, flags: u32) -> i32 {
+    cuDevicePrimaryCtxSetFlags_v2(device, flags)
+}

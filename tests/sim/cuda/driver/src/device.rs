@@ -1,0 +1,133 @@
+//! Devices, and the driver itself.
+
+use crate::attributes;
+use crate::control;
+use crate::error::{Error, Outcome, describe, give};
+use crate::state;
+use std::ffi::{CStr, c_char};
+
+/// Fails for a device that is not there.
+fn check(device: i32) -> Outcome {
+    drop(state::ready()?);
+    if device >= 0 && (device as u32) < control::options().devices { Ok(()) } else { Err(Error::INVALID_DEVICE) }
+}
+
+/// Writes a text with its zero byte, cut to the room there is.
+fn give_text(place: *mut c_char, room: i32, text: &str) -> Outcome {
+    let room = usize::try_from(room).ok().filter(|room| *room > 0).ok_or(Error::INVALID_VALUE)?;
+    if place.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    let bytes = text.bytes().take(room - 1).chain([0]);
+    for (index, byte) in bytes.enumerate() {
+        // SAFETY: the caller promises that much room.
+        unsafe { place.add(index).write(byte as c_char) };
+    }
+    Ok(())
+}
+
+/// Sixteen bytes that tell the devices apart.
+fn uuid(device: i32) -> [u8; 16] {
+    let mut uuid = *b"SIMULATED-GPU-00";
+    uuid[15] = b'0' + (device % 10) as u8;
+    uuid
+}
+
+fn give_description(
+    code: i32,
+    place: *mut *const c_char,
+    which: fn((&'static CStr, &'static CStr)) -> &'static CStr,
+) -> Outcome {
+    match describe(code) {
+        Some(texts) => give(place, which(texts).as_ptr()),
+        None => {
+            give(place, std::ptr::null())?;
+            Err(Error::INVALID_VALUE)
+        }
+    }
+}
+
+api! {
+    fn cuInit(flags: u32) |_| {
+        if control::options().driver == 0 {
+            return Err(Error::STUB_LIBRARY);
+        }
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if control::options().devices == 0 {
+            return Err(Error::NO_DEVICE);
+        }
+        state::lock().initialized = true;
+        Ok(())
+    }
+
+    fn cuDriverGetVersion(version: *mut i32) |_| {
+        match control::options().driver {
+            0 => Err(Error::STUB_LIBRARY),
+            number => give(version, number),
+        }
+    }
+
+    fn cuDeviceGetCount(count: *mut i32) |_| {
+        drop(state::ready()?);
+        give(count, control::options().devices as i32)
+    }
+
+    fn cuDeviceGet(device: *mut i32, ordinal: i32) |_| {
+        check(ordinal)?;
+        give(device, ordinal)
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, room: i32, device: i32) |_| {
+        check(device)?;
+        give_text(name, room, control::options().name.as_str())
+    }
+
+    fn cuDeviceGetUuid(place: *mut [u8; 16], device: i32) |_| {
+        check(device)?;
+        give(place, uuid(device))
+    }
+
+    fn cuDeviceGetUuid_v2(place: *mut [u8; 16], device: i32) |_| {
+        check(device)?;
+        give(place, uuid(device))
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |_| {
+        check(device)?;
+        give(bytes, attributes::MEMORY as usize)
+    }
+
+    fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32) |_| {
+        check(device)?;
+        give(value, attributes::attribute(device, attribute)?)
+    }
+
+    fn cuDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) |_| {
+        check(device)?;
+        check(peer)?;
+        give(can, i32::from(device != peer))
+    }
+
+    fn cuDeviceGetPCIBusId(id: *mut c_char, room: i32, device: i32) |_| {
+        check(device)?;
+        give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(device, 33)?))
+    }
+
+    fn cuGetErrorName(code: i32, name: *mut *const c_char) |_| {
+        give_description(code, name, |(name, _)| name)
+    }
+
+    fn cuGetErrorString(code: i32, text: *mut *const c_char) |_| {
+        give_description(code, text, |(_, text)| text)
+    }
+
+    fn cuProfilerStart() |_| {
+        state::ready().map(drop)
+    }
+
+    fn cuProfilerStop() |_| {
+        state::ready().map(drop)
+    }
+}

@@ -1,0 +1,60 @@
+//! The result codes of the driver API.
+
+use std::ffi::CStr;
+
+/// A `CUresult` other than success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Error(pub(crate) i32);
+
+/// What a function of the API comes to.
+pub(crate) type Outcome<T = ()> = Result<T, Error>;
+
+macro_rules! errors {
+    ($($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
+        impl Error {
+            $(pub(crate) const $constant: Error = Error($code);)+
+        }
+
+        /// The name and the description of a result code.
+        pub(crate) fn describe(code: i32) -> Option<(&'static CStr, &'static CStr)> {
+            match code {
+                0 => Some((c"CUDA_SUCCESS", c"no error")),
+                $($code => Some(($name, $text)),)+
+                _ => None,
+            }
+        }
+    };
+}
+
+errors! {
+    INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
+    OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
+    NOT_INITIALIZED = 3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error";
+    STUB_LIBRARY = 34, c"CUDA_ERROR_STUB_LIBRARY", c"CUDA driver is a stub library";
+    NO_DEVICE = 100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected";
+    INVALID_DEVICE = 101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal";
+    INVALID_IMAGE = 200, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid";
+    INVALID_CONTEXT = 201, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context";
+    INVALID_HANDLE = 400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle";
+    ILLEGAL_STATE = 401, c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state";
+    NOT_FOUND = 500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found";
+    NOT_READY = 600, c"CUDA_ERROR_NOT_READY", c"device not ready";
+    PEER_ACCESS_ALREADY_ENABLED = 704, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled";
+    PEER_ACCESS_NOT_ENABLED = 705, c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", c"peer access has not been enabled";
+    CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"not permitted while a stream captures";
+    CAPTURE_INVALIDATED = 901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"a capture has been spoiled";
+    CAPTURE_UNMATCHED = 903, c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"a capture ends where it began";
+}
+
+/// Gives a value to the caller of a C function.
+///
+/// # Errors
+/// The place is null.
+pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
+    if place.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: the caller of the C function promises a place for this type.
+    unsafe { place.write(value) };
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Launches of kernels.
+
+use crate::attributes;
+use crate::control;
+use crate::engine::{self, Job, Launch};
+use crate::error::{Error, Outcome};
+use crate::module::number_after;
+use crate::shared::calls;
+use crate::shared::counters::count;
+use crate::shared::tracer::{KERNEL, Work};
+use crate::state::{self, State};
+use crate::trace;
+use std::ffi::{c_char, c_void};
+
+/// What a kernel takes by itself, and for each of its blocks.
+const KERNEL_DURATION: u64 = 20_000;
+const BLOCK_DURATION: u64 = 20;
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dimensions {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) dynamic_shared: u32,
+    pub(crate) cooperative: bool,
+    /// It may begin before the kernel before it has ended.
+    pub(crate) programmatic: bool,
+}
+
+/// Work of a kind, with nothing known of it.
+pub(crate) fn blank(kind: u32) -> Work {
+    Work {
+        kind,
+        correlation: 0,
+        id: 0,
+        device: 0,
+        context: 0,
+        stream: 0,
+        priority: 0,
+        start: 0,
+        end: 0,
+        begun_at: 0,
+        done_at: 0,
+        graph: 0,
+        channel: 0,
+        channel_type: 0,
+        graph_node: 0,
+        name: std::ptr::null(),
+        grid: [0; 3],
+        block: [0; 3],
+        cluster: [0; 3],
+        static_shared: 0,
+        dynamic_shared: 0,
+        shared_executed: 0,
+        registers: 0,
+        launch_type: 0,
+        bytes: 0,
+        value: 0,
+        copy_kind: 0,
+        source_kind: 0,
+        target_kind: 0,
+        is_async: 0,
+        source_device: 0,
+        source_context: 0,
+        target_device: 0,
+        target_context: 0,
+    }
+}
+
+/// A launch as a piece of work.
+pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Outcome<Job> {
+    let function = state.functions.get(&function).ok_or(Error::INVALID_HANDLE)?;
+    let Dimensions { grid, block, cluster, dynamic_shared, cooperative, programmatic } = dimensions;
+    let blocks: u64 = grid.iter().map(|count| u64::from(*count)).product();
+    let threads: u64 = block.iter().map(|count| u64::from(*count)).product();
+    let fits = threads <= u64::from(attributes::THREADS_PER_BLOCK) && dynamic_shared <= function.max_dynamic_shared;
+    if blocks == 0 || threads == 0 || !fits {
+        return Err(Error::INVALID_VALUE);
+    }
+    let options = control::options();
+    let name = function.name.to_str().unwrap_or_default();
+    let no_finish = options.no_finish.as_str();
+    let duration = number_after(name, "_us").map(|us| u64::from(us) * 1_000);
+    let work = Work {
+        name: function.name.as_ptr(),
+        grid,
+        block,
+        cluster,
+        static_shared: function.static_shared,
+        dynamic_shared,
+        shared_executed: function.static_shared + dynamic_shared + attributes::RESERVED_SHARED_PER_BLOCK,
+        registers: function.registers,
+        launch_type: u32::from(cooperative),
+        ..blank(KERNEL)
+    };
+    Ok(Job {
+        work,
+        duration: duration.unwrap_or(KERNEL_DURATION + blocks * BLOCK_DURATION),
+        endless: !no_finish.is_empty() && name.contains(no_finish),
+        overlaps: options.overlap || programmatic,
+        movement: None,
+    })
+}
+
+/// Gives a kernel to a stream, or to the capture there.
+pub(crate) fn launch(function: u64, dimensions: Dimensions, stream: u64, correlation: u32) -> Outcome {
+    let work = {
+        let mut state = state::ready()?;
+        let stream = state.stream(stream)?;
+        let job = kernel(&state, function, dimensions)?;
+        count(&control::counters().launches);
+        if let Some(capture) = state.capture_of(stream)? {
+            capture.jobs.push(job);
+            return Ok(());
+        }
+        engine::submit(&mut state, stream, &[job], Launch { correlation, graph: 0 })?
+    };
+    trace::queued(&work);
+    Ok(())
+}
+
+/// The name of a kernel, null for none of that handle.
+pub(crate) fn symbol(function: u64) -> *const c_char {
+    state::lock().functions.get(&function).map_or(std::ptr::null(), |function| function.name.as_ptr())
+}
+
+/// `CUlaunchConfig`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: u32,
+    stream: u64,
+    attributes: *const Attribute,
+    count: u32,
+}
+
+/// `CUlaunchAttribute`: the value is a union of 64 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Attribute {
+    id: u32,
+    pad: u32,
+    value: [u32; 16],
+}
+
+/// Ids of launch attributes.
+const COOPERATIVE: u32 = 2;
+const CLUSTER_DIMENSION: u32 = 4;
+const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
+
+fn configured(config: *const Config) -> Outcome<(Dimensions, u64)> {
+    if config.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises a configuration.
+    let config = unsafe { *config };
+    let (grid, block, dynamic_shared) = (config.grid, config.block, config.dynamic_shared);
+    let mut dimensions = Dimensions { grid, block, dynamic_shared, ..Dimensions::default() };
+    for index in 0..config.count as usize {
+        // SAFETY: the caller promises that many attributes.
+        let Attribute { id, value, .. } = unsafe { *config.attributes.add(index) };
+        match id {
+            COOPERATIVE => dimensions.cooperative = value[0] != 0,
+            CLUSTER_DIMENSION => dimensions.cluster = [value[0], value[1], value[2]],
+            PROGRAMMATIC_STREAM_SERIALIZATION => dimensions.programmatic = value[0] != 0,
+            _ => {}
+        }
+    }
+    Ok((dimensions, config.stream))
+}
+
+/// Launches a kernel; its parameters are not looked at.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLaunchKernel(
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    dynamic_shared: u32,
+    stream: u64,
+    _parameters: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> i32 {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let dimensions = Dimensions { grid, block, dynamic_shared, ..Dimensions::default() };
+    trace::launch(&calls::cuLaunchKernel, symbol(function), |caller| {
+        launch(function, dimensions, stream, caller.correlation)
+    })
+}
+
+/// Launches a kernel all of whose blocks run at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLaunchCooperativeKernel(
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    dynamic_shared: u32,
+    stream: u64,
+    _parameters: *mut *mut c_void,
+) -> i32 {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let dimensions = Dimensions { grid, block, dynamic_shared, cooperative: true, ..Dimensions::default() };
+    trace::launch(&calls::cuLaunchCooperativeKernel, symbol(function), |caller| {
+        launch(function, dimensions, stream, caller.correlation)
+    })
+}
+
+/// Launches a kernel with attributes.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLaunchKernelEx(
+    config: *const Config,
+    function: u64,
+    _parameters: *mut *mut c_void,
+    _extra: *mut *mut c_void,
+) -> i32 {
+    trace::launch(&calls::cuLaunchKernelEx, symbol(function), |caller| {
+        let (dimensions, stream) = configured(config)?;
+        launch(function, dimensions, stream, caller.correlation)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_of_launches_are_as_large_as_cudas() {
+        assert_eq!((size_of::<Config>(), size_of::<Attribute>()), (56, 72));
+    }
+}

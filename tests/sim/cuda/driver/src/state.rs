@@ -1,0 +1,89 @@
+//! Everything that the driver holds, by handle, under one lock.
+
+use crate::context::Context;
+use crate::engine::Held;
+use crate::error::{Error, Outcome};
+use crate::event::Event;
+use crate::graph::{Executable, Graph};
+use crate::memory::Allocation;
+use crate::module::{Function, Module};
+use crate::stream::Stream;
+use crate::{capture::Capture, context};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// What has been made and not destroyed.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) initialized: bool,
+    handles: u64,
+    ids: u64,
+    pub(crate) contexts: HashMap<u64, Context>,
+    /// The primary context of each device and how often it is retained.
+    pub(crate) primary: HashMap<i32, (u64, u32)>,
+    pub(crate) next_context: u32,
+    pub(crate) streams: HashMap<u64, Stream>,
+    pub(crate) events: HashMap<u64, Event>,
+    pub(crate) next_event: u32,
+    pub(crate) modules: HashMap<u64, Module>,
+    pub(crate) functions: HashMap<u64, Function>,
+    pub(crate) graphs: HashMap<u64, Graph>,
+    pub(crate) executables: HashMap<u64, Executable>,
+    pub(crate) next_graph: u32,
+    pub(crate) captures: HashMap<u64, Capture>,
+    /// By first address.
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    /// Work behind endless kernels, in order of launch.
+    pub(crate) held: Vec<Held>,
+}
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+
+/// The state, whatever state it is in.
+pub(crate) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state once `cuInit` has succeeded.
+///
+/// # Errors
+/// It has not.
+pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
+    let state = lock();
+    if state.initialized { Ok(state) } else { Err(Error::NOT_INITIALIZED) }
+}
+
+impl State {
+    /// A handle that looks like an address and is none.
+    pub(crate) fn handle(&mut self) -> u64 {
+        self.handles += 1;
+        0x5131_0000_0000 + self.handles * 0x10
+    }
+
+    /// A number for a piece of work or a record of an event.
+    pub(crate) fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// The context of the calling thread.
+    ///
+    /// # Errors
+    /// There is none, or it has been destroyed.
+    pub(crate) fn context(&mut self) -> Outcome<(u64, &mut Context)> {
+        let handle = context::current().ok_or(Error::INVALID_CONTEXT)?;
+        self.contexts.get_mut(&handle).map(|context| (handle, context)).ok_or(Error::INVALID_CONTEXT)
+    }
+
+    /// The handle under which a stream is kept: 0, 1 and 2 are the default stream of the calling thread's context.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub(crate) fn stream(&mut self, stream: u64) -> Outcome<u64> {
+        match stream {
+            0..=2 => Ok(self.context()?.1.null_stream),
+            _ if self.streams.contains_key(&stream) => Ok(stream),
+            _ => Err(Error::INVALID_HANDLE),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens in the driver, told to the tracer if there is one.
+
+use crate::error::{Error, Outcome};
+use crate::shared::calls::Call;
+use crate::shared::clock::now;
+use crate::shared::options::Options;
+use crate::shared::tracer::{ApiCall, EventRecord, Synchronization, Tracer, Work};
+use crate::{context, control};
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+static TRACER: AtomicPtr<Tracer> = AtomicPtr::new(std::ptr::null_mut());
+static CORRELATION: AtomicU32 = AtomicU32::new(0);
+
+/// Makes `tracer` the one that is called.
+pub(crate) fn set(tracer: *const Tracer) {
+    TRACER.store(tracer.cast_mut(), Ordering::Release);
+    configured(control::options());
+}
+
+fn tracer() -> Option<&'static Tracer> {
+    // SAFETY: it is null, or a table that its owner keeps for good.
+    unsafe { TRACER.load(Ordering::Acquire).as_ref() }
+}
+
+/// A call of the API as the function that serves it sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) correlation: u32,
+}
+
+/// Runs what a function of the API does, and tells the tracer before and after.
+pub(crate) fn call(call: &Call, serve: impl FnOnce(Caller) -> Outcome) -> i32 {
+    nested(call, std::ptr::null(), next_correlation(), serve)
+}
+
+/// As [`call`], for the launch of the kernel `symbol`.
+pub(crate) fn launch(call: &Call, symbol: *const c_char, serve: impl FnOnce(Caller) -> Outcome) -> i32 {
+    nested(call, symbol, next_correlation(), serve)
+}
+
+/// As [`call`], with the correlation id of the call around it.
+pub(crate) fn nested(
+    call: &Call,
+    symbol: *const c_char,
+    correlation: u32,
+    serve: impl FnOnce(Caller) -> Outcome,
+) -> i32 {
+    let Some(tracer) = tracer() else { return code(serve(Caller { correlation })) };
+    let (context, context_id) = context::current_for_trace();
+    let mut entry = ApiCall {
+        domain: call.domain,
+        cbid: call.cbid,
+        name: call.name.as_ptr(),
+        symbol,
+        correlation,
+        result: 0,
+        context,
+        context_id,
+        start: 0,
+        data: 0,
+    };
+    (tracer.api_enter)(&raw mut entry);
+    entry.result = code(serve(Caller { correlation }));
+    (tracer.api_exit)(&raw mut entry);
+    entry.result
+}
+
+fn code(outcome: Outcome) -> i32 {
+    outcome.map_or_else(|Error(code)| code, |()| 0)
+}
+
+/// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
+pub(crate) fn next_correlation() -> u32 {
+    let last = match control::options().repeat_correlation {
+        0 => u32::MAX,
+        last => last,
+    };
+    let next = |id: u32| if id >= last { 1 } else { id + 1 };
+    CORRELATION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(next(id))).map_or(1, next)
+}
+
+pub(crate) fn configured(options: &Options) {
+    if let Some(tracer) = tracer() {
+        (tracer.configured)(options);
+    }
+}
+
+pub(crate) fn queued(work: &[Work]) {
+    if let Some(tracer) = tracer() {
+        (tracer.queued)(work.as_ptr(), work.len());
+    }
+}
+
+pub(crate) fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
+    if let Some(tracer) = tracer() {
+        (tracer.retimed)(id, start, end, done_at);
+    }
+}
+
+pub(crate) fn synchronized(synchronization: &Synchronization) {
+    if let Some(tracer) = tracer() {
+        (tracer.synchronized)(synchronization);
+    }
+}
+
+pub(crate) fn event_recorded(record: &EventRecord) {
+    if let Some(tracer) = tracer() {
+        (tracer.event_recorded)(record);
+    }
+}
+
+/// Time that the driver spent since `start` on something of its own, by CUPTI's number of its kind.
+pub(crate) fn overhead(kind: u32, correlation: u32, start: u64) {
+    if let Some(tracer) = tracer() {
+        (tracer.overhead)(kind, correlation, start, now());
+    }
+}
+
+/// A count that the tracer keeps.
+pub(crate) fn count(what: &CStr) -> Option<u64> {
+    let count = (tracer()?.count)(what.as_ptr());
+    (count != u64::MAX).then_some(count)
+}

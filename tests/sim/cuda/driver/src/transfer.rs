@@ -1,0 +1,231 @@
+//! Copies and fills.
+
+use crate::control;
+use crate::engine::{self, Job, Launch, Moment, wait};
+use crate::error::{Error, Outcome};
+use crate::launch::blank;
+use crate::memory::Place;
+use crate::shared::counters::count;
+use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET};
+use crate::state::{self, State};
+use crate::trace;
+
+/// Bytes per nanosecond.
+const COPY_SPEED: u64 = 25;
+const FILL_SPEED: u64 = 1_000;
+/// What a transfer of nothing takes.
+const LEAST_DURATION: u64 = 1_000;
+
+/// The bytes that a job moves.
+#[derive(Clone, Debug)]
+pub(crate) enum Movement {
+    Copy { target: u64, source: u64, bytes: usize },
+    Fill { target: u64, value: u32, width: usize, count: usize },
+}
+
+impl Movement {
+    /// Moves the bytes.
+    ///
+    /// # Errors
+    /// They would leave an allocation.
+    pub(crate) fn perform(&self, state: &State) -> Outcome {
+        match *self {
+            Movement::Copy { target, source, bytes } => {
+                check(state, target, bytes)?;
+                check(state, source, bytes)?;
+                // SAFETY: both ranges lie in one of our allocations, or the caller promises them.
+                unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes) };
+            }
+            Movement::Fill { target, value, width, count } => {
+                check(state, target, width * count)?;
+                let pattern = value.to_le_bytes();
+                for index in 0..count * width {
+                    // SAFETY: the range lies in one of our allocations, or the caller promises it.
+                    unsafe { (target as *mut u8).add(index).write(pattern[index % width]) };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A range that begins in an allocation must end in it.
+fn check(state: &State, address: u64, bytes: usize) -> Outcome {
+    let inside = |(first, its): (u64, &crate::memory::Allocation)| address - first + bytes as u64 <= its.bytes as u64;
+    if address != 0 && state.allocation(address).is_none_or(inside) { Ok(()) } else { Err(Error::INVALID_VALUE) }
+}
+
+/// How a copy is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+    /// The addresses tell.
+    Any,
+}
+
+use Direction::{Any, DeviceToDevice, DeviceToHost, HostToDevice};
+
+/// CUPTI's numbers of copies.
+const HTOD: u32 = 1;
+const DTOH: u32 = 2;
+const DTOD: u32 = 8;
+const HTOH: u32 = 9;
+const PTOP: u32 = 10;
+
+/// A copy; where the addresses must be of a device, they are checked to be.
+pub(crate) fn copy(state: &State, direction: Direction, target: u64, source: u64, bytes: usize) -> Outcome<Job> {
+    let (to, from) = (state.place(target), state.place(source));
+    let on_device = |place: Place| matches!(place, Place::Device | Place::Managed);
+    let needed = match direction {
+        HostToDevice => on_device(to),
+        DeviceToHost => on_device(from),
+        DeviceToDevice => on_device(to) && on_device(from),
+        Any => true,
+    };
+    if !needed {
+        return Err(Error::INVALID_VALUE);
+    }
+    let mut work = blank(MEMCPY);
+    work.bytes = bytes as u64;
+    (work.source_kind, work.target_kind) = (from as u32, to as u32);
+    work.copy_kind = match (direction, on_device(from), on_device(to)) {
+        (HostToDevice, ..) | (Any, false, true) => HTOD,
+        (DeviceToHost, ..) | (Any, true, false) => DTOH,
+        (DeviceToDevice, ..) | (Any, true, true) => DTOD,
+        (Any, false, false) => HTOH,
+    };
+    let movement = Some(Movement::Copy { target, source, bytes });
+    Ok(Job { work, duration: duration(bytes, COPY_SPEED), endless: false, overlaps: false, movement })
+}
+
+/// A copy between contexts; one between devices has a kind of record of its own.
+fn copy_peer(state: &State, target: (u64, u64), source: (u64, u64), bytes: usize) -> Outcome<Job> {
+    let mut job = copy(state, DeviceToDevice, target.0, source.0, bytes)?;
+    let to = state.contexts.get(&target.1).ok_or(Error::INVALID_CONTEXT)?;
+    let from = state.contexts.get(&source.1).ok_or(Error::INVALID_CONTEXT)?;
+    if to.device != from.device {
+        (job.work.kind, job.work.copy_kind) = (MEMCPY_PEER, PTOP);
+        (job.work.source_device, job.work.source_context) = (from.device as u32, from.id);
+        (job.work.target_device, job.work.target_context) = (to.device as u32, to.id);
+    }
+    Ok(job)
+}
+
+/// A fill with `count` values of `width` bytes.
+pub(crate) fn fill(state: &State, target: u64, value: u32, width: usize, count: usize) -> Outcome<Job> {
+    let place = state.place(target);
+    if place == Place::Pageable {
+        return Err(Error::INVALID_VALUE);
+    }
+    let mut work = blank(MEMSET);
+    work.bytes = (width * count) as u64;
+    work.value = value;
+    work.target_kind = place as u32;
+    let movement = Some(Movement::Fill { target, value, width, count });
+    Ok(Job { work, duration: duration(width * count, FILL_SPEED), endless: false, overlaps: false, movement })
+}
+
+fn duration(bytes: usize, speed: u64) -> u64 {
+    LEAST_DURATION + bytes as u64 / speed
+}
+
+/// Gives a transfer to a stream, and returns at once.
+pub(crate) fn begin(stream: u64, correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
+    start(stream, correlation, true, job).map(drop)
+}
+
+/// Gives a transfer to the default stream, and waits for its end.
+fn complete(correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
+    count(&control::counters().synchronizes);
+    let end = start(0, correlation, false, job)?;
+    wait(&end);
+    Ok(())
+}
+
+fn start(stream: u64, correlation: u32, is_async: bool, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome<Moment> {
+    let (work, end) = {
+        let mut state = state::ready()?;
+        if !is_async {
+            state.forbid_while_capturing()?;
+        }
+        let stream = state.stream(stream)?;
+        let mut job = job(&state)?;
+        job.work.is_async = u32::from(is_async);
+        if let Some(capture) = state.capture_of(stream)? {
+            capture.jobs.push(job);
+            return Ok(Moment::default());
+        }
+        let work = engine::submit(&mut state, stream, &[job], Launch { correlation, graph: 0 })?;
+        (work, state.stream_and_context(stream)?.0.tail.clone())
+    };
+    trace::queued(&work);
+    Ok(end)
+}
+
+api! {
+    fn cuMemcpyHtoD_v2(target: u64, source: u64, bytes: usize) |caller| {
+        complete(caller.correlation, |state| copy(state, HostToDevice, target, source, bytes))
+    }
+
+    fn cuMemcpyHtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| copy(state, HostToDevice, target, source, bytes))
+    }
+
+    fn cuMemcpyDtoH_v2(target: u64, source: u64, bytes: usize) |caller| {
+        complete(caller.correlation, |state| copy(state, DeviceToHost, target, source, bytes))
+    }
+
+    fn cuMemcpyDtoHAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| copy(state, DeviceToHost, target, source, bytes))
+    }
+
+    fn cuMemcpyDtoD_v2(target: u64, source: u64, bytes: usize) |caller| {
+        complete(caller.correlation, |state| copy(state, DeviceToDevice, target, source, bytes))
+    }
+
+    fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| copy(state, DeviceToDevice, target, source, bytes))
+    }
+
+    fn cuMemcpy(target: u64, source: u64, bytes: usize) |caller| {
+        complete(caller.correlation, |state| copy(state, Any, target, source, bytes))
+    }
+
+    fn cuMemcpyAsync(target: u64, source: u64, bytes: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| copy(state, Any, target, source, bytes))
+    }
+
+    fn cuMemcpyPeer(target: u64, to: u64, source: u64, from: u64, bytes: usize) |caller| {
+        complete(caller.correlation, |state| copy_peer(state, (target, to), (source, from), bytes))
+    }
+
+    fn cuMemcpyPeerAsync(target: u64, to: u64, source: u64, from: u64, bytes: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| copy_peer(state, (target, to), (source, from), bytes))
+    }
+
+    fn cuMemsetD8_v2(target: u64, value: u8, count: usize) |caller| {
+        complete(caller.correlation, |state| fill(state, target, u32::from(value), 1, count))
+    }
+
+    fn cuMemsetD16_v2(target: u64, value: u16, count: usize) |caller| {
+        complete(caller.correlation, |state| fill(state, target, u32::from(value), 2, count))
+    }
+
+    fn cuMemsetD32_v2(target: u64, value: u32, count: usize) |caller| {
+        complete(caller.correlation, |state| fill(state, target, value, 4, count))
+    }
+
+    fn cuMemsetD8Async(target: u64, value: u8, count: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| fill(state, target, u32::from(value), 1, count))
+    }
+
+    fn cuMemsetD16Async(target: u64, value: u16, count: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| fill(state, target, u32::from(value), 2, count))
+    }
+
+    fn cuMemsetD32Async(target: u64, value: u32, count: usize, stream: u64) |caller| {
+        begin(stream, caller.correlation, |state| fill(state, target, value, 4, count))
+    }
+}

@@ -1,0 +1,37 @@
+//! What the dynamic loader knows.
+
+use std::ffi::{CStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// A library by its name or path, opened with these flags; null if that cannot be.
+pub(crate) fn open(name: &CStr, flags: i32) -> *mut c_void {
+    // SAFETY: a C string; the libraries opened here do nothing at their start.
+    unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) }
+}
+
+/// The address of a symbol of a library; null without it.
+pub(crate) fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
+    if library.is_null() {
+        return library;
+    }
+    // SAFETY: an open library and a C string.
+    unsafe { libc::dlsym(library, name.as_ptr()) }
+}
+
+/// The file of the library that an address is in.
+pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
+    let mut found = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: any address will do, and the place is ours.
+    if unsafe { libc::dladdr(address, &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's name of a library that is loaded.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some(std::ffi::OsStr::from_bytes(name.to_bytes()).into())
+}

@@ -1,0 +1,154 @@
+//! The one coupling of the two libraries: CUPTI hands the driver this table, and the driver calls what is in it.
+
+use super::counters::Counters;
+use super::options::Options;
+use std::ffi::c_char;
+
+/// Changes with the shape of anything in this file.
+pub(crate) const VERSION: u32 = 1;
+
+/// Domains of API calls, by CUPTI's numbers.
+pub(crate) const DRIVER_API: u32 = 1;
+pub(crate) const RUNTIME_API: u32 = 2;
+
+/// A time that has not come: the end of work that never ends.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The driver's function `simSetTracer`: takes the table (null for none), which must stay where it is.
+///
+/// Returns the driver's counters, or null where the versions differ.
+pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counters;
+
+/// What the driver calls. None of these is called under a lock of the driver's.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Tracer {
+    pub(crate) version: u32,
+    /// The options have changed; also called when the tracer is set.
+    pub(crate) configured: extern "C" fn(*const Options),
+    pub(crate) api_enter: extern "C" fn(*mut ApiCall),
+    pub(crate) api_exit: extern "C" fn(*mut ApiCall),
+    /// Work has been given to a device; several pieces for a graph.
+    pub(crate) queued: extern "C" fn(*const Work, usize),
+    /// Work whose times were not known now has them: its id, start and end as stamps, and its true end.
+    pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
+    pub(crate) synchronized: extern "C" fn(*const Synchronization),
+    pub(crate) event_recorded: extern "C" fn(*const EventRecord),
+    /// The driver has spent time on its own account: kind by CUPTI's numbers, correlation id, start, end.
+    pub(crate) overhead: extern "C" fn(u32, u32, u64, u64),
+    /// The names of counts that CUPTI alone knows; `NEVER` for others.
+    pub(crate) count: extern "C" fn(*const c_char) -> u64,
+}
+
+/// A call of the API under way, on the stack of its thread.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct ApiCall {
+    pub(crate) domain: u32,
+    pub(crate) cbid: u32,
+    pub(crate) name: *const c_char,
+    /// The kernel of a launch, else null.
+    pub(crate) symbol: *const c_char,
+    pub(crate) correlation: u32,
+    pub(crate) result: i32,
+    /// The context of the thread, 0 without, and its id.
+    pub(crate) context: u64,
+    pub(crate) context_id: u32,
+    /// The tracer's own, from enter to exit.
+    pub(crate) start: u64,
+    pub(crate) data: u64,
+}
+
+/// Kinds of work, by CUPTI's numbers of the records.
+pub(crate) const MEMCPY: u32 = 1;
+pub(crate) const MEMSET: u32 = 2;
+pub(crate) const KERNEL: u32 = 10;
+pub(crate) const MEMCPY_PEER: u32 = 22;
+
+/// A piece of work for a device. What does not apply to its kind is zero.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Work {
+    pub(crate) kind: u32,
+    pub(crate) correlation: u32,
+    /// Unique in the process.
+    pub(crate) id: u64,
+    pub(crate) device: u32,
+    pub(crate) context: u32,
+    pub(crate) stream: u32,
+    pub(crate) priority: i32,
+    /// As stamps of the device.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// By the true clock: when it starts and when it is complete, or [`NEVER`].
+    pub(crate) begun_at: u64,
+    pub(crate) done_at: u64,
+    pub(crate) graph: u32,
+    pub(crate) channel: u32,
+    pub(crate) channel_type: u32,
+    pub(crate) graph_node: u64,
+    // Kernels.
+    pub(crate) name: *const c_char,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) static_shared: u32,
+    pub(crate) dynamic_shared: u32,
+    pub(crate) shared_executed: u32,
+    pub(crate) registers: u32,
+    pub(crate) launch_type: u32,
+    // Copies and fills.
+    pub(crate) bytes: u64,
+    pub(crate) value: u32,
+    pub(crate) copy_kind: u32,
+    pub(crate) source_kind: u32,
+    pub(crate) target_kind: u32,
+    pub(crate) is_async: u32,
+    pub(crate) source_device: u32,
+    pub(crate) source_context: u32,
+    pub(crate) target_device: u32,
+    pub(crate) target_context: u32,
+}
+
+// SAFETY: the name is a C string that other threads may read.
+unsafe impl Send for Work {}
+
+/// What a thread or a stream waited for.
+pub(crate) const EVENT_SYNCHRONIZE: u32 = 1;
+pub(crate) const STREAM_WAIT_EVENT: u32 = 2;
+pub(crate) const STREAM_SYNCHRONIZE: u32 = 3;
+pub(crate) const CONTEXT_SYNCHRONIZE: u32 = 4;
+
+/// "Does not apply" in streams and events of synchronizations.
+pub(crate) const NOT_APPLICABLE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Synchronization {
+    pub(crate) kind: u32,
+    pub(crate) correlation: u32,
+    pub(crate) context: u32,
+    pub(crate) stream: u32,
+    pub(crate) event: u32,
+    pub(crate) result: i32,
+    pub(crate) event_record: u64,
+    /// By the true clock.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// An event put into a stream.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct EventRecord {
+    pub(crate) correlation: u32,
+    pub(crate) device: u32,
+    pub(crate) context: u32,
+    pub(crate) stream: u32,
+    pub(crate) event: u32,
+    /// Unique for each record of an event.
+    pub(crate) record: u64,
+    /// When the device comes to it, as its stamp and by the true clock.
+    pub(crate) stamp: u64,
+    pub(crate) done_at: u64,
+}
