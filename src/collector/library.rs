@@ -1,0 +1,235 @@
+//! Finds vendors' libraries on the machine, and opens them for good.
+#![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
+
+use std::ffi::{CStr, OsStr, c_void};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where vendors' libraries may lie, beside where the loader looks.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Places {
+    /// The library to use, or its folder, whatever else there is. `KINETO_CUPTI_PATH`.
+    pub cupti: Option<PathBuf>,
+    /// CUDA toolkits. `CUDA_HOME`, `CUDA_PATH`.
+    pub toolkits: Vec<PathBuf>,
+    /// The Conda environment. `CONDA_PREFIX`.
+    pub conda: Option<PathBuf>,
+    /// Python's virtual environment. `VIRTUAL_ENV`.
+    pub virtual_env: Option<PathBuf>,
+}
+
+/// A place where a library was looked for, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// What was looked for, such as "libcupti.so.13, by the loader".
+    pub what: String,
+    /// What came of it, such as "opened" or the loader's words.
+    pub outcome: String,
+}
+
+impl Attempt {
+    pub(crate) fn new(what: impl Into<String>, outcome: impl Into<String>) -> Attempt {
+        Attempt { what: what.into(), outcome: outcome.into() }
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.outcome)
+    }
+}
+
+/// A library that stays open until the process ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Library(&'static libloading::Library);
+
+/// How a library is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Candidate {
+    /// It is in the process already, under this name.
+    Mapped(String),
+    /// The loader finds a library of this name.
+    Loader(String),
+    /// It is this file.
+    File(PathBuf),
+}
+
+impl Library {
+    /// Opens the first candidate that can be opened; all that were tried are added to `attempts`.
+    pub(crate) fn first(candidates: impl Iterator<Item = Candidate>, attempts: &mut Vec<Attempt>) -> Option<Library> {
+        for candidate in candidates {
+            let opened = candidate.open();
+            // What is not in the process already need not be said.
+            if !matches!((&candidate, &opened), (Candidate::Mapped(_), Err(_))) {
+                let outcome = opened.as_ref().map_or_else(Clone::clone, |_| "opened".to_owned());
+                attempts.push(Attempt::new(candidate.to_string(), outcome));
+            }
+            if let Ok(library) = opened {
+                return Some(library);
+            }
+        }
+        None
+    }
+
+    fn keep(library: libloading::Library) -> Library {
+        Library(Box::leak(Box::new(library)))
+    }
+
+    fn open(name: &OsStr) -> Result<Library, String> {
+        // SAFETY: it is the vendor's library, whose initialisation any program that uses the vendor's devices runs.
+        let opened = unsafe { libloading::Library::new(name) };
+        opened.map(Library::keep).map_err(|error| spelled_out(&error))
+    }
+
+    #[cfg(unix)]
+    fn mapped(name: &str) -> Option<Library> {
+        use libloading::os::unix;
+        // `NOLOAD`: only what is there already.
+        let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
+        // SAFETY: nothing is loaded, so nothing is run.
+        let opened = unsafe { unix::Library::open(Some(name), flags) };
+        opened.ok().map(|library| Library::keep(library.into()))
+    }
+
+    #[cfg(not(unix))]
+    fn mapped(_name: &str) -> Option<Library> {
+        None
+    }
+
+    /// Returns the function of that name.
+    ///
+    /// # Safety
+    /// `F` is the type of a function pointer, that of the function which vendors give that name.
+    pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
+        // SAFETY: the caller knows the type.
+        let symbol = unsafe { self.0.get::<F>(name) };
+        symbol.ok().map(|symbol| *symbol)
+    }
+
+    /// Returns the file that it was opened from, told by the address of one of its functions.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn path(self, name: &CStr) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStrExt as _;
+        // SAFETY: the pointer is looked at as an address alone.
+        let address = unsafe { self.function::<*const c_void>(name) }?;
+        let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: `about` is a valid place for the result.
+        let found = unsafe { libc::dladdr(address, about.as_mut_ptr()) };
+        // SAFETY: zeros are a valid value of it, and so is what dladdr put there.
+        let file = unsafe { about.assume_init() }.dli_fname;
+        if found == 0 || file.is_null() {
+            return None;
+        }
+        // SAFETY: dladdr gives a C string, which stays as long as the library does.
+        let file = unsafe { CStr::from_ptr(file) };
+        Some(PathBuf::from(OsStr::from_bytes(file.to_bytes())))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn path(self, _name: &CStr) -> Option<PathBuf> {
+        None
+    }
+}
+
+impl Candidate {
+    fn open(&self) -> Result<Library, String> {
+        match self {
+            Candidate::Mapped(name) => Library::mapped(name).ok_or_else(String::new),
+            Candidate::Loader(name) => Library::open(name.as_ref()),
+            Candidate::File(path) if path.exists() => Library::open(path.as_os_str()),
+            Candidate::File(_) => Err("not there".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Candidate::Mapped(name) => write!(f, "{name}, in the process already"),
+            Candidate::Loader(name) => write!(f, "{name}, by the loader"),
+            Candidate::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The loader's own words, which the error has as its source.
+fn spelled_out(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Returns the paths that match a pattern, in which `*` may stand once in each part; highest version first.
+pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components().map(|part| part.as_os_str()) {
+        let Some((before, after)) = part.to_str().and_then(|part| part.split_once('*')) else {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        };
+        let below = |folder: &PathBuf| {
+            let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+            let fits = |name: &String| name.strip_prefix(before).is_some_and(|rest| rest.ends_with(after));
+            let mut names: Vec<_> = names.filter(fits).collect();
+            names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
+            names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
+        };
+        found = found.iter().flat_map(below).collect();
+    }
+    found.retain(|path| path.exists());
+    found
+}
+
+/// The numbers in a name, by which versions are ordered.
+pub(crate) fn numbers(name: &str) -> Vec<u64> {
+    let parts = name.split(|character: char| !character.is_ascii_digit());
+    parts.filter(|part| !part.is_empty()).map(|part| part.parse().unwrap_or(u64::MAX)).collect()
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_opens_is_taken_and_all_attempts_are_told() {
+        let candidates = [
+            Candidate::Mapped("libnothing.so.1".into()),
+            Candidate::File("/nowhere/libnothing.so.1".into()),
+            Candidate::Loader("libnothing.so.1".into()),
+            Candidate::Loader("libm.so.6".into()),
+            Candidate::Loader("libc.so.6".into()),
+        ];
+        let mut attempts = Vec::new();
+        let library = Library::first(candidates.into_iter(), &mut attempts).unwrap();
+        let told: Vec<_> = attempts.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert_eq!(told[0], "/nowhere/libnothing.so.1: not there");
+        assert!(
+            told[1].starts_with("libnothing.so.1, by the loader: ") && told[1].contains("No such file"),
+            "{told:?}"
+        );
+        assert_eq!(told[2], "libm.so.6, by the loader: opened");
+        // SAFETY: that is the type of `cos`.
+        let cos = unsafe { library.function::<extern "C" fn(f64) -> f64>(c"cos") }.unwrap();
+        assert_eq!(cos(0.0), 1.0);
+        // SAFETY: there is none.
+        assert!(unsafe { library.function::<extern "C" fn()>(c"no_such_function") }.is_none());
+        assert!(library.path(c"cos").unwrap().to_str().unwrap().contains("libm"));
+        assert!(Library::mapped("libm.so.6").is_some() && Library::mapped("libnothing.so.1").is_none());
+    }
+
+    #[test]
+    fn patterns_give_the_highest_version_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["cuda-12.9/lib64", "cuda-13.1/lib64", "cuda-12.10/lib64", "other", "cuda-13.2"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let found = matching(&folder.path().join("cuda-*/lib64"));
+        let names: Vec<_> =
+            found.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["cuda-13.1/lib64", "cuda-12.10/lib64", "cuda-12.9/lib64"]);
+        assert_eq!(matching(&folder.path().join("other")).len(), 1);
+        assert!(matching(&folder.path().join("none/*")).is_empty());
+    }
+}

@@ -1,0 +1,134 @@
+//! What records the work of accelerators: the trait that every vendor's library is behind, and what it hands over.
+//!
+//! A [`Collector`] is asked what it can do here ([`probe`](Collector::probe)), started and stopped with a recording, and
+//! told which slice each thread is in ([`push`](Collector::push), [`pop`](Collector::pop)). What it records it gives to
+//! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
+//! leaves a reason in the trace, never an error: the recording of the host goes on.
+
+mod clock;
+pub(crate) mod cuda;
+mod cupti;
+mod device;
+mod library;
+mod names;
+mod record;
+mod report;
+mod set;
+mod shape;
+mod store;
+pub mod trial;
+mod unavailable;
+
+pub use cupti::Cupti;
+pub use device::Device;
+pub use library::{Attempt, Places};
+pub use names::Name;
+pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+pub use report::CollectorReport;
+pub(crate) use set::{Collection, CollectorSet};
+pub use shape::{Shape, Shaped, Wait};
+pub use store::{Batch, RecordSink};
+pub(crate) use store::{Budget, Entry, Role};
+pub use unavailable::{Unavailable, Why};
+
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::time::Timestamp;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Records what accelerators do, and the calls that had them do it.
+///
+/// Methods are called by one thread at a time, but for [`push`](Collector::push) and [`pop`](Collector::pop), which
+/// every thread of the program calls. None may panic, or call the [`Profiler`](crate::Profiler), which waits for them.
+pub trait Collector: fmt::Debug + Send + Sync {
+    /// Returns its name, one word in lower case, such as "cupti".
+    fn name(&self) -> &'static str;
+
+    /// Returns what it could record at best; it is not asked for anything if none of it is selected.
+    fn types(&self) -> ActivityTypes;
+
+    /// Says what it can record here, or why nothing. Loads the libraries that it needs; starts nothing.
+    ///
+    /// # Errors
+    /// What is missing, and what to do about it.
+    fn probe(&self) -> Result<Capabilities, Unavailable>;
+
+    /// Begins to record what `selection` asks for, and shows that it does if that can be shown.
+    ///
+    /// # Errors
+    /// Why it records nothing.
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable>;
+
+    /// The calling thread enters a slice: calls that it makes from now on belong to it. Returns whether it was taken; if
+    /// not, there is no matching [`pop`](Collector::pop).
+    ///
+    /// Called only if the selection has external correlation, and while it runs; a thread that is at it just then may come
+    /// a moment after the stop. Spans that it opens itself are not recorded.
+    fn push(&self, _id: CorrelationId) -> bool {
+        false
+    }
+
+    /// The calling thread leaves the slice that it pushed last. Slices that it was in when a recording ended or paused it
+    /// leaves at its first hook of the next one.
+    fn pop(&self) {}
+
+    /// Hands over what has ended, without waiting for what has not.
+    fn drain(&self) {}
+
+    /// Ends recording: hands over what began until `end`, and waits for it no longer than until `deadline`.
+    fn stop(&self, end: Timestamp, deadline: Instant);
+
+    /// Returns where its libraries were looked for the last time, and what came of it.
+    fn attempts(&self) -> Vec<Attempt> {
+        Vec::new()
+    }
+
+    /// Returns the devices that are there, in the order of their numbers.
+    fn devices(&self) -> Vec<Device> {
+        Vec::new()
+    }
+
+    /// Reads the clock of its records, in nanoseconds; `None` if that is CLOCK_REALTIME itself, or cannot be read.
+    ///
+    /// Read at both ends of a recording and each second, between two readings of CLOCK_REALTIME. If it does not lie
+    /// between them, times are converted.
+    fn clock(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What is asked of a collector.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Selection {
+    /// The activity types to record.
+    pub types: ActivityTypes,
+    /// The most bytes that the vendor's records may take, in use and complete, until they are read.
+    /// `ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB`; default 128 MiB.
+    pub buffer_bytes: u64,
+    /// Each thread has vendor buffers of its own, where the vendor has such a mode. `CUPTI_PER_THREAD_BUFFER_ENABLED`.
+    pub per_thread_buffers: bool,
+    /// A graph launch is one record, not one for each node: less to record, less to see.
+    pub graph_trace: bool,
+    /// The vendor's library is let go of when the recording ends. `KINETO_TEARDOWN_CUPTI`.
+    pub teardown: bool,
+    /// How long a start may take to show that records arrive.
+    pub proof: Duration,
+}
+
+/// What a collector can do, or does.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The activity types that it records here.
+    pub types: ActivityTypes,
+    /// Versions and the like, as they stand in the header of a trace: keys with JSON values, such as `cupti_version`.
+    pub metadata: Vec<(String, String)>,
+    /// The library that it uses.
+    pub library: Option<PathBuf>,
+    /// Whether records were seen to arrive; `None` where that cannot be shown.
+    pub proven: Option<bool>,
+    /// What is not as it could be, in sentences.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,59 @@
+//! Names, each kept once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A name that a [`Batch`](super::Batch) has taken: of a kernel, a call, or any text of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name(pub(crate) u32);
+
+/// All names of a recording's records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    numbers: HashMap<Arc<str>, u32>,
+    texts: Vec<Arc<str>>,
+}
+
+impl Names {
+    /// Returns the name's number, if it is known.
+    pub(crate) fn find(&self, text: &str) -> Option<Name> {
+        self.numbers.get(text).map(|number| Name(*number))
+    }
+
+    /// Takes a new name.
+    pub(crate) fn add(&mut self, text: &str) -> Name {
+        let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        let text: Arc<str> = text.into();
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        Name(number)
+    }
+
+    /// Returns the text of a name; empty for one of another recording.
+    pub(crate) fn text(&self, name: Name) -> &str {
+        self.texts.get(name.0 as usize).map_or("", |text| text)
+    }
+
+    /// What all names take in memory, about.
+    pub(crate) fn bytes_in_all(&self) -> u64 {
+        self.texts.iter().map(|text| Names::bytes(text)).sum()
+    }
+
+    /// What a name takes in memory, about.
+    pub(crate) fn bytes(text: &str) -> u64 {
+        text.len() as u64 + 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_once() {
+        let mut names = Names::default();
+        let name = names.add("kernel");
+        assert_eq!(names.find("kernel"), Some(name));
+        assert_eq!((names.text(name), names.text(Name(7)), names.find("other")), ("kernel", "", None));
+    }
+}

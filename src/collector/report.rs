@@ -1,0 +1,63 @@
+//! What is said of a collector at the end of a recording.
+
+use super::{Capabilities, Unavailable};
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+/// How a collector fared in a recording.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CollectorReport {
+    /// Its name.
+    pub name: &'static str,
+    /// What it recorded with, or why it recorded nothing.
+    pub state: Result<Capabilities, Unavailable>,
+    /// How many records are in the trace.
+    pub records: u64,
+    /// What it left for the reader, in sentences.
+    pub notes: Vec<String>,
+    /// How far its times may be from CLOCK_REALTIME, in nanoseconds.
+    pub clock_error_ns: u64,
+    /// How far its clock was from CLOCK_REALTIME at most; 0 if that is its clock.
+    pub clock_offset_ns: i64,
+}
+
+impl CollectorReport {
+    /// The report on a collector that has recorded nothing yet.
+    pub(crate) fn new(name: &'static str, state: Result<Capabilities, Unavailable>) -> CollectorReport {
+        let notes = state.as_ref().map(|can| can.notes.clone()).unwrap_or_default();
+        CollectorReport { name, state, records: 0, notes, clock_error_ns: 0, clock_offset_ns: 0 }
+    }
+
+    /// What the header of the trace says.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut about = Map::new();
+        match &self.state {
+            Ok(can) => {
+                about.insert("records".to_owned(), self.records.into());
+                let clock = json!({ "error_ns": self.clock_error_ns, "offset_ns": self.clock_offset_ns });
+                about.insert("clock".to_owned(), clock);
+                if let Some(library) = &can.library {
+                    about.insert("library".to_owned(), library.to_string_lossy().into());
+                }
+            }
+            Err(reason) => {
+                about.insert("unavailable".to_owned(), reason.to_string().into());
+            }
+        }
+        if !self.notes.is_empty() {
+            about.insert("notes".to_owned(), self.notes.clone().into());
+        }
+        Value::Object(about)
+    }
+}
+
+impl fmt::Display for CollectorReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            Ok(_) => write!(f, "{}: {} records", self.name, self.records)?,
+            Err(reason) => write!(f, "{}: {reason}", self.name)?,
+        }
+        self.notes.iter().try_for_each(|note| write!(f, "\n    {note}"))
+    }
+}

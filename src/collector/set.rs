@@ -1,0 +1,192 @@
+//! The collectors of a session: started and stopped together, each for itself.
+
+use super::clock::{ClockMap, Reading};
+use super::report::CollectorReport;
+use super::store::{Budget, Collected, RecordSink};
+use super::{Capabilities, Collector, Selection, Unavailable};
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::correlation::CorrelationSink;
+use crate::time::Timestamp;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// All collectors of a session, and what they are doing.
+#[derive(Debug)]
+pub(crate) struct CollectorSet {
+    collectors: Vec<Arc<dyn Collector>>,
+    /// Those that were switched off, with the reason.
+    off: Vec<(&'static str, Unavailable)>,
+    running: Mutex<Vec<Running>>,
+    street: OnceLock<&'static Street>,
+}
+
+/// A collector that was asked to record.
+#[derive(Debug)]
+struct Running {
+    collector: Arc<dyn Collector>,
+    sink: RecordSink,
+    state: Result<Capabilities, Unavailable>,
+    readings: Vec<Reading>,
+}
+
+/// What a collector recorded, or why it recorded nothing.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    pub(crate) name: &'static str,
+    pub(crate) state: Result<Capabilities, Unavailable>,
+    pub(crate) records: Collected,
+    pub(crate) clock: ClockMap,
+}
+
+/// The way to the collectors that run and want to know slices. Threads refer to it plainly, so it is never freed: there
+/// is one for a layer.
+#[derive(Debug)]
+struct Street {
+    collectors: Vec<Arc<dyn Collector>>,
+    /// Which of them are told.
+    open: AtomicU64,
+}
+
+impl CorrelationSink for Street {
+    fn push(&self, slice: u64) -> u64 {
+        let took = |collector: &dyn Collector| collector.push(CorrelationId(slice));
+        self.running(u64::MAX).fold(0, |takers, (at, collector)| takers | u64::from(took(collector)) << at)
+    }
+
+    fn pop(&self, takers: u64) {
+        // One that has not taken the slice would leave another.
+        self.running(takers).for_each(|(_, collector)| collector.pop());
+    }
+}
+
+impl Street {
+    /// Those of `among` that run, with their places.
+    fn running(&self, among: u64) -> impl Iterator<Item = (usize, &dyn Collector)> {
+        // Relaxed: a thread that sees an old value tells one that has stopped, which does not mind.
+        let told = self.open.load(Ordering::Relaxed) & among;
+        let all = self.collectors.iter().take(64).enumerate();
+        all.filter(move |(at, _)| told >> at & 1 != 0).map(|(at, collector)| (at, &**collector))
+    }
+}
+
+impl CollectorSet {
+    pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<(&'static str, Unavailable)>) -> CollectorSet {
+        CollectorSet { collectors, off, running: Mutex::default(), street: OnceLock::new() }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks each collector what it can do here.
+    pub(crate) fn probe(&self) -> Vec<CollectorReport> {
+        let off = self.off.iter().map(|(name, reason)| (*name, Err(reason.clone())));
+        let states = self.collectors.iter().map(|collector| (collector.name(), collector.probe())).chain(off);
+        states.map(|(name, state)| CollectorReport::new(name, state)).collect()
+    }
+
+    /// Has those collectors begin of which something is selected; returns how each fared.
+    pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
+        let wanted = |types: ActivityTypes| types.iter().any(|kind| selection.types.contains(kind));
+        let mut running = Vec::new();
+        for collector in self.collectors.iter().filter(|collector| wanted(collector.types())) {
+            let sink = RecordSink::new(budget.clone());
+            sink.wait();
+            let state = collector.start(selection, sink.clone());
+            running.push(Running { collector: collector.clone(), sink, state, readings: Vec::new() });
+        }
+        let report = |running: &Running| CollectorReport::new(running.collector.name(), running.state.clone());
+        let reports = running.iter().map(report).collect();
+        *self.running() = running;
+        reports
+    }
+
+    /// The recording begins: what has come until now is none of it.
+    pub(crate) fn begin(&self) {
+        for running in &*self.running() {
+            running.sink.discard();
+        }
+        self.read_clocks();
+    }
+
+    /// Reads the clocks of all that run.
+    pub(crate) fn read_clocks(&self) {
+        for running in self.running().iter_mut().filter(|running| running.state.is_ok()) {
+            let reading = Reading::take(|| running.collector.clock());
+            running.readings.extend(reading);
+        }
+    }
+
+    /// Returns whom threads tell which slice they are in, if anybody wants to know.
+    pub(crate) fn street(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
+        if !selection.types.contains(crate::activity::ActivityType::ExternalCorrelation) {
+            return None;
+        }
+        let running = self.running();
+        let runs = |collector: &Arc<dyn Collector>| {
+            running.iter().any(|running| running.state.is_ok() && Arc::ptr_eq(&running.collector, collector))
+        };
+        let open = self.collectors.iter().take(64).enumerate().filter(|(_, collector)| runs(collector));
+        let open = open.fold(0, |open, (at, _)| open | 1 << at);
+        let new = || &*Box::leak(Box::new(Street { collectors: self.collectors.clone(), open: AtomicU64::new(0) }));
+        (open != 0).then(|| {
+            let street: &'static Street = self.street.get_or_init(new);
+            street.open.store(open, Ordering::Relaxed);
+            street as &'static dyn CorrelationSink
+        })
+    }
+
+    /// Ends the recording of all; returns what each has.
+    pub(crate) fn stop(&self, end: Timestamp, deadline: Instant) -> Vec<Collection> {
+        let running = std::mem::take(&mut *self.running());
+        if let Some(street) = self.street.get() {
+            street.open.store(0, Ordering::Relaxed);
+        }
+        for each in running.iter().filter(|each| each.state.is_ok()) {
+            each.collector.stop(end, deadline);
+        }
+        self.collections(&running, true)
+    }
+
+    /// Returns what each has so far.
+    pub(crate) fn look(&self) -> Vec<Collection> {
+        self.read_clocks();
+        let running = self.running();
+        for each in running.iter().filter(|each| each.state.is_ok()) {
+            each.collector.drain();
+        }
+        self.collections(&running, false)
+    }
+
+    fn collections(&self, running: &[Running], close: bool) -> Vec<Collection> {
+        let ran = running.iter().map(|running| running.collect(close));
+        let off = self.off.iter().map(|(name, reason)| Collection {
+            name,
+            state: Err(reason.clone()),
+            records: Collected::empty(),
+            clock: ClockMap::default(),
+        });
+        ran.chain(off).collect()
+    }
+}
+
+impl Drop for CollectorSet {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        for each in self.running().drain(..).filter(|each| each.state.is_ok()) {
+            each.collector.stop(Timestamp::default(), now);
+        }
+    }
+}
+
+impl Running {
+    fn collect(&self, close: bool) -> Collection {
+        let mut records = self.sink.collect(close);
+        if self.state.is_ok() {
+            records.devices = self.collector.devices();
+        }
+        let clock = ClockMap::new(&self.readings);
+        Collection { name: self.collector.name(), state: self.state.clone(), records, clock }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the words of a record mean.
+
+use super::Device;
+use super::names::{Name, Names};
+use crate::activity::ArgValue;
+use crate::time::Timestamp;
+use std::fmt;
+
+/// Shows the words of one kind of record as arguments.
+///
+/// A collector stores numbers and [names](Name) in words of 64 bits, as few as it can; what they are called, and what
+/// follows from them, is said when a row is looked at.
+pub trait Shape: fmt::Debug + Sync {
+    /// Calls `each` with every key and value, in the order in which they are written.
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>));
+}
+
+/// A record as its [`Shape`] sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shaped<'t> {
+    pub(crate) words: &'t [u64],
+    pub(crate) names: &'t Names,
+    /// When it began.
+    pub start: Timestamp,
+    /// When it ended; the end of the recording if it has not.
+    pub end: Timestamp,
+    /// Its correlation id, 0 for none.
+    pub correlation: u64,
+    /// The device's number, -1 if it is not known.
+    pub device_id: i32,
+    /// The device, if its collector described it.
+    pub device: Option<&'t Device>,
+    /// The stream's number.
+    pub stream: u32,
+    /// Of a wait for an event, where that was recorded.
+    pub wait: Option<Wait>,
+}
+
+/// Where an event was recorded that something waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The stream.
+    pub stream: u32,
+    /// The correlation id of the call that recorded it.
+    pub correlation: u64,
+}
+
+impl<'t> Shaped<'t> {
+    /// Returns a word; 0 beyond the last.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        self.words.get(at).copied().unwrap_or(0)
+    }
+
+    /// Returns the lower half of a word.
+    #[inline]
+    pub fn low(&self, at: usize) -> u32 {
+        (self.word(at) & 0xFFFF_FFFF) as u32
+    }
+
+    /// Returns the upper half of a word.
+    #[inline]
+    pub fn high(&self, at: usize) -> u32 {
+        (self.word(at) >> 32) as u32
+    }
+
+    /// Returns the text of a name whose number a word is.
+    pub fn text(&self, at: usize) -> &'t str {
+        self.names.text(Name(self.low(at)))
+    }
+}

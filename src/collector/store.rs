@@ -1,0 +1,692 @@
+//! The records of one collector in one recording, packed.
+//!
+//! A record is a head and a few words, in blocks of 64 KiB that are never moved once they are full. The head says what
+//! the record is, how many words its [`Shape`] has, and the number of its name. Calls, work and the rest lie apart, since
+//! each is asked for by itself.
+
+use super::device::Device;
+use super::names::{Name, Names};
+use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+use super::shape::Shape;
+use crate::activity::ActivityType;
+use crate::buffer::Loss;
+use crate::os::memory;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Words in a block.
+const BLOCK: usize = 8192;
+const BLOCK_BYTES: u64 = (BLOCK * size_of::<u64>()) as u64;
+
+/// Where the memory for records comes from.
+pub(crate) trait Budget: fmt::Debug + Send + Sync {
+    /// Sets that many bytes aside; `false` if they are not left.
+    fn reserve(&self, bytes: u64) -> bool;
+    /// Gives that many bytes back.
+    fn release(&self, bytes: u64);
+}
+
+/// Takes the records of a collector; a cheap clone, for any thread.
+///
+/// What comes after the recording was handed out is dropped and counted.
+#[derive(Clone, Debug)]
+pub struct RecordSink {
+    store: Arc<Store>,
+}
+
+#[derive(Debug)]
+struct Store {
+    budget: Arc<dyn Budget>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    shelves: [Shelf; SHELVES],
+    names: Names,
+    bytes: u64,
+    shapes: Vec<&'static dyn Shape>,
+    contexts: Vec<(u32, i32)>,
+    losses: Vec<(Loss, u64)>,
+    notes: Vec<String>,
+    /// The recording has not begun: what comes is none of it.
+    waits: bool,
+    closed: bool,
+}
+
+/// The blocks of one group of roles.
+#[derive(Debug, Default)]
+struct Shelf {
+    full: Vec<Arc<Vec<u64>>>,
+    open: Vec<u64>,
+}
+
+/// Calls, work, and the rest.
+const SHELVES: usize = 3;
+/// How many contexts are kept.
+const CONTEXTS: usize = 4096;
+/// How many words a shelf may hold: places are numbers of 32 bits, of which the shelf takes two.
+const SHELF_WORDS: usize = 1 << 30;
+
+/// Some records on their way in.
+#[derive(Debug)]
+pub struct Batch<'s> {
+    budget: &'s dyn Budget,
+    held: MutexGuard<'s, Held>,
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Role {
+    Call = 1,
+    Work = 2,
+    Sync = 3,
+    Event = 4,
+    External = 5,
+    Overhead = 6,
+}
+
+impl Role {
+    /// Which shelf records of this role lie on.
+    const fn shelf(self) -> usize {
+        match self {
+            Role::Call => 0,
+            Role::Work => 1,
+            _ => 2,
+        }
+    }
+
+    /// How many words of a record are its own, the head not counted.
+    const fn words(tag: u8) -> usize {
+        match tag & 0xF {
+            1 | 3 | 4 => 5,
+            2 => 4,
+            _ => 2,
+        }
+    }
+}
+
+/// The flag of a call that launches something.
+const LAUNCHES: u8 = 1 << 4;
+/// The flag of a call whose thread is named by its handle.
+const BY_HANDLE: u8 = 1 << 5;
+
+impl RecordSink {
+    pub(crate) fn new(budget: Arc<dyn Budget>) -> RecordSink {
+        RecordSink { store: Arc::new(Store { budget, held: Mutex::default() }) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.store.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `write` with a batch; what it writes is in the trace when it returns.
+    ///
+    /// Others wait meanwhile: `write` should not block, and must not come back to this sink.
+    pub fn record<R>(&self, write: impl FnOnce(&mut Batch<'_>) -> R) -> R {
+        write(&mut Batch { budget: &*self.store.budget, held: self.held() })
+    }
+
+    /// Counts what is not there.
+    pub fn lost(&self, cause: Loss, count: u64) {
+        self.held().lost(cause, count);
+    }
+
+    /// Leaves a sentence for the reader of the trace, unless it is there already.
+    pub fn note(&self, note: impl Into<String>) {
+        let (mut held, note) = (self.held(), note.into());
+        if !held.notes.contains(&note) {
+            held.notes.push(note);
+        }
+    }
+
+    /// Takes no records until [`discard`](RecordSink::discard): the recording has not begun, and may not for long.
+    pub(crate) fn wait(&self) {
+        self.held().waits = true;
+    }
+
+    /// Throws away what has come so far: it was before the recording, which begins now.
+    pub(crate) fn discard(&self) {
+        let mut held = self.held();
+        let Held { names, shapes, contexts, bytes, notes, .. } = std::mem::take(&mut *held);
+        // What the collector has been given numbers of stays; one name may have had no room.
+        held.bytes = names.bytes_in_all().min(bytes);
+        self.store.budget.release(bytes - held.bytes);
+        (held.names, held.shapes, held.contexts, held.notes) = (names, shapes, contexts, notes);
+    }
+
+    /// Hands out what has come; with `close`, for good, and what comes later is counted.
+    pub(crate) fn collect(&self, close: bool) -> Collected {
+        let mut held = self.held();
+        let shelves = held.shelves.each_ref().map(|shelf| {
+            let mut blocks = shelf.full.clone();
+            blocks.push(Arc::new(shelf.open.clone()));
+            blocks
+        });
+        let collected = Collected {
+            shelves,
+            names: held.names.clone(),
+            shapes: held.shapes.clone(),
+            contexts: held.contexts.clone(),
+            losses: held.losses.clone(),
+            notes: held.notes.clone(),
+            devices: Vec::new(),
+            owned: close.then(|| (self.store.budget.clone(), held.bytes)),
+        };
+        if close {
+            *held = Held { closed: true, ..Held::default() };
+        }
+        collected
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.budget.release(held.bytes);
+    }
+}
+
+impl Held {
+    fn lost(&mut self, cause: Loss, count: u64) {
+        match self.losses.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, lost)) => *lost += count,
+            None if count > 0 => self.losses.push((cause, count)),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn shape(&mut self, shape: &'static dyn Shape) -> u8 {
+        let known = self.shapes.iter().position(|known| std::ptr::eq(*known, shape));
+        let number = known.unwrap_or_else(|| {
+            self.shapes.push(shape);
+            self.shapes.len() - 1
+        });
+        u8::try_from(number).unwrap_or(u8::MAX)
+    }
+}
+
+/// What a head says beside the record's role and flags.
+struct Head {
+    tag: u8,
+    kind: ActivityType,
+    name: Name,
+    shape: Option<&'static dyn Shape>,
+}
+
+impl Batch<'_> {
+    /// Returns the number of a name; that of the empty one if it finds no room.
+    pub fn name(&mut self, text: &str) -> Name {
+        if let Some(name) = self.held.names.find(text) {
+            return name;
+        }
+        let bytes = Names::bytes(text);
+        if self.budget.reserve(bytes) {
+            self.held.bytes += bytes;
+            return self.held.names.add(text);
+        }
+        self.held.lost(Loss::DeviceRecordsOverLimit, 1);
+        self.held.names.find("").unwrap_or_else(|| self.held.names.add(""))
+    }
+
+    /// Adds a call.
+    pub fn call(&mut self, call: &HostCall<'_>) {
+        let (flag, thread) = match call.thread {
+            Thread::Handle(handle) => (BY_HANDLE, u64::from(handle)),
+            Thread::Id(id) => (0, id.cast_unsigned()),
+        };
+        let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
+        let head = Head { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
+        self.put(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
+    }
+
+    /// Adds what a device did.
+    pub fn work(&mut self, work: &DeviceWork<'_>) {
+        let head = Head { tag: Role::Work as u8, kind: work.kind, name: work.name, shape: Some(work.shape) };
+        let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
+        self.put(Role::Work, &head, [work.start, work.end, work.correlation, place], work.words);
+    }
+
+    /// Adds a wait.
+    pub fn synchronization(&mut self, sync: &Synchronization<'_>) {
+        let head = Head { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
+        let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
+        self.put(Role::Sync, &head, [sync.start, sync.end, sync.correlation, place, sync.event.into()], sync.words);
+    }
+
+    /// Adds an event that was recorded.
+    pub fn event(&mut self, event: &EventRecord<'_>) {
+        let head = Head { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
+        let place = u64::from(event.context) << 32 | u64::from(event.stream);
+        self.put(Role::Event, &head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
+    }
+
+    /// Adds the slice that a call belongs to.
+    pub fn external(&mut self, external: External) {
+        let kind = ActivityType::ExternalCorrelation;
+        let head = Head { tag: Role::External as u8, kind, name: Name(0), shape: None };
+        self.put(Role::External, &head, [external.correlation, external.id], &[]);
+    }
+
+    /// Adds time that the vendor's library took.
+    pub fn overhead(&mut self, overhead: &Overhead) {
+        let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
+        self.put(Role::Overhead, &head, [overhead.start, overhead.end], &[]);
+    }
+
+    /// Says on which device a context is.
+    pub fn context(&mut self, context: u32, device: i32) {
+        let contexts = &self.held.contexts;
+        // More can only be garbage.
+        if contexts.len() < CONTEXTS && !contexts.iter().any(|(known, _)| *known == context) {
+            self.held.contexts.push((context, device));
+        }
+    }
+
+    fn put<const N: usize>(&mut self, role: Role, head: &Head, own: [u64; N], words: &[u64]) {
+        let held = &mut *self.held;
+        let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1).min(usize::from(u8::MAX));
+        let words = words.get(..used).unwrap_or_default();
+        let shape = head.shape.map_or(0, |shape| held.shape(shape));
+        let Some(shelf) = held.shelves.get_mut(role.shelf()) else { return };
+        if held.waits {
+            return;
+        }
+        if held.closed {
+            return held.lost(Loss::Late, 1);
+        }
+        if shelf.open.capacity() - shelf.open.len() < 1 + N + used {
+            let is_full = shelf.full.len() >= SHELF_WORDS / BLOCK - 1;
+            if is_full || !self.budget.reserve(BLOCK_BYTES) {
+                return held.lost(Loss::DeviceRecordsOverLimit, 1);
+            }
+            held.bytes += BLOCK_BYTES;
+            let full = std::mem::replace(&mut shelf.open, Vec::with_capacity(BLOCK));
+            memory::populate_spare(&mut shelf.open);
+            if full.capacity() > 0 {
+                shelf.full.push(Arc::new(full));
+            }
+        }
+        let bytes = [head.tag, head.kind.number(), shape, u8::try_from(used).unwrap_or(u8::MAX)];
+        shelf.open.push(u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes)));
+        shelf.open.extend_from_slice(&own);
+        shelf.open.extend_from_slice(words);
+    }
+}
+
+/// The records of one collector in one recording, as they were taken.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    shelves: [Vec<Arc<Vec<u64>>>; SHELVES],
+    pub(crate) names: Names,
+    shapes: Vec<&'static dyn Shape>,
+    contexts: Vec<(u32, i32)>,
+    pub(crate) losses: Vec<(Loss, u64)>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) devices: Vec<Device>,
+    owned: Option<(Arc<dyn Budget>, u64)>,
+}
+
+/// A record, seen where it lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'t> {
+    /// Its place.
+    pub(crate) at: u32,
+    tag: u8,
+    kind: u8,
+    shape: u8,
+    pub(crate) name: Name,
+    /// All but the head.
+    own: &'t [u64],
+    /// What its shape shows.
+    pub(crate) words: &'t [u64],
+}
+
+impl Collected {
+    /// No records.
+    pub(crate) fn empty() -> Collected {
+        let (names, shapes, contexts, losses) = (Names::default(), Vec::new(), Vec::new(), Vec::new());
+        Collected {
+            shelves: Default::default(),
+            names,
+            shapes,
+            contexts,
+            losses,
+            notes: Vec::new(),
+            devices: Vec::new(),
+            owned: None,
+        }
+    }
+
+    /// Returns the calls, in the order in which they came.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Call.shelf())
+    }
+
+    /// Returns the work, in the order in which it came.
+    pub(crate) fn work(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Work.shelf())
+    }
+
+    /// Returns everything else, in the order in which it came.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Overhead.shelf())
+    }
+
+    fn on(&self, shelf: usize) -> impl Iterator<Item = Entry<'_>> + '_ {
+        let blocks = self.shelves.get(shelf).map(Vec::as_slice).unwrap_or_default();
+        blocks.iter().enumerate().flat_map(move |(number, block)| {
+            let mut at = 0;
+            std::iter::from_fn(move || {
+                let entry = Entry::read(block, place(shelf, number, at)?, at)?;
+                at += 1 + entry.own.len() + entry.words.len();
+                Some(entry)
+            })
+        })
+    }
+
+    /// Returns the record at that place.
+    #[inline]
+    pub(crate) fn entry(&self, at: u32) -> Option<Entry<'_>> {
+        let (shelf, word) = (at as usize / SHELF_WORDS, at as usize % SHELF_WORDS);
+        Entry::read(self.shelves.get(shelf)?.get(word / BLOCK)?, at, word % BLOCK)
+    }
+
+    /// Returns the device of a context, -1 if no record has said it.
+    pub(crate) fn device_of(&self, context: u32) -> i32 {
+        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| *device)
+    }
+
+    pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn Shape> {
+        self.shapes.get(usize::from(entry.shape)).copied()
+    }
+
+    /// Returns what the records take in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let filled = |blocks: &Vec<Arc<Vec<u64>>>| blocks.iter().filter(|block| !block.is_empty()).count() as u64;
+        self.shelves.iter().map(filled).sum::<u64>() * BLOCK_BYTES
+    }
+}
+
+impl Drop for Collected {
+    fn drop(&mut self) {
+        if let Some((budget, bytes)) = self.owned.take() {
+            budget.release(bytes);
+        }
+    }
+}
+
+/// The place of a record: its shelf, then the number of its head among all words there.
+fn place(shelf: usize, block: usize, at: usize) -> Option<u32> {
+    let word = block.checked_mul(BLOCK)?.checked_add(at).filter(|word| *word < SHELF_WORDS)?;
+    u32::try_from(shelf * SHELF_WORDS + word).ok()
+}
+
+impl<'t> Entry<'t> {
+    /// Reads the record whose head is the word `at` of a block; its place is `place`.
+    #[inline]
+    fn read(block: &'t [u64], place: u32, at: usize) -> Option<Entry<'t>> {
+        let head = *block.get(at)?;
+        let [tag, kind, shape, used] = ((head & 0xFFFF_FFFF) as u32).to_le_bytes();
+        let own = Role::words(tag);
+        let rest = block.get(at + 1..at + 1 + own + usize::from(used))?;
+        let (own, words) = rest.split_at_checked(own)?;
+        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), own, words })
+    }
+
+    /// Its type.
+    pub(crate) fn kind(&self) -> ActivityType {
+        ActivityType::from_number(self.kind).unwrap_or(ActivityType::Overhead)
+    }
+
+    #[inline]
+    pub(crate) fn role(&self) -> Role {
+        match self.tag & 0xF {
+            1 => Role::Call,
+            2 => Role::Work,
+            3 => Role::Sync,
+            4 => Role::Event,
+            5 => Role::External,
+            _ => Role::Overhead,
+        }
+    }
+
+    #[inline]
+    fn own(&self, at: usize) -> u64 {
+        self.own.get(at).copied().unwrap_or(0)
+    }
+
+    /// When it began, on the collector's clock; of an external id, what call it is of.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        self.own(0)
+    }
+
+    /// When it ended, 0 if it has not; of an external id, the slice.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.own(1)
+    }
+
+    #[inline]
+    pub(crate) fn correlation(&self) -> u64 {
+        self.own(2)
+    }
+
+    /// Of a call: who made it.
+    #[inline]
+    pub(crate) fn thread(&self) -> Thread {
+        match self.tag & BY_HANDLE {
+            0 => Thread::Id(self.own(3).cast_signed()),
+            _ => Thread::Handle((self.own(3) & 0xFFFF_FFFF) as u32),
+        }
+    }
+
+    /// Of a call: the slice that it belongs to, 0 if that is not known.
+    #[inline]
+    pub(crate) fn external(&self) -> u64 {
+        self.own(4)
+    }
+
+    /// Of a call: whether it is known to launch something.
+    #[inline]
+    pub(crate) fn launches(&self) -> bool {
+        self.tag & LAUNCHES != 0
+    }
+
+    /// Of work: its device. Of a wait or an event: its context.
+    #[inline]
+    pub(crate) fn device_or_context(&self) -> u32 {
+        (self.own(3) >> 32) as u32
+    }
+
+    /// Of anything but a call.
+    #[inline]
+    pub(crate) fn stream(&self) -> u32 {
+        (self.own(3) & 0xFFFF_FFFF) as u32
+    }
+
+    /// Of a wait or an event.
+    #[inline]
+    pub(crate) fn event(&self) -> u64 {
+        self.own(4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::ArgValue;
+    use crate::collector::Shaped;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Shape for Plain {
+        fn visit(&self, _: &Shaped<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
+    }
+
+    #[derive(Debug)]
+    struct Bytes {
+        left: AtomicU64,
+    }
+
+    impl Budget for Bytes {
+        fn reserve(&self, bytes: u64) -> bool {
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        }
+        fn release(&self, bytes: u64) {
+            self.left.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn sink(bytes: u64) -> (RecordSink, Arc<Bytes>) {
+        let budget = Arc::new(Bytes { left: AtomicU64::new(bytes) });
+        (RecordSink::new(budget.clone()), budget)
+    }
+
+    fn work(batch: &mut Batch<'_>, start: u64, words: &[u64]) {
+        let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
+        let (device, stream, end, correlation, shape) = (-1, 7, start + 1, start << 3, &Plain);
+        batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+    }
+
+    #[test]
+    fn each_kind_of_record_is_read_back() {
+        let (sink, _) = sink(1 << 20);
+        sink.record(|batch| {
+            let (kind, shape) = (ActivityType::CudaRuntime, &Plain);
+            let name = batch.name("cudaLaunchKernel");
+            let call = HostCall {
+                kind,
+                name,
+                thread: Thread::Handle(u32::MAX),
+                start: 1,
+                end: 2,
+                correlation: 3,
+                external: 4,
+                launches: true,
+                shape,
+                words: &[5, 0, 6, 0],
+            };
+            batch.call(&call);
+            batch.call(&HostCall { thread: Thread::Id(-9), launches: false, words: &[0], ..call });
+            work(batch, 10, &[1]);
+            let (kind, name, context, stream, event) = (ActivityType::CudaSync, batch.name("s"), 2, u32::MAX, 8);
+            let (start, end, correlation, words) = (20, 0, 21, &[9][..]);
+            batch.synchronization(&Synchronization {
+                kind,
+                name,
+                context,
+                stream,
+                event,
+                start,
+                end,
+                correlation,
+                shape,
+                words,
+            });
+            let (at, kind) = (30, ActivityType::CudaEvent);
+            batch.event(&EventRecord { kind, name, context, stream: 1, event, at, correlation, shape, words: &[] });
+            batch.external(External { correlation: 40, id: 41 });
+            batch.overhead(&Overhead { name, start: 50, end: 51 });
+            batch.context(2, 1);
+        });
+        let collected = sink.collect(true);
+        let entries: Vec<_> = collected.calls().chain(collected.work()).chain(collected.rest()).collect();
+        let roles: Vec<_> = entries.iter().map(Entry::role).collect();
+        use Role as R;
+        assert_eq!(roles, [R::Call, R::Call, R::Work, R::Sync, R::Event, R::External, R::Overhead]);
+        assert!(entries.iter().all(|entry| collected.entry(entry.at).is_some_and(|same| same.role() == entry.role())));
+        let call = &entries[0];
+        assert_eq!((call.start(), call.end(), call.correlation(), call.external()), (1, 2, 3, 4));
+        assert_eq!((call.thread(), call.launches(), call.words), (Thread::Handle(u32::MAX), true, &[5, 0, 6][..]));
+        assert_eq!(collected.names.text(call.name), "cudaLaunchKernel");
+        assert_eq!((entries[1].thread(), entries[1].launches(), entries[1].words.len()), (Thread::Id(-9), false, 0));
+        assert_eq!((entries[2].device_or_context().cast_signed(), entries[2].stream()), (-1, 7));
+        let sync = &entries[3];
+        assert_eq!((sync.device_or_context(), sync.stream(), sync.event(), sync.end()), (2, u32::MAX, 8, 0));
+        assert_eq!((entries[4].start(), entries[4].stream()), (30, 1));
+        assert_eq!((entries[5].start(), entries[5].end()), (40, 41));
+        assert_eq!((collected.device_of(2), collected.device_of(3)), (1, -1));
+        assert!(collected.shape(call).is_some());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_the_memory_comes_back() {
+        let (sink, budget) = sink(2 * BLOCK_BYTES + 1000);
+        for start in 0..3000 {
+            sink.record(|batch| work(batch, start, &[1, 2, 3]));
+        }
+        let collected = sink.collect(true);
+        let there = collected.work().count() as u64;
+        assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 3000 - there)]);
+        assert_eq!(there, 2 * (BLOCK as u64 / 8));
+        drop(collected);
+        drop(sink);
+        assert_eq!(budget.left.load(Ordering::Relaxed), 2 * BLOCK_BYTES + 1000);
+    }
+
+    #[test]
+    fn a_look_leaves_everything_and_a_start_throws_away_what_was_before() {
+        let (sink, budget) = sink(1 << 20);
+        sink.record(|batch| work(batch, 1, &[]));
+        sink.discard();
+        sink.record(|batch| work(batch, 2, &[]));
+        assert_eq!(sink.collect(false).work().count(), 1);
+        sink.record(|batch| work(batch, 3, &[]));
+        let collected = sink.collect(true);
+        assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [2, 3]);
+        // Too late.
+        sink.record(|batch| work(batch, 4, &[]));
+        assert_eq!(sink.collect(true).losses, [(Loss::Late, 1)]);
+        drop((collected, sink));
+        assert_eq!(budget.left.load(Ordering::Relaxed), 1 << 20);
+    }
+
+    #[test]
+    fn nothing_is_kept_until_the_recording_begins_but_what_was_said() {
+        let (sink, budget) = sink(1 << 20);
+        sink.wait();
+        sink.note("said");
+        (0..10_000).for_each(|start| sink.record(|batch| work(batch, start, &[])));
+        assert!(budget.left.load(Ordering::Relaxed) > (1 << 20) - 1000, "no memory");
+        sink.discard();
+        sink.record(|batch| work(batch, 7, &[]));
+        let collected = sink.collect(true);
+        assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [7]);
+        assert_eq!(collected.notes, ["said"]);
+    }
+
+    #[test]
+    fn names_that_found_no_room_are_not_given_back() {
+        let (sink, budget) = sink(10);
+        sink.record(|batch| work(batch, 1, &[]));
+        sink.discard();
+        drop(sink);
+        assert_eq!(budget.left.load(Ordering::Relaxed), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn records_of_any_length_are_found_by_their_place(lengths in prop::collection::vec(0usize..300, 1..400)) {
+            let (sink, _) = sink(1 << 30);
+            for (at, length) in lengths.iter().enumerate() {
+                let words: Vec<u64> = (1..=*length as u64).collect();
+                sink.record(|batch| work(batch, at as u64, &words));
+            }
+            let collected = sink.collect(true);
+            let entries: Vec<_> = collected.work().collect();
+            prop_assert_eq!(entries.len(), lengths.len());
+            for (at, (entry, length)) in entries.iter().zip(&lengths).enumerate() {
+                let same = collected.entry(entry.at).unwrap();
+                prop_assert_eq!(same.start(), at as u64);
+                prop_assert_eq!(same.words.len(), (*length).min(255));
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Tries a collector on its own: what it hands over, without a session, a layer or a trace.
+
+use super::store::{Budget, Collected, Entry, RecordSink, Role};
+use super::{Capabilities, Collector, Selection, Shaped, Thread, Unavailable};
+use crate::activity::{ActivityType, ActivityTypes};
+use crate::buffer::Loss;
+use crate::time::Timestamp;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A collector that runs without a session: for tests of collectors, and to see whether one works here.
+#[derive(Debug)]
+pub struct Trial<'c> {
+    collector: &'c dyn Collector,
+    sink: RecordSink,
+    /// What the collector said when it was started.
+    pub capabilities: Capabilities,
+}
+
+/// What a collector handed over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Findings {
+    /// All records: calls, then work, then the rest, each in the order in which they came.
+    pub records: Vec<Record>,
+    /// What was lost or is to be marked, by cause.
+    pub losses: Vec<(Loss, u64)>,
+    /// Sentences for the reader of the trace.
+    pub notes: Vec<String>,
+}
+
+/// A record that a collector handed over, written out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Record {
+    /// Its type.
+    pub kind: ActivityType,
+    /// Its name; empty for an external id.
+    pub name: String,
+    /// When it began, in nanoseconds of the collector's clock; 0 for an external id.
+    pub start: u64,
+    /// When it ended, 0 if it has not.
+    pub end: u64,
+    /// Its correlation id, 0 for none.
+    pub correlation: u64,
+    /// The slice that a call or an external id belongs to, 0 for none.
+    pub external: u64,
+    /// Of a call: whether it put work on a device.
+    pub launches: bool,
+    /// Of a call: who made it.
+    pub thread: Option<Thread>,
+    /// Of anything that a device did: the device, -1 if it is not known.
+    pub device: i32,
+    /// Of anything that a device did: the stream.
+    pub stream: u32,
+    /// Keys and values of its arguments, as text.
+    pub args: Vec<(String, String)>,
+}
+
+impl<'c> Trial<'c> {
+    /// Starts a collector.
+    ///
+    /// # Errors
+    /// Why it records nothing.
+    pub fn start(collector: &'c dyn Collector, selection: &Selection) -> Result<Trial<'c>, Unavailable> {
+        let sink = sink();
+        let capabilities = collector.start(selection, sink.clone())?;
+        sink.discard();
+        Ok(Trial { collector, sink, capabilities })
+    }
+
+    /// Stops the collector, which waits for what has begun no longer than `patience`; returns what came.
+    pub fn stop(self, patience: Duration) -> Findings {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+        self.collector.stop(now, Instant::now() + patience);
+        self.findings(true)
+    }
+
+    /// Returns what has come so far.
+    pub fn look(&self) -> Findings {
+        self.collector.drain();
+        self.findings(false)
+    }
+
+    fn findings(&self, close: bool) -> Findings {
+        let mut collected = self.sink.collect(close);
+        collected.devices = self.collector.devices();
+        Findings::new(&collected)
+    }
+}
+
+impl Findings {
+    fn new(collected: &Collected) -> Findings {
+        let all = collected.calls().chain(collected.work()).chain(collected.rest());
+        let records = all.map(|entry| Record::new(collected, &entry)).collect();
+        Findings { records, losses: collected.losses.clone(), notes: collected.notes.clone() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_sink(sink: &RecordSink) -> Findings {
+        Findings::new(&sink.collect(false))
+    }
+
+    /// Returns the records of a type.
+    pub fn of(&self, kind: ActivityType) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.kind == kind)
+    }
+
+    /// Returns how much was lost or marked for that cause.
+    pub fn lost(&self, cause: Loss) -> u64 {
+        self.losses.iter().filter(|(known, _)| *known == cause).map(|(_, count)| *count).sum()
+    }
+}
+
+impl Record {
+    /// Returns an argument's value.
+    pub fn arg(&self, key: &str) -> Option<&str> {
+        self.args.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    fn new(collected: &Collected, entry: &Entry<'_>) -> Record {
+        let role = entry.role();
+        let is_external = role == Role::External;
+        let device = match role {
+            Role::Work => entry.device_or_context().cast_signed(),
+            Role::Sync | Role::Event => collected.device_of(entry.device_or_context()),
+            _ => -1,
+        };
+        let on_device = matches!(role, Role::Work | Role::Sync | Role::Event);
+        let correlation = match role {
+            Role::External => entry.start(),
+            Role::Overhead => 0,
+            _ => entry.correlation(),
+        };
+        let external = match role {
+            Role::Call => entry.external(),
+            Role::External => entry.end(),
+            _ => 0,
+        };
+        let mut record = Record {
+            kind: entry.kind(),
+            name: if is_external { String::new() } else { collected.names.text(entry.name).to_owned() },
+            start: if is_external { 0 } else { entry.start() },
+            end: if is_external { 0 } else { entry.end() },
+            correlation,
+            external,
+            launches: role == Role::Call && entry.launches(),
+            thread: (role == Role::Call).then(|| entry.thread()),
+            device,
+            stream: if on_device { entry.stream() } else { 0 },
+            args: Vec::new(),
+        };
+        record.args = record.shown(collected, entry);
+        record
+    }
+
+    fn shown(&self, collected: &Collected, entry: &Entry<'_>) -> Vec<(String, String)> {
+        if matches!(entry.role(), Role::External | Role::Overhead) {
+            return Vec::new();
+        }
+        let shaped = Shaped {
+            words: entry.words,
+            names: &collected.names,
+            start: Timestamp::from_nanos(self.start),
+            end: Timestamp::from_nanos(self.end),
+            correlation: self.correlation,
+            device_id: self.device,
+            device: collected.devices.iter().find(|device| device.id == self.device),
+            stream: self.stream,
+            wait: None,
+        };
+        let mut args = Vec::new();
+        if let Some(shape) = collected.shape(entry) {
+            shape.visit(&shaped, &mut |key, value| args.push((key.to_owned(), format!("{value:?}"))));
+        }
+        args
+    }
+}
+
+/// A sink of no recording, with room for whatever comes.
+pub(crate) fn sink() -> RecordSink {
+    RecordSink::new(Arc::new(Unbounded))
+}
+
+#[derive(Debug)]
+struct Unbounded;
+
+impl Budget for Unbounded {
+    fn reserve(&self, _bytes: u64) -> bool {
+        true
+    }
+
+    fn release(&self, _bytes: u64) {}
+}
+
+impl Selection {
+    /// Asks for these types, and for all else as it is by default.
+    pub fn of(types: ActivityTypes) -> Selection {
+        Selection {
+            types,
+            buffer_bytes: 128 << 20,
+            per_thread_buffers: false,
+            graph_trace: false,
+            teardown: false,
+            proof: Duration::from_secs(1),
+        }
+    }
+}
