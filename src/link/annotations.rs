@@ -1,0 +1,161 @@
+//! What of a device's time lies within an annotation.
+
+use std::cmp::Reverse;
+
+use super::chains::Chains;
+use super::hash::IdMap;
+use super::{Spans, Work};
+use crate::time::Timestamp;
+
+/// From the first to the last that a stream did for the spans within an annotation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DeviceAnnotation {
+    pub(crate) device: i32,
+    pub(crate) stream: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// The id of the annotation's activity on the host.
+    pub(crate) annotation: u64,
+}
+
+/// Finds what each stream does within annotations.
+pub(super) struct Annotating<'s, S> {
+    chains: Chains<'s, S>,
+    /// By the number of the stream.
+    running: Vec<Option<Running>>,
+    /// What had run before, by stream and chain.
+    done: IdMap<(usize, usize), Running>,
+}
+
+/// What a stream did, one after the other, within one chain.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    stream: (i32, u32),
+    chain: usize,
+    extent: Extent,
+}
+
+impl<'s, S: Spans> Annotating<'s, S> {
+    pub(super) fn new(spans: &'s S) -> Annotating<'s, S> {
+        Annotating { chains: Chains::new(spans), running: Vec::new(), done: IdMap::default() }
+    }
+
+    /// Takes work that was launched in a slice, on a stream of this number; numbers are dense.
+    pub(super) fn add(&mut self, number: usize, work: &Work, slice: u64) {
+        let chain = self.chains.of_slice(slice);
+        let extent = Extent { start: work.start, end: work.end };
+        let next = Running { stream: (work.device, work.stream), chain, extent };
+        if self.running.len() <= number {
+            self.running.resize(number + 1, None);
+        }
+        match self.running.get_mut(number) {
+            Some(Some(running)) if running.chain == chain => running.extent.add(extent),
+            Some(running) => {
+                if let Some(before) = running.replace(next) {
+                    let done = self.done.entry((number, before.chain)).or_insert(before);
+                    done.extent.add(before.extent);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Returns the annotations in order of stream and start, the longest first.
+    pub(super) fn finish(self) -> Vec<DeviceAnnotation> {
+        let mut done: Vec<_> = self.done.into_values().chain(self.running.into_iter().flatten()).collect();
+        done.sort_unstable_by_key(|done| done.stream);
+        let mut found = Vec::new();
+        let mut extents = Extents::default();
+        for of_stream in done.chunk_by(|a, b| a.stream == b.stream) {
+            for Running { chain, extent, .. } in of_stream {
+                extents.add(&self.chains, *chain, *extent);
+            }
+            let Some(&Running { stream: (device, stream), .. }) = of_stream.first() else { continue };
+            let rows = extents.take(&self.chains).into_iter();
+            found.extend(rows.map(|(annotation, Extent { start, end })| DeviceAnnotation {
+                device,
+                stream,
+                start,
+                end,
+                annotation,
+            }));
+        }
+        found.shrink_to_fit();
+        found
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    start: Timestamp,
+    end: Timestamp,
+}
+
+impl Extent {
+    const NONE: Extent = Extent { start: Timestamp::from_nanos(u64::MAX), end: Timestamp::from_nanos(0) };
+
+    fn add(&mut self, other: Extent) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+    }
+}
+
+/// What has been met of each annotation on one stream.
+#[derive(Debug, Default)]
+struct Extents {
+    /// By the link in the chains; `None` for one that the stream has not met.
+    of_link: Vec<Option<Extent>>,
+    met: Vec<usize>,
+}
+
+impl Extents {
+    /// Adds work within a chain to the innermost of its annotations; [`take`](Self::take) hands it on to those around.
+    fn add(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: Extent) {
+        let mut next = chain;
+        // If one has been met, so have those around it.
+        while let Some(link) = chains.link(next).filter(|_| self.extent(next).is_none()) {
+            if self.of_link.len() <= next {
+                self.of_link.resize(next + 1, None);
+            }
+            if let Some(extent) = self.of_link.get_mut(next) {
+                *extent = Some(Extent::NONE);
+            }
+            self.met.push(next);
+            next = link.around;
+        }
+        if let Some(found) = self.extent(chain) {
+            found.add(extent);
+        }
+    }
+
+    fn extent(&mut self, link: usize) -> Option<&mut Extent> {
+        self.of_link.get_mut(link)?.as_mut()
+    }
+
+    /// Returns the annotations that the stream met, in order, and begins anew.
+    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> Vec<(u64, Extent)> {
+        // What is around a link has a lower number.
+        let mut met = std::mem::take(&mut self.met);
+        met.sort_unstable_by_key(|link| Reverse(*link));
+        let mut found = Vec::with_capacity(met.len());
+        for number in met {
+            let Some(extent) = self.of_link.get_mut(number).and_then(Option::take) else { continue };
+            let Some(link) = chains.link(number) else { continue };
+            if let Some(around) = self.extent(link.around) {
+                around.add(extent);
+            }
+            found.push((link.annotation, extent));
+        }
+        // Several spans may be one annotation.
+        found.sort_unstable_by_key(|(annotation, _)| *annotation);
+        found.dedup_by(|later, earlier| {
+            let are_same = later.0 == earlier.0;
+            if are_same {
+                earlier.1.add(later.1);
+            }
+            are_same
+        });
+        found.sort_unstable_by_key(|(annotation, extent)| (extent.start, Reverse(extent.end), *annotation));
+        found
+    }
+}

@@ -1,0 +1,101 @@
+//! Records and spans as plain vectors, for the tests.
+
+use super::{Call, EventRecord, External, Handle, Records, Spans, Work};
+use crate::time::Timestamp;
+
+pub(super) fn ns(ns: u64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
+/// What a source has; handles count from `base` on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeRecords {
+    pub(super) base: u32,
+    pub(super) calls: Vec<Call>,
+    pub(super) work: Vec<Work>,
+    pub(super) externals: Vec<External>,
+    pub(super) events: Vec<EventRecord>,
+}
+
+impl FakeRecords {
+    /// Adds a call, from (start, end), and returns its handle.
+    pub(super) fn add_call(
+        &mut self,
+        correlation: u64,
+        thread: u32,
+        (start, end): (u64, u64),
+        external: u64,
+    ) -> Handle {
+        let at = Handle(self.base + u32::try_from(self.calls.len()).unwrap());
+        let (start, end) = (ns(start), ns(end));
+        self.calls.push(Call { at, correlation, thread, start, end, external, launches: false });
+        at
+    }
+
+    /// Adds work on a device and stream, from (start, end), and returns its handle.
+    pub(super) fn add_work(
+        &mut self,
+        correlation: u64,
+        (device, stream): (i32, u32),
+        (start, end): (u64, u64),
+    ) -> Handle {
+        let at = Handle(self.base + u32::try_from(self.work.len()).unwrap());
+        self.work.push(Work { at, correlation, device, stream, start: ns(start), end: ns(end) });
+        at
+    }
+}
+
+impl Records for FakeRecords {
+    fn calls(&self) -> impl Iterator<Item = Call> {
+        self.calls.iter().copied()
+    }
+    fn work(&self) -> impl Iterator<Item = Work> {
+        self.work.iter().copied()
+    }
+    fn externals(&self) -> impl Iterator<Item = External> {
+        self.externals.iter().copied()
+    }
+    fn event_records(&self) -> impl Iterator<Item = EventRecord> {
+        self.events.iter().copied()
+    }
+    fn call_at(&self, at: Handle) -> Call {
+        self.calls[(at.0 - self.base) as usize]
+    }
+    fn work_at(&self, at: Handle) -> Work {
+        self.work[(at.0 - self.base) as usize]
+    }
+}
+
+/// The slices and spans of a recording.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FakeSpans {
+    /// Slice, span, thread, start, end.
+    pub(super) slices: Vec<(u64, u64, u32, u64, u64)>,
+    /// Span, parent, annotation.
+    pub(super) spans: Vec<(u64, u64, u64)>,
+}
+
+impl FakeSpans {
+    /// The innermost slice at one time: the one that starts last.
+    pub(super) fn innermost_at(&self, thread: u32, time: Timestamp) -> u64 {
+        let time = time.as_nanos();
+        let open = self.slices.iter().filter(|slice| slice.2 == thread && slice.3 <= time && time < slice.4);
+        open.max_by_key(|slice| slice.3).map_or(0, |slice| slice.0)
+    }
+}
+
+impl Spans for FakeSpans {
+    fn span_of(&self, slice: u64) -> Option<u64> {
+        self.slices.iter().find(|known| known.0 == slice).map(|known| known.1)
+    }
+    fn parent_of(&self, span: u64) -> u64 {
+        self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.1)
+    }
+    fn annotation(&self, span: u64) -> u64 {
+        self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.2)
+    }
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
+        assert!(questions.is_sorted());
+        questions.iter().map(|(thread, time)| self.innermost_at(*thread, *time)).collect()
+    }
+}

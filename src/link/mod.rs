@@ -1,0 +1,404 @@
+//! Joins what a device did to the calls that launched it and to the spans that made the calls: pure, ids and times alone.
+//!
+//! The records stay where they are, named by [`Handle`]s; what a source knows of them is read through [`Records`], what
+//! the recording knows of spans through [`Spans`]. Kept are about 4 bytes for each record and each
+//! correlation id.
+
+mod annotations;
+mod bits;
+mod chains;
+mod counts;
+mod hash;
+mod launches;
+mod order;
+mod origins;
+mod sparse;
+mod waits;
+
+pub(crate) use annotations::DeviceAnnotation;
+pub(crate) use counts::Counts;
+pub(crate) use waits::Wait;
+
+use annotations::Annotating;
+use launches::{Ids, Launches};
+use order::Order;
+use origins::Origins;
+use waits::Waits;
+
+use crate::time::Timestamp;
+
+/// Names a record of the source, which alone knows what it means.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Handle(pub(crate) u32);
+
+/// A call of a runtime or a driver on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    pub(crate) at: Handle,
+    /// Shared with the device work that came of it; 0 for none.
+    pub(crate) correlation: u64,
+    /// The source's number of the thread.
+    pub(crate) thread: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// The slice that was open around it when it was made, as pushed to the collector; 0 for none.
+    pub(crate) external: u64,
+    /// Whether it is known to put work on a device, and succeeded.
+    pub(crate) launches: bool,
+}
+
+/// Something that a device did: a kernel, a copy, a fill, a graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Work {
+    pub(crate) at: Handle,
+    /// Shared with the call that launched it; 0 for none.
+    pub(crate) correlation: u64,
+    pub(crate) device: i32,
+    pub(crate) stream: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+}
+
+/// A slice's id that came apart from the call it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct External {
+    pub(crate) correlation: u64,
+    pub(crate) id: u64,
+}
+
+/// An event put on a stream, for others to wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EventRecord {
+    pub(crate) context: u32,
+    pub(crate) event: u64,
+    pub(crate) correlation: u64,
+    pub(crate) stream: u32,
+}
+
+/// The records of one source, whose correlation ids are a space of their own.
+pub(crate) trait Records {
+    /// The calls as they arrived: nearly, but not surely, by time and correlation.
+    fn calls(&self) -> impl Iterator<Item = Call>;
+    /// The device work as it arrived.
+    fn work(&self) -> impl Iterator<Item = Work>;
+    fn externals(&self) -> impl Iterator<Item = External>;
+    fn event_records(&self) -> impl Iterator<Item = EventRecord>;
+    /// One of [`calls`](Self::calls) again; asked for often.
+    fn call_at(&self, at: Handle) -> Call;
+    /// One of [`work`](Self::work) again; asked for often.
+    fn work_at(&self, at: Handle) -> Work;
+}
+
+/// What the recording knows of spans.
+pub(crate) trait Spans {
+    /// The span of a slice, `None` for an id that is not this recording's.
+    fn span_of(&self, slice: u64) -> Option<u64>;
+    /// Whether a slice of this recording may have been open at that time. Ids that threads pushed before a pause stay
+    /// until their next hook.
+    fn may_be_open(&self, slice: u64, _at: Timestamp) -> bool {
+        self.span_of(slice).is_some()
+    }
+    /// The span around a span; 0 for none.
+    fn parent_of(&self, span: u64) -> u64;
+    /// The id of the host activity of a span that is an annotation; 0 for others.
+    fn annotation(&self, span: u64) -> u64;
+    /// For each thread and time the innermost slice that was open then, 0 for none; asked in order of thread and time.
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64>;
+}
+
+/// What belongs together.
+///
+/// A launch is any call that owns the correlation id of device work, whatever it is called. An arrow goes from it to
+/// each device record, so there are as many ends as there is [work with a launch](Self::launch), and a start for each
+/// [call that has work](Self::has_work).
+#[derive(Debug)]
+pub(crate) struct Links {
+    launches: Launches,
+    origins: Origins,
+    streams: Order<(i32, u32)>,
+    threads: Order<u32>,
+    annotations: Vec<DeviceAnnotation>,
+    waits: Waits,
+    counts: Counts,
+}
+
+impl Links {
+    /// Joins all records of a source; whatever they hold, nothing fails.
+    pub(crate) fn new(records: &impl Records, spans: &impl Spans) -> Links {
+        let mut counts = Counts::default();
+        let (mut ids, mut threads) = (Ids::default(), Order::new());
+        let place_of = |at| records.call_at(at).place();
+        for call in records.calls() {
+            ids.add(call.correlation);
+            threads.push(call.thread, call.place(), place_of);
+        }
+        threads.finish(place_of);
+
+        let (mut launches, shared) = Launches::new(records, &ids);
+        counts.correlations_reused = shared.reused;
+        for work in records.work() {
+            match launches.find(work.correlation, work.start) {
+                Some(launch) => launches.set_worked(launch),
+                None => counts.work_without_launch += 1,
+            }
+        }
+        let origins = Origins::new(records, spans, &launches, &shared, &mut counts);
+
+        let (mut streams, mut annotating) = (Order::new(), Annotating::new(spans));
+        let place_of = |at| records.work_at(at).place();
+        for work in records.work() {
+            let stream = streams.push((work.device, work.stream), work.place(), place_of);
+            if let Some(launch) = launches.find(work.correlation, work.start) {
+                let launch = records.call_at(launch.at);
+                counts.work_before_launch += u64::from(launch.start > work.start);
+                annotating.add(stream, &work, origins.slice_of(&launch));
+            }
+        }
+        streams.finish(place_of);
+        let annotations = annotating.finish();
+        let waits = Waits::new(records.event_records());
+        Links { launches, origins, streams, threads, annotations, waits, counts }
+    }
+
+    /// The call that launched this work.
+    ///
+    /// Of several calls with its correlation id, the last that starts not after the work does; else the first.
+    pub(crate) fn launch(&self, work: &Work) -> Option<Handle> {
+        self.launches.find(work.correlation, work.start).map(|launch| launch.at)
+    }
+
+    /// Whether this very call is the launch of device work: an arrow starts at its row.
+    ///
+    /// Of calls that nest in one another, such as a driver's in a runtime's, only the outermost is.
+    pub(crate) fn has_work(&self, call: &Call) -> bool {
+        self.launches.has_work(call)
+    }
+
+    /// The slice that made the call; 0 for none.
+    ///
+    /// That is the one that the call names or a call that is the same launch, else one that came apart from the call,
+    /// else, for launches only, the innermost that was open on the thread when the call began.
+    pub(crate) fn linked(&self, call: &Call) -> u64 {
+        self.origins.slice_of(call)
+    }
+
+    /// The device work of each stream, in order of start, the longest first; streams in order of device and stream.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[Handle])> {
+        self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
+    }
+
+    /// The calls of each thread, in order of start, the longest first.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, &[Handle])> {
+        self.threads.lanes()
+    }
+
+    /// What lies within annotations on each stream, in order of device, stream and start, the longest first.
+    pub(crate) fn annotations(&self) -> &[DeviceAnnotation] {
+        &self.annotations
+    }
+
+    /// What a call that waited for an event waited for: the last record of the event at or before that call.
+    pub(crate) fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
+        self.waits.find(context, event, correlation)
+    }
+
+    /// What did not fit.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    #[cfg(test)]
+    fn heap_bytes(&self) -> usize {
+        let orders = self.streams.heap_bytes() + self.threads.heap_bytes();
+        let annotations = self.annotations.capacity() * size_of::<DeviceAnnotation>();
+        self.launches.heap_bytes() + self.origins.heap_bytes() + orders + annotations + self.waits.heap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod oracle;
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{FakeRecords, FakeSpans, ns};
+    use super::*;
+
+    /// Slice 10 of span 1 on thread 0, and slice 20 of span 2 in it, each an annotation.
+    fn spans() -> FakeSpans {
+        FakeSpans { slices: vec![(10, 1, 0, 0, 1000), (20, 2, 0, 100, 900)], spans: vec![(1, 0, 10), (2, 1, 20)] }
+    }
+
+    fn links(records: &FakeRecords) -> Links {
+        Links::new(records, &spans())
+    }
+
+    fn launches(links: &Links, records: &FakeRecords) -> Vec<Option<Handle>> {
+        records.work.iter().map(|work| links.launch(work)).collect()
+    }
+
+    fn have_work(links: &Links, records: &FakeRecords) -> Vec<bool> {
+        records.calls.iter().map(|call| links.has_work(call)).collect()
+    }
+
+    fn linked(links: &Links, records: &FakeRecords) -> Vec<u64> {
+        records.calls.iter().map(|call| links.linked(call)).collect()
+    }
+
+    #[test]
+    fn nothing_links_to_nothing() {
+        let links = links(&FakeRecords::default());
+        assert_eq!((links.streams().count(), links.threads().count(), links.annotations().len()), (0, 0, 0));
+        assert_eq!(*links.counts(), Counts::default());
+    }
+
+    #[test]
+    fn a_graph_launch_starts_one_arrow_for_all_its_work() {
+        let mut records = FakeRecords::default();
+        let launch = records.add_call(7, 0, (200, 210), 20);
+        records.add_call(8, 0, (220, 230), 20);
+        for nth in 0..4 {
+            records.add_work(7, (0, 7), (300 + 10 * nth, 305 + 10 * nth));
+        }
+        let links = links(&records);
+        assert_eq!(launches(&links, &records), [Some(launch); 4]);
+        assert_eq!(have_work(&links, &records), [true, false]);
+        assert_eq!(*links.counts(), Counts::default(), "the other call is not known to launch");
+    }
+
+    #[test]
+    fn a_drivers_call_in_a_runtimes_is_the_same_launch_and_shares_its_slice() {
+        // The inner one ends, and so arrives, first. Either may be the one that carries the id.
+        for (inner, outer) in [(20, 0), (0, 20), (20, 77)] {
+            let mut records = FakeRecords::default();
+            records.add_call(7, 0, (201, 209), inner);
+            let launch = records.add_call(7, 0, (200, 210), outer);
+            records.add_work(7, (0, 7), (300, 400));
+            let links = links(&records);
+            assert_eq!(launches(&links, &records), [Some(launch)]);
+            assert_eq!(have_work(&links, &records), [false, true]);
+            assert_eq!(linked(&links, &records), [20, 20]);
+            assert_eq!((links.counts().correlations_reused, links.counts().ids_unknown), (0, u64::from(outer == 77)));
+        }
+    }
+
+    #[test]
+    fn a_correlation_used_again_goes_with_the_work_after_each_launch() {
+        let mut records = FakeRecords::default();
+        let first = records.add_call(7, 0, (200, 210), 10);
+        let second = records.add_call(7, 1, (500, 510), 20);
+        for start in [199, 200, 499, 500, 900] {
+            records.add_work(7, (0, 7), (start, start + 50));
+        }
+        let links = links(&records);
+        assert_eq!(launches(&links, &records), [first, first, first, second, second].map(Some));
+        assert_eq!(have_work(&links, &records), [true, true]);
+        assert_eq!(linked(&links, &records), [10, 20]);
+        assert_eq!((links.counts().correlations_reused, links.counts().work_before_launch), (1, 1));
+    }
+
+    #[test]
+    fn correlation_0_links_nothing() {
+        let mut records = FakeRecords::default();
+        records.add_call(0, 0, (200, 210), 0);
+        records.add_work(0, (0, 7), (300, 400));
+        records.externals.push(External { correlation: 0, id: 20 });
+        let links = links(&records);
+        assert_eq!((launches(&links, &records), have_work(&links, &records)), (vec![None], vec![false]));
+        assert_eq!(linked(&links, &records), [0]);
+        assert_eq!(links.counts().work_without_launch, 1);
+    }
+
+    #[test]
+    fn a_launch_is_linked_by_its_id_else_by_a_stray_one_else_by_time() {
+        let mut records = FakeRecords::default();
+        for (correlation, external) in [(1, 10), (2, 0), (3, 77), (4, 0), (5, 0), (6, 10)] {
+            records.add_call(correlation, 0, (200 + 10 * correlation, 205 + 10 * correlation), external);
+        }
+        // The fourth is known to launch, the third by its work; the fifth is neither.
+        records.calls[3].launches = true;
+        records.add_work(3, (0, 7), (300, 400));
+        for (correlation, id) in [(2, 20), (2, 10), (2, 77), (6, 20)] {
+            records.externals.push(External { correlation, id });
+        }
+        let links = links(&records);
+        assert_eq!(linked(&links, &records), [10, 10, 20, 20, 0, 10]);
+        let expected = Counts { linked_by_time: 2, ids_unknown: 2, launches_without_work: 1, ..Counts::default() };
+        assert_eq!(*links.counts(), expected);
+    }
+
+    #[test]
+    fn a_launch_where_no_slice_is_open_is_counted() {
+        let mut records = FakeRecords::default();
+        records.add_call(1, 9, (200, 210), 77);
+        records.add_work(1, (0, 7), (300, 400));
+        let links = links(&records);
+        assert_eq!(linked(&links, &records), [0]);
+        assert_eq!((links.counts().unlinked, links.counts().linked_by_time), (1, 0));
+        assert_eq!(links.annotations(), []);
+    }
+
+    #[test]
+    fn annotations_reach_over_their_work_on_each_stream_the_nested_ones_too() {
+        let mut records = FakeRecords::default();
+        for (correlation, slice, stream, start) in [(1, 10, 7, 300), (2, 20, 7, 400), (3, 20, 7, 500), (4, 10, 8, 350)]
+        {
+            records.add_call(correlation, 0, (200, 210), slice);
+            records.add_work(correlation, (0, stream), (start, start + 50));
+        }
+        let row = |stream, start, end, annotation| DeviceAnnotation {
+            device: 0,
+            stream,
+            start: ns(start),
+            end: ns(end),
+            annotation,
+        };
+        assert_eq!(links(&records).annotations(), [row(7, 300, 550, 10), row(7, 400, 550, 20), row(8, 350, 400, 10)]);
+    }
+
+    #[test]
+    fn a_walk_up_ends_in_rings_and_in_absurd_depths() {
+        struct Deep;
+        impl Spans for Deep {
+            fn span_of(&self, slice: u64) -> Option<u64> {
+                Some(slice)
+            }
+            fn parent_of(&self, span: u64) -> u64 {
+                span + 1
+            }
+            fn annotation(&self, span: u64) -> u64 {
+                span
+            }
+            fn innermost(&self, _: &[(u32, Timestamp)]) -> Vec<u64> {
+                Vec::new()
+            }
+        }
+        let mut records = FakeRecords::default();
+        records.add_call(1, 0, (200, 210), 3);
+        records.add_work(1, (0, 7), (300, 400));
+        assert_eq!(Links::new(&records, &Deep).annotations().len(), 10_000);
+        let ring = FakeSpans { slices: vec![(3, 1, 0, 0, 1)], spans: vec![(1, 2, 5), (2, 3, 6), (3, 2, 7)] };
+        let annotations =
+            Links::new(&records, &ring).annotations().iter().map(|row| row.annotation).collect::<Vec<_>>();
+        assert_eq!(annotations, [5, 6, 7]);
+    }
+
+    #[test]
+    fn the_greatest_handle_and_ids_far_apart_are_as_good_as_others() {
+        let mut records = FakeRecords { base: u32::MAX - 1, ..FakeRecords::default() };
+        let far = records.add_call(u64::MAX, 0, (200, 210), 20);
+        let near = records.add_call(1, 0, (220, 230), 20);
+        records.add_work(1, (0, 7), (300, 400));
+        records.add_work(u64::MAX, (0, 7), (400, 500));
+        assert_eq!(launches(&links(&records), &records), [Some(near), Some(far)]);
+        records.calls[0].correlation = 2;
+        records.work[1].correlation = 2;
+        let links = links(&records);
+        assert_eq!(launches(&links, &records), [Some(near), Some(far)]);
+        assert_eq!((have_work(&links, &records), linked(&links, &records)), (vec![true; 2], vec![20; 2]));
+        assert_eq!(*links.counts(), Counts::default());
+    }
+}

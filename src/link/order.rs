@@ -1,0 +1,158 @@
+//! Records in the order of their rows: by lane, then by time.
+
+use std::cmp::Reverse;
+use std::hash::Hash;
+
+use super::hash::IdMap;
+use super::{Call, Handle, Work};
+use crate::time::Timestamp;
+
+/// How far back in its lane a late record is looked for a place while it arrives.
+const REACH: usize = 64;
+
+/// Where a record stands in its lane: by start, the longest first, then as the source counts.
+pub(super) type Place = (Timestamp, Reverse<Timestamp>, Handle);
+
+impl Call {
+    pub(super) fn place(&self) -> Place {
+        (self.start, Reverse(self.end), self.at)
+    }
+}
+
+impl Work {
+    pub(super) fn place(&self) -> Place {
+        (self.start, Reverse(self.end), self.at)
+    }
+}
+
+/// The records of each lane in order, 4 bytes each.
+///
+/// Records come in nearly the right order: one that is a little late is moved to its place at once. Only a lane in which
+/// one was much too late is sorted in the end.
+#[derive(Debug)]
+pub(super) struct Order<L> {
+    lanes: Vec<Lane<L>>,
+    numbers: IdMap<L, usize>,
+}
+
+#[derive(Debug)]
+struct Lane<L> {
+    key: L,
+    handles: Vec<Handle>,
+    /// The greatest place so far.
+    last: Option<Place>,
+    is_sorted: bool,
+}
+
+impl<L: Copy + Ord + Hash> Order<L> {
+    pub(super) fn new() -> Order<L> {
+        Order { lanes: Vec::new(), numbers: IdMap::default() }
+    }
+
+    /// Takes a record; `place_of` says where one that was taken before stands. Returns the number of its lane, in order
+    /// of the lanes' first records.
+    pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(Handle) -> Place) -> usize {
+        let next = self.lanes.len();
+        let number = *self.numbers.entry(lane).or_insert(next);
+        if number == next {
+            self.lanes.push(Lane { key: lane, handles: Vec::new(), last: None, is_sorted: true });
+        }
+        if let Some(lane) = self.lanes.get_mut(number) {
+            lane.push(place, place_of);
+        }
+        number
+    }
+
+    /// Puts lanes and records in order, after the last record.
+    pub(super) fn finish(&mut self, place_of: impl Fn(Handle) -> Place) {
+        self.numbers = IdMap::default();
+        self.lanes.sort_unstable_by_key(|lane| lane.key);
+        for lane in &mut self.lanes {
+            lane.finish(&place_of);
+        }
+    }
+
+    /// Returns the lanes in the order of their keys.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[Handle])> {
+        self.lanes.iter().map(|lane| (lane.key, lane.handles.as_slice()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        let handles: usize = self.lanes.iter().map(|lane| lane.handles.capacity()).sum();
+        handles * size_of::<Handle>() + self.lanes.capacity() * size_of::<Lane<L>>()
+    }
+}
+
+impl<L> Lane<L> {
+    fn push(&mut self, place: Place, place_of: impl Fn(Handle) -> Place) {
+        let is_late = self.last.is_some_and(|last| place < last);
+        if !is_late {
+            self.last = Some(place);
+        } else if self.is_sorted {
+            self.is_sorted = self.insert(place, place_of);
+            return;
+        }
+        self.handles.push(place.2);
+    }
+
+    /// Moves a late record in; whether its place was within reach.
+    fn insert(&mut self, place: Place, place_of: impl Fn(Handle) -> Place) -> bool {
+        let later = self.handles.iter().rev().take(REACH).take_while(|handle| place_of(**handle) > place).count();
+        let at = self.handles.len() - later;
+        self.handles.insert(at, place.2);
+        later < REACH || at == 0
+    }
+
+    fn finish(&mut self, place_of: &impl Fn(Handle) -> Place) {
+        if !self.is_sorted {
+            let mut places: Vec<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
+            // Not the unstable one: what arrived in runs is merged, not sorted anew.
+            places.sort();
+            self.handles.clear();
+            self.handles.extend(places.iter().map(|place| place.2));
+            self.is_sorted = true;
+        }
+        self.handles.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes lanes and starts, and returns the lanes with the starts as they stand in them.
+    fn ordered(records: &[(u32, u64)]) -> Vec<(u32, Vec<u64>)> {
+        let handle = |at: usize| Handle(u32::try_from(at).unwrap());
+        let place_of =
+            |at: Handle| (Timestamp::from_nanos(records[at.0 as usize].1), Reverse(Timestamp::from_nanos(0)), at);
+        let mut order = Order::new();
+        for (at, (lane, _)) in records.iter().enumerate() {
+            order.push(*lane, place_of(handle(at)), place_of);
+        }
+        order.finish(place_of);
+        order
+            .lanes()
+            .map(|(lane, handles)| (lane, handles.iter().map(|at| records[at.0 as usize].1).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn lanes_come_by_key_and_their_records_by_place() {
+        assert_eq!(ordered(&[]), []);
+        assert_eq!(ordered(&[(9, 5), (2, 7), (9, 3), (9, 4), (2, 8)]), [(2, vec![7, 8]), (9, vec![3, 4, 5])]);
+    }
+
+    #[test]
+    fn records_late_by_less_and_by_more_than_the_reach_find_their_places() {
+        for count in [REACH as u64 - 1, REACH as u64, REACH as u64 + 1, 1000] {
+            for late in [0, 1, count / 2, count] {
+                let starts = (1..=count).map(|n| 2 * n).chain([2 * late + 1, 2 * late + 1, 2 * count + 2]);
+                let records: Vec<_> = starts.map(|start| (0, start)).collect();
+                let mut sorted: Vec<_> = records.iter().map(|(_, start)| *start).collect();
+                sorted.sort_unstable();
+                assert_eq!(ordered(&records), [(0, sorted)], "{late} of {count}");
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Launches that are found by search: those of ids that several have, or that lie far apart.
+
+use super::Handle;
+use crate::time::Timestamp;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Launch {
+    pub(super) correlation: u64,
+    pub(super) start: Timestamp,
+    pub(super) at: Handle,
+}
+
+/// Launches in order of id and start, with an index that leads to the few of them among which to search.
+#[derive(Debug, Default)]
+pub(super) struct Sparse {
+    launches: Vec<Launch>,
+    /// For each part of the range of ids, all parts being as wide, where its launches begin; then the end.
+    parts: Vec<u32>,
+    first: u64,
+    /// The width of a part as a power of two.
+    width: u32,
+}
+
+impl Sparse {
+    /// Adds the launches of an id, which is greater than those before.
+    pub(super) fn extend(&mut self, launches: impl Iterator<Item = Launch>) {
+        let from = self.launches.len();
+        self.launches.extend(launches);
+        self.launches.get_mut(from..).unwrap_or_default().sort_unstable();
+    }
+
+    /// Makes the index, after the last launch: about a part for each.
+    pub(super) fn finish(&mut self) {
+        self.launches.shrink_to_fit();
+        let [first, .., last] = self.launches.as_slice() else { return };
+        let range = last.correlation - first.correlation;
+        self.first = first.correlation;
+        self.width = (0..63).find(|width| range >> width < self.launches.len() as u64).unwrap_or(63);
+        let mut parts = Vec::new();
+        for (nth, launch) in (0..).zip(&self.launches) {
+            let part = self.part(launch.correlation).unwrap_or(0);
+            parts.resize(parts.len().max(part + 1), nth);
+        }
+        parts.push(u32::try_from(self.launches.len()).unwrap_or(u32::MAX));
+        parts.shrink_to_fit();
+        self.parts = parts;
+    }
+
+    fn part(&self, correlation: u64) -> Option<usize> {
+        usize::try_from(correlation.checked_sub(self.first)? >> self.width).ok()
+    }
+
+    /// Where launches of this id are if there are any.
+    fn near(&self, correlation: u64) -> (usize, &[Launch]) {
+        let near = || {
+            let part = self.part(correlation)?;
+            let (from, to) = (*self.parts.get(part)? as usize, *self.parts.get(part + 1)? as usize);
+            Some((from, self.launches.get(from..to)?))
+        };
+        near().unwrap_or((0, if self.parts.is_empty() { &self.launches } else { &[] }))
+    }
+
+    /// Finds the launch of work: the last one that starts not after it, else the first one.
+    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<(usize, Handle)> {
+        let (from, near) = self.near(correlation);
+        let behind = near.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
+        let of_id = |nth: usize| {
+            near.get(nth).filter(|launch| launch.correlation == correlation).map(|launch| (from + nth, launch.at))
+        };
+        behind.checked_sub(1).and_then(of_id).or_else(|| of_id(behind))
+    }
+
+    /// Where this very launch is.
+    pub(super) fn position(&self, launch: &Launch) -> Option<usize> {
+        let (from, near) = self.near(launch.correlation);
+        near.binary_search(launch).ok().map(|nth| from + nth)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.launches.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.launches.capacity() * size_of::<Launch>() + self.parts.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(correlation: u64, start: u64) -> Launch {
+        let at = Handle(u32::try_from(start).unwrap());
+        Launch { correlation, start: Timestamp::from_nanos(start), at }
+    }
+
+    fn sparse(ids: &[u64]) -> Sparse {
+        let mut sparse = Sparse::default();
+        ids.iter().for_each(|id| sparse.extend([launch(*id, 20), launch(*id, 10)].into_iter()));
+        sparse.finish();
+        sparse
+    }
+
+    #[test]
+    fn ids_are_found_however_they_lie() {
+        let even: Vec<_> = (1..=100).map(|n| n * 1000).collect();
+        let clustered: Vec<_> = (1..=50).chain(u64::MAX - 50..=u64::MAX).collect();
+        for ids in [vec![], vec![5], vec![1, u64::MAX], even, clustered] {
+            let sparse = sparse(&ids);
+            for (nth, id) in ids.iter().enumerate() {
+                let found = [5, 10, 19, 20].map(|start| sparse.find(*id, Timestamp::from_nanos(start)));
+                let (first, last) = (Some((2 * nth, Handle(10))), Some((2 * nth + 1, Handle(20))));
+                assert_eq!(found, [first, first, first, last], "{id}");
+                assert_eq!(
+                    [10, 20, 30].map(|start| sparse.position(&launch(*id, start))),
+                    [Some(2 * nth), Some(2 * nth + 1), None]
+                );
+            }
+            for other in [0, 2_500, u64::MAX / 2] {
+                assert_eq!(sparse.find(other, Timestamp::from_nanos(15)), None, "{other}");
+                assert_eq!(sparse.position(&launch(other, 10)), None, "{other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which record of an event a wait waited for.
+
+use super::EventRecord;
+
+/// What a wait waited for: the stream, and the call that put the event on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wait {
+    pub(crate) stream: u32,
+    pub(crate) correlation: u64,
+}
+
+/// The event records, in order of event and correlation.
+#[derive(Debug)]
+pub(super) struct Waits(Vec<EventRecord>);
+
+impl Waits {
+    /// Of two records of one event and call, the one that arrived last counts; those of no call are none.
+    pub(super) fn new(records: impl Iterator<Item = EventRecord>) -> Waits {
+        let mut records: Vec<_> = records.filter(|record| record.correlation != 0).collect();
+        records.sort_by_key(EventRecord::key);
+        records.dedup_by(|later, earlier| {
+            let are_same = later.key() == earlier.key();
+            if are_same {
+                *earlier = *later;
+            }
+            are_same
+        });
+        records.shrink_to_fit();
+        Waits(records)
+    }
+
+    /// The last record of the event at or before this call; correlation ids tell what came first, not arrival.
+    pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
+        let behind = self.0.partition_point(|record| record.key() <= (context, event, correlation));
+        let record = self.0.get(behind.checked_sub(1)?)?;
+        let is_event = (record.context, record.event) == (context, event);
+        is_event.then_some(Wait { stream: record.stream, correlation: record.correlation })
+    }
+
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<EventRecord>()
+    }
+}
+
+impl EventRecord {
+    fn key(&self) -> (u32, u64, u64) {
+        (self.context, self.event, self.correlation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(records: &[(u32, u64, u64, u32)]) -> Waits {
+        let record = |&(context, event, correlation, stream)| EventRecord { context, event, correlation, stream };
+        Waits::new(records.iter().map(record))
+    }
+
+    #[test]
+    fn the_last_record_at_or_before_the_wait_is_found_in_any_order_of_arrival() {
+        let waits = waits(&[(1, 5, 30, 3), (1, 5, 10, 1), (1, 5, 20, 2)]);
+        let found = |correlation| waits.find(1, 5, correlation).map(|wait| (wait.stream, wait.correlation));
+        assert_eq!(
+            [9, 10, 19, 20, 1000].map(found),
+            [None, Some((1, 10)), Some((1, 10)), Some((2, 20)), Some((3, 30))]
+        );
+    }
+
+    #[test]
+    fn other_contexts_and_events_do_not_count() {
+        let waits = waits(&[(1, 5, 10, 1), (2, 4, 10, 2)]);
+        assert_eq!(waits.find(1, 6, 99), None);
+        assert_eq!(waits.find(2, 5, 99), None);
+        assert_eq!(waits.find(0, 5, 99), None);
+    }
+
+    #[test]
+    fn of_two_records_of_a_call_the_last_counts_and_those_of_no_call_do_not() {
+        let waits = waits(&[(1, 5, 10, 1), (1, 5, 10, 2), (1, 5, 0, 3)]);
+        assert_eq!(waits.find(1, 5, 10), Some(Wait { stream: 2, correlation: 10 }));
+        assert_eq!(waits.find(1, 5, 9), None);
+    }
+}
