@@ -1,0 +1,36 @@
+//! CUDA devices with the properties that traces carry, under libkineto's keys, and those that tell a kernel's occupancy.
+
+use super::driver::DeviceCalls;
+use crate::collector::Device;
+use std::ffi::c_int;
+
+/// Properties and the driver's numbers for them, in libkineto's order; `totalGlobalMem` comes before.
+const PROPERTIES: [(&str, c_int); 11] = [
+    ("computeMajor", 75),
+    ("computeMinor", 76),
+    ("maxThreadsPerBlock", 1),
+    ("maxThreadsPerMultiprocessor", 39),
+    ("regsPerBlock", 12),
+    ("warpSize", 10),
+    ("sharedMemPerBlock", 8),
+    ("numSms", 16),
+    ("regsPerMultiprocessor", 82),
+    ("sharedMemPerBlockOptin", 97),
+    ("sharedMemPerMultiprocessor", 81),
+];
+
+/// What libkineto does not write, and a kernel's occupancy needs: blocks that fit, and what the driver takes of a block's
+/// shared memory.
+const FOR_OCCUPANCY: [(&str, c_int); 2] = [(BLOCKS_PER_MULTIPROCESSOR, 106), (RESERVED_SHARED_MEMORY, 111)];
+pub(crate) const BLOCKS_PER_MULTIPROCESSOR: &str = "maxBlocksPerMultiprocessor";
+pub(crate) const RESERVED_SHARED_MEMORY: &str = "reservedSharedMemPerBlock";
+
+/// Describes a device; `None` if it cannot be asked.
+pub(super) fn describe(calls: &DeviceCalls, number: i32, handle: c_int) -> Option<Device> {
+    let mut device = Device::new(number, calls.name(handle)?);
+    device.properties.extend(calls.total_memory(handle).map(|bytes| ("totalGlobalMem", bytes)));
+    let known = |(key, number): &(&'static str, c_int)| Some((*key, calls.attribute(handle, *number)?));
+    device.properties.extend(PROPERTIES.iter().filter_map(known));
+    device.attributes.extend(FOR_OCCUPANCY.iter().filter_map(known));
+    Some(device)
+}

@@ -1,0 +1,195 @@
+//! The part of the CUDA driver's API that a profiler needs, called through the library that is there.
+#![allow(unsafe_code, reason = "the driver is foreign code")]
+
+use crate::collector::library::{Attempt, Candidate, Library};
+use crate::collector::{Device, Unavailable, Why};
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::OnceLock;
+
+/// The driver, opened and found to be a real one.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    library: Library,
+    get_version: unsafe extern "C" fn(*mut c_int) -> c_uint,
+    version: i32,
+    devices: OnceLock<Vec<Device>>,
+}
+
+/// The functions that describe devices.
+#[derive(Clone, Copy)]
+pub(super) struct DeviceCalls {
+    init: unsafe extern "C" fn(c_uint) -> c_uint,
+    get_count: unsafe extern "C" fn(*mut c_int) -> c_uint,
+    get: unsafe extern "C" fn(*mut c_int, c_int) -> c_uint,
+    get_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint,
+    get_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint,
+    total_memory: unsafe extern "C" fn(*mut usize, c_int) -> c_uint,
+    get_uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint>,
+}
+
+/// Where the driver may lie: the loader's path, WSL, NixOS, and containers that mount it.
+const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
+const NAME: &str = "libcuda.so.1";
+
+/// What `cuDriverGetVersion` of the toolkit's stub library says.
+const STUB_LIBRARY: c_uint = 34;
+
+impl Driver {
+    /// Opens the driver and asks for its version, which initialises nothing.
+    ///
+    /// # Errors
+    /// There is none, or it is not a real one.
+    pub(crate) fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
+        let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
+        let candidates = [Candidate::Mapped(NAME.into()), Candidate::Loader(NAME.into())].into_iter().chain(files);
+        let none = |message: &str| {
+            let advice = "install NVIDIA's driver, or give the container access to it (`--gpus all`)";
+            Unavailable::new(Why::NoDevice, message, advice)
+        };
+        let library =
+            Library::first(candidates, attempts).ok_or_else(|| none("there is no CUDA driver (libcuda.so.1)"))?;
+        // SAFETY: that is its type.
+        let get_version = unsafe { library.function(c"cuDriverGetVersion") };
+        let get_version = get_version.ok_or_else(|| none("libcuda.so.1 is no CUDA driver"))?;
+        let mut driver = Driver { library, get_version, version: 0, devices: OnceLock::new() };
+        driver.version = driver.ask_version().map_err(|code| match code {
+            STUB_LIBRARY => none("libcuda.so.1 is the toolkit's stub, not a driver"),
+            _ => none(&format!("the CUDA driver does not answer: cuDriverGetVersion gives {code}")),
+        })?;
+        attempts.push(Attempt::new("cuDriverGetVersion", version_text(driver.version)));
+        Ok(driver)
+    }
+
+    /// Calls `cuDriverGetVersion`, which changes nothing, whatever state the program is in.
+    pub(crate) fn ask_version(&self) -> Result<i32, c_uint> {
+        let mut version = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        match unsafe { (self.get_version)(&raw mut version) } {
+            0 => Ok(version),
+            code => Err(code),
+        }
+    }
+
+    /// Returns the version of CUDA that it is for: 13000 is 13.0.
+    pub(crate) fn version(&self) -> i32 {
+        self.version
+    }
+
+    /// Returns the devices, asked for once. Initialises the driver the first time, as any CUDA program does.
+    pub(crate) fn devices(&self) -> &[Device] {
+        self.devices.get_or_init(|| {
+            let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
+            calls
+                .handles()
+                .into_iter()
+                .filter_map(|(number, handle)| super::devices::describe(&calls, number, handle))
+                .collect()
+        })
+    }
+
+    /// Whether it has the door through which CUPTI 13.2 and later reach into it: without that, they end the process.
+    pub(crate) fn has_export_table(&self) -> bool {
+        self.library.path(c"cuGetExportTable").is_some()
+    }
+
+    /// Returns the file that it was opened from.
+    pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
+        self.library.path(c"cuDriverGetVersion")
+    }
+
+    /// Returns the devices' numbers with the ids that `nvidia-smi -L` shows, "GPU-…", as far as they can be asked.
+    pub(crate) fn ids(&self) -> Vec<(i32, String)> {
+        let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
+        calls.handles().into_iter().filter_map(|(number, handle)| Some((number, calls.id(handle)?))).collect()
+    }
+}
+
+/// Returns a version as it is spoken of: "13.0" for 13000.
+pub(crate) fn version_text(version: i32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+}
+
+impl DeviceCalls {
+    fn find(library: Library) -> Option<DeviceCalls> {
+        Some(DeviceCalls {
+            // SAFETY: that is its type.
+            init: unsafe { library.function(c"cuInit") }?,
+            // SAFETY: that is its type.
+            get_count: unsafe { library.function(c"cuDeviceGetCount") }?,
+            // SAFETY: that is its type.
+            get: unsafe { library.function(c"cuDeviceGet") }?,
+            // SAFETY: that is its type.
+            get_name: unsafe { library.function(c"cuDeviceGetName") }?,
+            // SAFETY: that is its type.
+            get_attribute: unsafe { library.function(c"cuDeviceGetAttribute") }?,
+            // SAFETY: that is its type.
+            total_memory: unsafe { library.function(c"cuDeviceTotalMem_v2") }?,
+            // SAFETY: that is its type. It gives the id of a part of a GPU (MIG) where the device is one.
+            get_uuid: unsafe { library.function(c"cuDeviceGetUuid_v2") },
+        })
+    }
+
+    /// All devices: their numbers and handles.
+    fn handles(&self) -> Vec<(i32, c_int)> {
+        // SAFETY: it takes no pointer.
+        let initialised = unsafe { (self.init)(0) };
+        let mut count = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        if initialised != 0 || unsafe { (self.get_count)(&raw mut count) } != 0 {
+            return Vec::new();
+        }
+        let handle = |number| {
+            let mut handle = 0;
+            // SAFETY: the pointer is a valid place for the result.
+            (unsafe { (self.get)(&raw mut handle, number) } == 0).then_some((number, handle))
+        };
+        // No machine has more; a number beyond it is an error of the library.
+        (0..count.min(1024)).filter_map(handle).collect()
+    }
+
+    pub(super) fn name(&self, handle: c_int) -> Option<String> {
+        let mut name: [c_char; 256] = [0; 256];
+        let length = c_int::try_from(name.len() - 1).unwrap_or(0);
+        // SAFETY: the pointer is a valid place for `length` bytes, one less than there are.
+        if unsafe { (self.get_name)(name.as_mut_ptr(), length, handle) } != 0 {
+            return None;
+        }
+        // SAFETY: the last byte is zero still.
+        Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+    }
+
+    fn id(&self, handle: c_int) -> Option<String> {
+        let mut uuid = [0; 16];
+        // SAFETY: the pointer is a valid place for the result.
+        if unsafe { (self.get_uuid?)(&raw mut uuid, handle) } != 0 {
+            return None;
+        }
+        let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or_default().to_owned());
+        Some(format!("GPU-{}", parts.join("-")))
+    }
+
+    pub(super) fn attribute(&self, handle: c_int, attribute: c_int) -> Option<i64> {
+        let mut value = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        (unsafe { (self.get_attribute)(&raw mut value, attribute, handle) } == 0).then_some(value.into())
+    }
+
+    pub(super) fn total_memory(&self, handle: c_int) -> Option<i64> {
+        let mut bytes = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        (unsafe { (self.total_memory)(&raw mut bytes, handle) } == 0).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_people_say_them() {
+        assert_eq!(version_text(13_000), "CUDA 13.0");
+        assert_eq!(version_text(12_090), "CUDA 12.9");
+        assert_eq!(version_text(11_080), "CUDA 11.8");
+    }
+}

@@ -1,0 +1,42 @@
+//! What CUPTI calls, on whatever thread, in the middle of whatever the program does: nothing here waits for anything
+//! slow, makes a call of CUDA's, or can panic.
+#![allow(unsafe_code, reason = "foreign code calls, with pointers")]
+
+use super::hub::HUB;
+use std::ffi::c_void;
+
+/// CUPTI wants an empty buffer.
+pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
+    if buffer.is_null() || size.is_null() {
+        return;
+    }
+    let (start, length) = HUB.pool.request().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+    // SAFETY: CUPTI gives a valid place for the result.
+    unsafe { buffer.write(start) };
+    // SAFETY: CUPTI gives a valid place for the result.
+    unsafe { size.write(length) };
+    if !most_records.is_null() {
+        // As many as fit.
+        // SAFETY: CUPTI gives a valid place for the result.
+        unsafe { most_records.write(0) };
+    }
+}
+
+/// CUPTI hands a buffer over.
+pub(super) extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
+    HUB.pool.complete(buffer, valid);
+}
+
+/// A call of CUDA begins or ends. The subscription asks for none of them, until the library is to be let go of.
+pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, _function: u32, data: *const c_void) {
+    /// What stands first in the data of a call that returns.
+    const EXIT: u32 = 1;
+    if !matches!(domain, super::ffi::DRIVER | super::ffi::RUNTIME) || data.is_null() {
+        return;
+    }
+    // SAFETY: in these domains the data begins with a number that tells whether the call begins or returns.
+    let site = unsafe { data.cast::<u32>().read() };
+    if site == EXIT && HUB.is_to_let_go() {
+        super::worker::let_go_now();
+    }
+}

@@ -1,0 +1,120 @@
+//! The names of kernels, copied and written out once.
+
+use super::demangle::demangle;
+use super::text;
+use crate::collector::{Batch, Name};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The names of kernels that one recording has met, by the address of their text.
+///
+/// A text is looked at once for each buffer, since another one may lie there once a module has been unloaded.
+#[derive(Debug, Default)]
+pub(super) struct KernelNames {
+    known: HashMap<u64, Known, BuildHasherDefault<AddressHasher>>,
+    /// The buffer that is being read.
+    buffer: u64,
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: Box<[u8]>,
+    name: Name,
+    seen_in: u64,
+}
+
+/// What a kernel is called whose name cannot be read.
+const UNKNOWN: &str = "unknown kernel";
+
+impl KernelNames {
+    /// Another buffer is being read.
+    pub(super) fn next_buffer(&mut self) {
+        self.buffer += 1;
+    }
+
+    /// Returns the name whose text lies at that address.
+    #[inline]
+    pub(super) fn name(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
+        match self.known.get(&address) {
+            Some(known) if known.seen_in == self.buffer => known.name,
+            _ => self.look(address, batch),
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
+        let there = text::copy(address, &mut self.text);
+        if let Some(known) = self.known.get_mut(&address) {
+            // Its module may be gone meanwhile; then this is the name that it had.
+            if !there || *known.text == *self.text {
+                known.seen_in = self.buffer;
+                return known.name;
+            }
+        }
+        if !there {
+            return batch.name(UNKNOWN);
+        }
+        let name = batch.name(&demangle(&String::from_utf8_lossy(&self.text)));
+        let text = self.text.as_slice().into();
+        self.known.insert(address, Known { text, name, seen_in: self.buffer });
+        name
+    }
+}
+
+/// Spreads addresses; nobody chooses them to our harm.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, address: u64) {
+        let spread = (self.0 ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = spread ^ spread >> 32;
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::collector::trial;
+
+    #[test]
+    fn a_text_is_read_again_for_each_buffer() {
+        let sink = trial::sink();
+        let mut names = KernelNames::default();
+        let mut text = *b"first\0";
+        let address = text.as_mut_ptr().expose_provenance() as u64;
+        let name = |names: &mut KernelNames| sink.record(|batch| names.name(address, batch));
+        let first = name(&mut names);
+        text.copy_from_slice(b"other\0");
+        std::hint::black_box(&mut text);
+        assert_eq!(name(&mut names), first, "within a buffer");
+        names.next_buffer();
+        let other = name(&mut names);
+        assert_ne!(other, first);
+        let records = sink.collect(false);
+        assert_eq!((records.names.text(first), records.names.text(other)), ("first", "other"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_a_name_too() {
+        let sink = trial::sink();
+        let mut names = KernelNames::default();
+        let broken = b"\xFFab\0";
+        let (none, nowhere, broken) = sink.record(|batch| {
+            let mut name = |address| names.name(address, batch);
+            (name(0), name(8), name(broken.as_ptr().expose_provenance() as u64))
+        });
+        let records = sink.collect(false);
+        assert_eq!([none, nowhere].map(|name| records.names.text(name)), [UNKNOWN; 2]);
+        assert_eq!(records.names.text(broken), "\u{FFFD}ab");
+    }
+}

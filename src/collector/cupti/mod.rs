@@ -1,0 +1,194 @@
+//! NVIDIA's GPUs, through libcupti.
+//!
+//! The library is found when it is asked for, and nothing in it is called before the driver has answered: some versions
+//! end the process otherwise. While a recording runs, it holds CUPTI's one subscription, which keeps other profilers out
+//! as they keep us out. CUPTI writes into buffers of ours ([`pool`]), which a thread ([`worker`]) reads
+//! ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
+
+mod callbacks;
+mod demangle;
+mod error;
+mod ffi;
+mod holders;
+mod hub;
+mod kernels;
+mod ledger;
+mod names;
+mod pool;
+mod reader;
+mod records;
+mod search;
+mod shapes;
+mod start;
+mod text;
+mod walk;
+mod worker;
+
+use super::library::{Attempt, Places};
+use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::time::Timestamp;
+use ffi::Api;
+use hub::HUB;
+use once_cell::sync::OnceCell;
+use start::Loaded;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use worker::{End, Orders};
+
+/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events.
+///
+/// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
+/// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
+#[derive(Debug)]
+pub struct Cupti {
+    places: Places,
+    loaded: OnceCell<Loaded>,
+    attempts: Mutex<Vec<Attempt>>,
+    running: Mutex<Option<Running>>,
+    /// Whether ids are taken.
+    takes_ids: AtomicBool,
+}
+
+/// A recording under way.
+#[derive(Debug)]
+struct Running {
+    orders: Arc<Orders>,
+    sink: RecordSink,
+    teardown: bool,
+    /// A forked child has none of its parent's recordings.
+    process: u32,
+}
+
+impl Cupti {
+    /// Makes a collector that looks for libcupti in these places too. Does nothing yet.
+    pub fn new(places: Places) -> Cupti {
+        Cupti {
+            places,
+            loaded: OnceCell::new(),
+            attempts: Mutex::default(),
+            running: Mutex::default(),
+            takes_ids: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
+    pub fn attempts(&self) -> Vec<Attempt> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the libraries. Until they are found, each time anew.
+    fn load(&self) -> Result<&Loaded, Unavailable> {
+        self.loaded.get_or_try_init(|| {
+            let mut attempts = Vec::new();
+            let loaded = Loaded::find(&self.places, &mut attempts);
+            *self.attempts.lock().unwrap_or_else(PoisonError::into_inner) = attempts;
+            loaded
+        })
+    }
+}
+
+impl Collector for Cupti {
+    fn name(&self) -> &'static str {
+        "cupti"
+    }
+
+    fn types(&self) -> ActivityTypes {
+        start::types()
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.load().map(Loaded::capabilities)
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        let loaded = self.load()?;
+        if HUB.is_inherited() {
+            let message = "this process was forked from one that recorded CUDA, which does not work in a fork";
+            return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
+        }
+        let mut running = self.running();
+        if running.is_some() || !HUB.take() {
+            let message = "another recording of this process has libcupti, or has not let go of it yet";
+            return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
+        }
+        let (capabilities, orders) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
+        let teardown = selection.teardown;
+        *running = Some(Running { orders, sink, teardown, process: std::process::id() });
+        self.takes_ids.store(true, Ordering::Release);
+        Ok(capabilities)
+    }
+
+    fn push(&self, id: CorrelationId) -> bool {
+        if !self.takes_ids.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(loaded) = self.loaded.get() else { return false };
+        forget_stale_ids(loaded.api);
+        loaded.api.push(id.0)
+    }
+
+    fn pop(&self) {
+        if self.takes_ids.load(Ordering::Acquire)
+            && let Some(loaded) = self.loaded.get()
+        {
+            loaded.api.pop();
+        }
+    }
+
+    fn drain(&self) {
+        let orders = self.running().as_ref().map(|running| running.orders.clone());
+        if let Some(orders) = orders {
+            orders.drain(Duration::from_secs(1));
+        }
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        /// Beyond the deadline: for what has to be done whatever the time.
+        const GRACE: Duration = Duration::from_secs(2);
+        let Some(running) = self.running().take() else { return };
+        let Some(loaded) = self.loaded.get().filter(|_| running.process == std::process::id()) else { return };
+        self.takes_ids.store(false, Ordering::Release);
+        let end = End { at: loaded.on_their_clock(end), deadline, teardown: running.teardown };
+        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
+        if !running.orders.end(end, patience) {
+            running.sink.note("libcupti does not return from a call: what it had is missing");
+        }
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        Cupti::attempts(self)
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.loaded.get().map(|loaded| loaded.driver.devices().to_vec()).unwrap_or_default()
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.loaded.get()?.api.timestamp()
+    }
+}
+
+impl Drop for Cupti {
+    fn drop(&mut self) {
+        self.stop(Timestamp::default(), Instant::now());
+    }
+}
+
+/// Takes away what an earlier recording has left on the calling thread: it ended while the thread was inside a slice.
+fn forget_stale_ids(api: &Api) {
+    thread_local! { static CLEAN_FOR: Cell<u32> = const { Cell::new(0) }; }
+    let recording = HUB.recording();
+    let is_clean = CLEAN_FOR.try_with(|clean_for| clean_for.replace(recording) == recording);
+    if !is_clean.unwrap_or(true) {
+        // No thread is inside more slices; a library that never ends is wrong.
+        const DEEPEST: usize = 1 << 16;
+        let _ = (0..DEEPEST).take_while(|_| api.pop()).count();
+    }
+}

@@ -1,0 +1,152 @@
+//! Where libcupti is looked for, and which of several is taken.
+//!
+//! What the process has already wins, then the file that the user names. Of all others, those are left out that are for a
+//! newer CUDA than the driver: they fail at best.
+
+use crate::collector::library::{Attempt, Candidate, Library, Places, matching, numbers};
+use std::path::{Path, PathBuf};
+
+/// The names that the loader knows libraries by, with the major version of CUDA that each is for.
+const NAMES: [(&str, u64); 5] = [
+    ("libcupti.so.13", 13),
+    ("libcupti.so.12", 12),
+    ("libcupti.so.11.8", 11),
+    ("libcupti.so.11.7", 11),
+    // It does not say.
+    ("libcupti.so", 0),
+];
+
+/// Folders in a toolkit, in a Conda environment, and in an environment of Python's.
+const IN_TOOLKIT: [&str; 3] = ["extras/CUPTI/lib64", "lib64", "targets/*/lib"];
+const TOOLKITS: [&str; 3] = ["/usr/local/cuda", "/usr/local/cuda-13*", "/usr/local/cuda-12*"];
+const IN_PYTHON: [&str; 2] =
+    ["lib/python3*/site-packages/nvidia/cu1*/lib", "lib/python3*/site-packages/nvidia/cuda_cupti/lib"];
+
+/// Finds libcupti for a driver of that version, 13000 for 13.0; adds what was tried to `attempts`.
+pub(super) fn find(places: &Places, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
+    let newest = u64::try_from(driver / 1000).unwrap_or(0);
+    let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
+    let named = places.cupti.iter().flat_map(|path| match path.is_dir() {
+        true => in_folder(path),
+        false => vec![Candidate::File(path.clone())],
+    });
+    let first = first.chain(named);
+    if let Some(library) = Library::first(first, attempts) {
+        return Some(library);
+    }
+    let fits = |candidate: &Candidate, attempts: &mut Vec<Attempt>| {
+        let major = major(candidate);
+        if major > newest {
+            let outcome = format!("left out: the driver is for CUDA {newest}, which is older");
+            attempts.push(Attempt::new(candidate.to_string(), outcome));
+        }
+        major <= newest
+    };
+    let by_loader = NAMES.iter().map(|(name, _)| Candidate::Loader((*name).to_owned()));
+    let in_folders = || folders(places).into_iter().flat_map(|folder| in_folder(&folder));
+    // Folders are looked into only if the loader finds nothing.
+    let by_loader: Vec<_> = by_loader.filter(|candidate| major(candidate) <= newest).collect();
+    Library::first(by_loader.into_iter(), attempts).or_else(|| {
+        let fitting: Vec<_> = in_folders().filter(|candidate| fits(candidate, attempts)).collect();
+        Library::first(fitting.into_iter(), attempts)
+    })
+}
+
+/// Returns the folders to look into, in order.
+fn folders(places: &Places) -> Vec<PathBuf> {
+    let toolkits = places.toolkits.iter().cloned().chain(TOOLKITS.iter().map(PathBuf::from));
+    let of_toolkits = toolkits.flat_map(|toolkit| IN_TOOLKIT.map(|folder| toolkit.join(folder)));
+    let of_conda = places.conda.iter().map(|conda| conda.join("lib"));
+    let environments = places.virtual_env.iter().chain(&places.conda);
+    let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
+    let patterns = of_toolkits.chain(of_conda).chain(of_python);
+    patterns.flat_map(|pattern| matching(&pattern)).collect()
+}
+
+/// Returns the files in a folder that are libcupti, newest first, the one that does not say its version last.
+fn in_folder(folder: &Path) -> Vec<Candidate> {
+    let mut found = matching(&folder.join("libcupti.so.*"));
+    // Toolkits have the file under a name with the year of its release, beside the loader's.
+    found.retain(|path| version(path) < 2000);
+    found.extend(matching(&folder.join("libcupti.so")));
+    found.into_iter().map(Candidate::File).collect()
+}
+
+fn version(path: &Path) -> u64 {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    numbers(name).first().copied().unwrap_or(0)
+}
+
+/// Returns the major version of CUDA that a candidate is for, 0 if it does not say.
+fn major(candidate: &Candidate) -> u64 {
+    match candidate {
+        Candidate::Mapped(name) | Candidate::Loader(name) => version(Path::new(name)),
+        Candidate::File(path) => version(path),
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_place_is_looked_into_in_its_order() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for name in [
+            "home/extras/CUPTI/lib64/libcupti.so.12",
+            "home/extras/CUPTI/lib64/libcupti.so",
+            "home/extras/CUPTI/lib64/libcupti.so.2025.3.1",
+            "home/lib64/libcupti.so.11.8",
+            "home/targets/x86_64-linux/lib/libcupti.so.13",
+            "conda/lib/libcupti.so.12",
+            "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13",
+            "venv/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12",
+        ] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "no library").unwrap();
+        }
+        let places = Places {
+            cupti: None,
+            toolkits: vec![root.join("home")],
+            conda: Some(root.join("conda")),
+            virtual_env: Some(root.join("venv")),
+        };
+        let mut attempts = Vec::new();
+        // None of them is a library, so all that fit are tried.
+        assert!(find(&places, 12_040, &mut attempts).is_none());
+        let ours = |attempt: &&Attempt| attempt.what.starts_with(root.to_str().unwrap());
+        let told: Vec<_> =
+            attempts.iter().filter(ours).map(|attempt| &attempt.what[root.to_str().unwrap().len() + 1..]).collect();
+        let left_out = [
+            "home/targets/x86_64-linux/lib/libcupti.so.13",
+            "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcupti.so.13",
+        ];
+        let tried = [
+            "home/extras/CUPTI/lib64/libcupti.so.12",
+            "home/extras/CUPTI/lib64/libcupti.so",
+            "home/lib64/libcupti.so.11.8",
+            "conda/lib/libcupti.so.12",
+            "venv/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12",
+        ];
+        assert_eq!(told, [&left_out[..], &tried[..]].concat());
+        let loader = |attempt: &Attempt| attempt.what.ends_with(", by the loader");
+        let first = attempts.iter().find(|attempt| loader(attempt)).unwrap();
+        assert_eq!(first.what, "libcupti.so.12, by the loader", "13 is for a newer driver");
+    }
+
+    #[test]
+    fn the_file_that_the_user_names_comes_first_whatever_its_version() {
+        let places = Places { cupti: Some("/nowhere/libcupti.so.13".into()), ..Places::default() };
+        let mut attempts = Vec::new();
+        find(&places, 11_040, &mut attempts);
+        assert_eq!(attempts[0].to_string(), "/nowhere/libcupti.so.13: not there");
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("libcupti.so.12"), "no library").unwrap();
+        attempts.clear();
+        find(&Places { cupti: Some(folder.path().into()), ..Places::default() }, 11_040, &mut attempts);
+        assert!(attempts[0].what.ends_with("/libcupti.so.12"), "a folder: {attempts:?}");
+    }
+}

@@ -1,0 +1,244 @@
+//! Finds the libraries, and begins a recording with them.
+
+use super::callbacks;
+use super::error::CuptiError;
+use super::ffi::{Api, RUNTIME, Subscriber};
+use super::hub::HUB;
+use super::reader::Reader;
+use super::records::kind;
+use super::worker::{Orders, Worker};
+use super::{holders, names, search};
+use crate::activity::{ActivityType, ActivityTypes};
+use crate::collector::cuda::{Driver, version_text};
+use crate::collector::library::{Attempt, Places};
+use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
+use crate::time::Timestamp;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The libraries, once they are found.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) driver: &'static Driver,
+    pub(super) api: &'static Api,
+    version: u32,
+    path: Option<PathBuf>,
+}
+
+/// The activity types, with the kinds that CUPTI knows them by.
+const KINDS: [(ActivityType, &[u32]); 9] = [
+    (ActivityType::ConcurrentKernel, &[kind::CONCURRENT_KERNEL]),
+    (ActivityType::GpuMemcpy, &[kind::MEMCPY, kind::MEMCPY2]),
+    (ActivityType::GpuMemset, &[kind::MEMSET]),
+    (ActivityType::CudaRuntime, &[kind::RUNTIME]),
+    (ActivityType::CudaDriver, &[kind::DRIVER]),
+    (ActivityType::ExternalCorrelation, &[kind::EXTERNAL_CORRELATION]),
+    // Where an event was recorded that is waited for, its own record says.
+    (ActivityType::CudaSync, &[kind::SYNCHRONIZATION, kind::CUDA_EVENT]),
+    (ActivityType::CudaEvent, &[kind::CUDA_EVENT]),
+    (ActivityType::Overhead, &[kind::OVERHEAD]),
+];
+
+/// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
+const REFUSALS_SINCE: u32 = 27;
+/// Buffers are of this size, but so small that the limit is this many: threads may have one each.
+const BUFFER_BYTES: u64 = 4 << 20;
+const BUFFER_BYTES_LEAST: u64 = 64 << 10;
+const BUFFERS: u64 = 128;
+
+impl Loaded {
+    /// Finds the driver, and only behind it the library: some versions end the process where there is none.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+        if !cfg!(target_os = "linux") {
+            return Err(Unavailable::new(Why::Unsupported, "CUDA is recorded on Linux alone", ""));
+        }
+        let driver = Driver::open(attempts)?;
+        let library = search::find(places, driver.version(), attempts).ok_or_else(|| {
+            let message = format!("there is no libcupti for {}", version_text(driver.version()));
+            let advice = "`pip install nvidia-cuda-cupti` (nvidia-cuda-cupti-cu12 for CUDA 12), or set KINETO_CUPTI_PATH \
+                          to the file";
+            Unavailable::new(Why::LibraryNotFound, message, advice)
+        })?;
+        let api = Api::new(library).map_err(|name| {
+            let message = format!("libcupti has no {}", name.to_string_lossy());
+            Unavailable::new(Why::Incompatible, message, "use the one of CUDA 11.7 or newer")
+        })?;
+        if library.path(c"cuptiActivityEnable_v2").is_some() && !driver.has_export_table() {
+            let message = "the CUDA driver has no cuGetExportTable, which this libcupti needs";
+            return Err(Unavailable::new(Why::Incompatible, message, "use NVIDIA's driver, or libcupti 13.1 or older"));
+        }
+        let version = api.version().map_err(|error| error.reason("cuptiGetVersion", ""))?;
+        attempts.push(Attempt::new("cuptiGetVersion", version.to_string()));
+        let path = library.path(c"cuptiGetVersion");
+        // For good, once all is there: what is missing is looked for anew at each start.
+        Ok(Loaded { driver: Box::leak(Box::new(driver)), api: Box::leak(Box::new(api)), version, path })
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let missing = self.api.missing();
+        let notes = match &missing[..] {
+            [] => Vec::new(),
+            missing => vec![format!("libcupti {} has no {}", self.version, missing.join(", "))],
+        };
+        Capabilities {
+            types: types(),
+            metadata: vec![
+                ("cupti_version".to_owned(), self.version.to_string()),
+                ("cuda_driver_version".to_owned(), self.driver.version().to_string()),
+            ],
+            library: self.path.clone(),
+            proven: None,
+            notes,
+        }
+    }
+
+    /// Begins to record, once the hub is ours.
+    pub(super) fn start(
+        &self,
+        selection: &Selection,
+        sink: &RecordSink,
+    ) -> Result<(Capabilities, Arc<Orders>), Unavailable> {
+        if self.driver.devices().is_empty() {
+            let advice = "see what `nvidia-smi` says, and CUDA_VISIBLE_DEVICES";
+            return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
+        }
+        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::text());
+        let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
+        let mut capabilities = self.capabilities();
+        let started = self.arm(selection, sink, subscriber, &mut capabilities);
+        let orders = started.inspect_err(|_| {
+            HUB.pool.close();
+            let _ = self.api.unsubscribe(subscriber);
+        })?;
+        capabilities.proven = self.prove(selection.proof, capabilities.types, &orders);
+        if capabilities.proven == Some(false) {
+            capabilities.notes.push("no record arrived while the recording was started".to_owned());
+        }
+        Ok((capabilities, orders))
+    }
+
+    /// Has CUPTI record what is asked for into buffers of ours.
+    fn arm(
+        &self,
+        selection: &Selection,
+        sink: &RecordSink,
+        subscriber: Subscriber,
+        capabilities: &mut Capabilities,
+    ) -> Result<Arc<Orders>, Unavailable> {
+        let api = self.api;
+        if selection.per_thread_buffers
+            && let Err(error) = api.use_per_thread_buffers()
+        {
+            capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
+        }
+        let size = (selection.buffer_bytes / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        HUB.pool.open(bytes(size), bytes(selection.buffer_bytes), self.version >= REFUSALS_SINCE);
+        HUB.pool.make_ready();
+        // Others may have registered theirs since.
+        let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");
+        api.register(callbacks::requested, callbacks::completed).map_err(failed)?;
+        // Those are another's.
+        api.dropped();
+        let kinds = self.enable(selection, capabilities)?;
+        let orders = Arc::new(Orders::default());
+        let ask = Box::new(|domain, function| api.callback_name(domain, function));
+        let reader = Reader::new(sink.clone(), capabilities.types, ask);
+        let disable = kinds.clone();
+        let worker = Worker {
+            api,
+            driver: self.driver,
+            subscriber,
+            kinds,
+            reader,
+            orders: orders.clone(),
+            is_missing_records: false,
+        };
+        let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
+        thread.spawn(move || worker.run()).map_err(|error| {
+            for kind in disable {
+                let _ = api.disable(kind);
+            }
+            Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+        })?;
+        Ok(orders)
+    }
+
+    /// Enables what is selected; returns the kinds that were, which `capabilities` tells.
+    fn enable(&self, selection: &Selection, capabilities: &mut Capabilities) -> Result<Vec<u32>, Unavailable> {
+        let mut enabled = Vec::new();
+        let mut refused = None;
+        capabilities.types = ActivityTypes::EMPTY;
+        let all = KINDS.iter().flat_map(|(kind, numbers)| numbers.iter().map(|number| (*kind, *number)));
+        // Kernels outside of graphs have records of their own still.
+        let graphs = selection.graph_trace.then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
+        for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
+            let outcome = if enabled.contains(&number) { Ok(()) } else { self.api.enable(number) };
+            match outcome {
+                Ok(()) => {
+                    enabled.push(number);
+                    capabilities.types |= ActivityTypes::from_type(kind);
+                }
+                Err(error) => {
+                    capabilities.notes.push(format!("{kind} is not recorded, or not all of it: {error}"));
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+        match refused {
+            Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),
+            _ => {}
+        }
+        for (domain, functions) in names::SWITCHED_OFF {
+            let of_domain = if domain == RUNTIME { kind::RUNTIME } else { kind::DRIVER };
+            if enabled.contains(&of_domain) {
+                functions.iter().for_each(|function| self.api.record_calls(domain, *function, false));
+            }
+        }
+        if selection.types.contains(ActivityType::CudaEvent)
+            && let Err(error) = self.api.record_event_times(true)
+        {
+            capabilities.notes.push(format!("events have no time of the device's: {error}"));
+        }
+        Ok(enabled)
+    }
+
+    /// Makes a call that changes nothing, and sees whether its record arrives.
+    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders) -> Option<bool> {
+        if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
+            return None;
+        }
+        let until = Instant::now() + patience;
+        let before = HUB.pool.counts().filled;
+        while HUB.pool.counts().filled == before {
+            if Instant::now() >= until {
+                return Some(false);
+            }
+            let _ = self.driver.ask_version();
+            orders.drain(until.saturating_duration_since(Instant::now()));
+            if HUB.pool.counts().filled == before {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns a time on the clock of the records.
+    pub(super) fn on_their_clock(&self, time: Timestamp) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        match self.api.timestamp() {
+            Some(theirs) => time.as_nanos().wrapping_add(theirs.wrapping_sub(now)),
+            None => time.as_nanos(),
+        }
+    }
+}
+
+/// What can be recorded at best.
+pub(super) fn types() -> ActivityTypes {
+    KINDS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
+}

@@ -1,0 +1,256 @@
+//! Cuts a buffer into records.
+
+use super::error::CuptiError;
+use super::ffi::Api;
+#[cfg(test)]
+use super::records::kind;
+use super::records::kind_of;
+use std::cell::Cell;
+
+/// Knows where records begin.
+pub(super) trait Walker {
+    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
+    ///
+    /// # Errors
+    /// The buffer cannot be read on.
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError>;
+}
+
+impl Walker for Api {
+    #[inline]
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
+        self.next_record(buffer, at)
+    }
+}
+
+/// Steps over records by itself once the walker has stepped over one of their kind in the same buffer.
+///
+/// All records of a kind are of one size, whichever it is in that version, and asking NVIDIA's walker takes as long as
+/// all else (30 ns). Were a size wrong, the walk would not end with the buffer, and it would be [broken](Records::broken).
+#[derive(Debug)]
+pub(super) struct Steps<'w, W> {
+    walker: &'w W,
+    /// By kind; 0 if it is not known yet.
+    sizes: [Cell<usize>; 64],
+}
+
+impl<'w, W: Walker> Steps<'w, W> {
+    pub(super) fn new(walker: &'w W) -> Steps<'w, W> {
+        Steps { walker, sizes: [const { Cell::new(0) }; 64] }
+    }
+}
+
+impl<W: Walker> Walker for Steps<'_, W> {
+    #[inline]
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
+        let Some(from) = at else { return self.walker.next(buffer, None) };
+        let kind = buffer.get(from..).and_then(kind_of).unwrap_or(u32::MAX);
+        let size = self.sizes.get(kind as usize);
+        match size.map(Cell::get) {
+            Some(size) if size > 0 => Ok(Some(from + size).filter(|next| *next != buffer.len())),
+            _ => {
+                let next = self.walker.next(buffer, at)?;
+                if let (Some(size), Some(next)) = (size, next) {
+                    size.set(next.saturating_sub(from));
+                }
+                Ok(next)
+            }
+        }
+    }
+}
+
+/// The records of a buffer, each as all of its bytes.
+///
+/// A record reaches to the beginning of the next one. Where the walker fails, goes back, stays or leaves the buffer,
+/// that is the end, and the buffer is [broken](Records::broken).
+#[derive(Debug)]
+pub(super) struct Records<'b, W> {
+    buffer: &'b [u8],
+    walker: &'b W,
+    /// Where the next record begins.
+    at: Option<usize>,
+    broken: bool,
+}
+
+impl<'b, W: Walker> Records<'b, W> {
+    pub(super) fn new(buffer: &'b [u8], walker: &'b W) -> Records<'b, W> {
+        let mut records = Records { buffer, walker, at: None, broken: false };
+        if !buffer.is_empty() {
+            records.at = records.step(None);
+        }
+        records
+    }
+
+    /// Whether the rest of the buffer cannot be read.
+    pub(super) fn broken(&self) -> bool {
+        self.broken
+    }
+
+    #[inline]
+    fn step(&mut self, from: Option<usize>) -> Option<usize> {
+        match self.walker.next(self.buffer, from) {
+            Ok(None) => None,
+            Ok(Some(next)) if next < self.buffer.len() && from.is_none_or(|from| from < next) => Some(next),
+            Ok(Some(_)) | Err(_) => {
+                self.broken = true;
+                None
+            }
+        }
+    }
+}
+
+impl<'b, W: Walker> Iterator for Records<'b, W> {
+    type Item = &'b [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let from = self.at?;
+        self.at = self.step(Some(from));
+        self.buffer.get(from..self.at.unwrap_or(self.buffer.len()))
+    }
+}
+
+/// A walker that knows the sizes of records by the library's version, for tests without the library.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strides {
+    /// What `cuptiGetVersion` says.
+    pub(super) api_version: u32,
+    /// Whether it is 11.8: that and 12.0 have the same number.
+    pub(super) is_11_8: bool,
+}
+
+#[cfg(test)]
+impl Strides {
+    /// Returns the size of a record; `None` for kinds that are not known.
+    pub(super) fn size(self, kind: u32) -> Option<usize> {
+        // The sizes of all versions, each with the version since which it is so.
+        let sizes: &[(u32, usize)] = match kind {
+            kind::CONCURRENT_KERNEL | kind::KERNEL if self.is_11_8 => &[(0, 200)],
+            kind::CONCURRENT_KERNEL | kind::KERNEL => {
+                &[(0, 176), (18, 208), (130_001, 216), (130_101, 224), (130_301, 232), (130_401, 248)]
+            }
+            kind::MEMCPY => &[(0, 88), (26, 96), (130_401, 112)],
+            kind::MEMCPY2 => &[(0, 96)],
+            kind::MEMSET => &[(0, 88), (130_401, 104)],
+            kind::RUNTIME | kind::DRIVER => &[(0, 40)],
+            kind::SYNCHRONIZATION => &[(0, 40), (26, 56)],
+            kind::OVERHEAD => &[(0, 40), (21, 48), (22, 56)],
+            kind::EXTERNAL_CORRELATION => &[(0, 24)],
+            kind::CUDA_EVENT => &[(0, 24), (26, 56)],
+            kind::GRAPH_TRACE => &[(0, 48), (21, 56)],
+            _ => return None,
+        };
+        sizes.iter().rev().find(|(since, _)| *since <= self.api_version).map(|(_, size)| *size)
+    }
+}
+
+#[cfg(test)]
+impl Walker for Strides {
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
+        const INVALID_KIND: CuptiError = CuptiError(21);
+        let Some(at) = at else { return Ok(Some(0)) };
+        let kind = buffer.get(at..).and_then(kind_of).ok_or(INVALID_KIND)?;
+        let next = at + self.size(kind).ok_or(INVALID_KIND)?;
+        Ok((next < buffer.len()).then_some(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Says what the test wrote down.
+    #[derive(Debug)]
+    struct Told(Vec<Result<Option<usize>, CuptiError>>);
+
+    impl Walker for Told {
+        fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
+            let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(CuptiError(21));
+            let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
+            self.0.get(place).copied().unwrap_or(Ok(None))
+        }
+    }
+
+    fn cut(length: usize, told: &[Result<Option<usize>, CuptiError>]) -> (Vec<usize>, bool) {
+        let (buffer, walker) = (vec![0u8; length], Told(told.to_vec()));
+        let mut records = Records::new(&buffer, &walker);
+        let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
+        (lengths, records.broken())
+    }
+
+    #[test]
+    fn a_record_reaches_to_the_next_and_the_last_to_the_end() {
+        assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
+        assert_eq!(cut(0, &[Ok(Some(0))]), (vec![], false));
+        assert_eq!(cut(40, &[Ok(None)]), (vec![], false));
+    }
+
+    #[test]
+    fn a_walker_that_errs_ends_the_buffer() {
+        for wrong in [Ok(Some(8)), Ok(Some(40)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(CuptiError(21))]
+        {
+            let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
+            assert_eq!((lengths, broken), (vec![32, 60], true), "{wrong:?}");
+        }
+        assert_eq!(cut(100, &[Err(CuptiError(21))]), (vec![], true));
+        assert_eq!(cut(100, &[Ok(Some(100))]), (vec![], true));
+    }
+
+    #[test]
+    fn strides_are_those_of_the_versions() {
+        let size = |api_version, kind| Strides { api_version, is_11_8: false }.size(kind);
+        for (api_version, sizes) in [
+            (17, [176, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
+            (18, [208, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
+            (21, [208, 88, 96, 88, 40, 40, 48, 24, 24, 56]),
+            (22, [208, 88, 96, 88, 40, 40, 56, 24, 24, 56]),
+            (28, [208, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
+            (130_001, [216, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
+            (130_101, [224, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
+            (130_301, [232, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
+            (130_401, [248, 112, 96, 104, 40, 56, 56, 24, 56, 56]),
+        ] {
+            let kinds = [10, 1, 22, 2, 5, 38, 17, 39, 36, 51];
+            assert_eq!(kinds.map(|kind| size(api_version, kind).unwrap()), sizes, "{api_version}");
+        }
+        assert_eq!(Strides { api_version: 18, is_11_8: true }.size(10), Some(200));
+        assert_eq!(size(28, 77), None);
+    }
+
+    #[test]
+    fn steps_are_learned_for_each_kind_and_a_wrong_one_breaks() {
+        let record = |number: u32, size: usize| {
+            let mut bytes = vec![0u8; size];
+            bytes[..4].copy_from_slice(&number.to_ne_bytes());
+            bytes
+        };
+        let lengths = |records: &[Vec<u8>], told: Vec<Result<Option<usize>, CuptiError>>| {
+            let (buffer, walker) = (records.concat(), Told(told));
+            let steps = Steps::new(&walker);
+            let mut records = Records::new(&buffer, &steps);
+            (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.broken())
+        };
+        let records = [record(4, 40), record(10, 248), record(4, 40), record(10, 248), record(4, 40)];
+        // The walker is asked for the first of each kind, and would end the buffer there.
+        let told = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(CuptiError(21))];
+        assert_eq!(lengths(&records, told.clone()), (vec![40, 248, 40, 248, 40], false));
+        let longer = [record(4, 40), record(10, 248), record(4, 48), record(10, 248), record(4, 40)];
+        assert!(lengths(&longer, told.clone()).1, "no record begins where the step leads");
+        let cut = [record(4, 40), record(10, 248), record(4, 40), record(10, 200)];
+        assert_eq!(lengths(&cut, told), (vec![40, 248, 40, 200], true));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_and_no_walker_lead_astray(bytes in proptest::collection::vec(any::<u8>(), 0..600), steps in proptest::collection::vec(0usize..700, 0..20)) {
+            let told: Vec<_> = steps.iter().map(|step| Ok(Some(*step))).collect();
+            let walker = Told(told);
+            let total: usize = Records::new(&bytes, &walker).map(<[u8]>::len).sum();
+            prop_assert!(total <= bytes.len());
+            let strides = Strides { api_version: 130_001, is_11_8: false };
+            prop_assert!(Records::new(&bytes, &strides).map(<[u8]>::len).sum::<usize>() <= bytes.len());
+        }
+    }
+}

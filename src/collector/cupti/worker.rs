@@ -1,0 +1,246 @@
+//! The thread that reads what CUPTI has filled, and ends the recording.
+
+use super::ffi::{Api, DRIVER, Subscriber};
+use super::hub::HUB;
+use super::pool::{Counts, Filled};
+use super::reader::Reader;
+use super::walk::{Records, Walker};
+use crate::buffer::Loss;
+use crate::collector::cuda::Driver;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often what is complete is asked for.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// How long the end waits between two looks, at first and at most.
+const SHORTEST_WAIT: Duration = Duration::from_micros(200);
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
+/// How long the end waits for buffers of a program that goes on launching, so that they are never complete.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What is wanted of the thread, and what has come of it.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    wanted: Mutex<Wanted>,
+    done: Condvar,
+    /// Whether there is something in `wanted`.
+    waiting: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    /// How often a drain was asked for, and how many of those are done.
+    drains: u64,
+    drained: u64,
+    end: Option<End>,
+    ended: bool,
+}
+
+/// How a recording is to end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// When, by the clock of the records.
+    pub(super) at: u64,
+    /// How long to wait for what has begun.
+    pub(super) deadline: Instant,
+    /// The library is to be let go of.
+    pub(super) teardown: bool,
+}
+
+impl Orders {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has what is complete read, and waits for that.
+    pub(super) fn drain(&self, patience: Duration) {
+        let mut wanted = self.wanted();
+        wanted.drains += 1;
+        let ticket = wanted.drains;
+        self.order(wanted);
+        self.wait(patience, |wanted| wanted.drained >= ticket || wanted.ended);
+    }
+
+    /// Has the recording ended, and waits for that; `false` if it takes longer than `patience`.
+    pub(super) fn end(&self, end: End, patience: Duration) -> bool {
+        let mut wanted = self.wanted();
+        wanted.end = Some(end);
+        self.order(wanted);
+        self.wait(patience, |wanted| wanted.ended)
+    }
+
+    fn order(&self, wanted: MutexGuard<'_, Wanted>) {
+        self.waiting.store(true, Ordering::Release);
+        drop(wanted);
+        HUB.pool.wake();
+    }
+
+    fn wait(&self, patience: Duration, is_done: impl Fn(&Wanted) -> bool) -> bool {
+        let until = self.done.wait_timeout_while(self.wanted(), patience, |wanted| !is_done(wanted));
+        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.wanted());
+        self.done.notify_all();
+    }
+}
+
+/// A recording, as its thread has it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) api: &'static Api,
+    pub(super) driver: &'static Driver,
+    pub(super) subscriber: Subscriber,
+    pub(super) kinds: Vec<u32>,
+    pub(super) reader: Reader,
+    pub(super) orders: Arc<Orders>,
+    /// Records are known to be missing, so launches cannot be waited for one by one.
+    pub(super) is_missing_records: bool,
+}
+
+impl Worker {
+    /// Reads what comes until the recording ends.
+    pub(super) fn run(mut self) {
+        let orders = self.orders.clone();
+        let mut flush_at = Instant::now() + FLUSH_EVERY;
+        loop {
+            HUB.pool.make_ready();
+            let filled = HUB.pool.take(flush_at, || orders.waiting.load(Ordering::Acquire));
+            self.read(filled);
+            if orders.waiting.swap(false, Ordering::AcqRel) {
+                let (drains, end) = {
+                    let wanted = orders.wanted();
+                    (wanted.drains, wanted.end)
+                };
+                if let Some(end) = end {
+                    self.end(&end);
+                    return;
+                }
+                self.flush(false);
+                orders.tell(|wanted| wanted.drained = drains);
+            }
+            if Instant::now() >= flush_at {
+                self.flush(false);
+                flush_at = Instant::now() + FLUSH_EVERY;
+            }
+        }
+    }
+
+    fn flush(&mut self, forced: bool) {
+        // What cannot be flushed comes when its buffer is full, or is missed in the end.
+        let _ = self.api.flush(forced);
+        let filled = HUB.pool.take(Instant::now(), || true);
+        self.read(filled);
+    }
+
+    fn read(&mut self, filled: Vec<Filled>) {
+        for filled in filled {
+            if filled.is_scrap() {
+                let dropped = count(filled.bytes(), self.api);
+                self.is_missing_records |= dropped > 0;
+                self.reader.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
+            } else {
+                self.is_missing_records |= !self.reader.read(filled.bytes(), self.api);
+            }
+            HUB.pool.give_back(filled);
+        }
+    }
+
+    /// Waits for what has begun, and gives up what the recording held.
+    ///
+    /// A forced flush takes kernels that have not ended, and their ends with them, so it comes last, when there is no
+    /// more time. The program is not made to wait for its devices: it may be in the middle of a capture.
+    fn end(mut self, end: &End) {
+        self.reader.ledger.close(end.at);
+        // What began before the end is in a buffer that was handed out before it.
+        let (requests, patience_ends) = (HUB.pool.requests(), Instant::now() + PATIENCE);
+        let mut wait = SHORTEST_WAIT;
+        loop {
+            self.flush(false);
+            self.count_dropped();
+            let goes_on = self.reader.ledger.is_past_end() && Instant::now() >= patience_ends;
+            let is_settled = self.is_missing_records || self.reader.ledger.owed() == 0;
+            if is_settled && (goes_on || !HUB.pool.holds_records(requests)) {
+                break;
+            }
+            let left = end.deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                self.flush(true);
+                break;
+            }
+            let filled = HUB.pool.take(Instant::now() + wait.min(left), || false);
+            self.read(filled);
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        for kind in &self.kinds {
+            let _ = self.api.disable(*kind);
+        }
+        // What came while that was done.
+        self.flush(false);
+        self.count_dropped();
+        let counts = HUB.pool.close();
+        self.tell_losses(&counts);
+        self.give_up(end.teardown);
+        HUB.release();
+        self.orders.tell(|wanted| wanted.ended = true);
+    }
+
+    fn count_dropped(&mut self) {
+        let dropped = self.api.dropped();
+        self.is_missing_records |= dropped > 0;
+        self.reader.sink().lost(Loss::VendorDropped, dropped);
+    }
+
+    fn tell_losses(&self, counts: &Counts) {
+        let sink = self.reader.sink();
+        if counts.refused > 0 {
+            let note = format!(
+                "CUPTI was refused {} buffers, since all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use",
+                counts.refused
+            );
+            sink.note(note);
+        }
+        if counts.strangers > 0 {
+            sink.note(format!("CUPTI handed over {} buffers that are not ours", counts.strangers));
+        }
+    }
+
+    fn give_up(&self, teardown: bool) {
+        if teardown {
+            // The library is let go of as a call returns: one of ours, so that nobody waits for one of the program's.
+            let held = LETTING_GO.get_or_init(Mutex::default);
+            *held.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.api, self.subscriber));
+            HUB.let_go();
+            if self.api.enable_domain(self.subscriber, DRIVER).is_ok() {
+                let _ = self.driver.ask_version();
+            }
+            if !HUB.is_to_let_go() {
+                // A thread of the program may be at it still.
+                drop(held.lock());
+                return;
+            }
+            self.reader.sink().note("libcupti could not be let go of (KINETO_TEARDOWN_CUPTI)");
+        }
+        let _ = self.api.unsubscribe(self.subscriber);
+    }
+}
+
+/// What the callback that lets go needs.
+static LETTING_GO: OnceLock<Mutex<Option<(&'static Api, Subscriber)>>> = OnceLock::new();
+
+/// Lets go of the library, from within a callback.
+pub(super) fn let_go_now() {
+    let Some(held) = LETTING_GO.get() else { return };
+    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((api, subscriber)) = held.take() {
+        let _ = api.unsubscribe(subscriber);
+        let _ = api.finalize();
+    }
+}
+
+/// Returns how many records there are.
+fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
+    Records::new(bytes, walker).count() as u64
+}
