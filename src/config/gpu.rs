@@ -1,0 +1,110 @@
+//! What is asked of the collectors of GPUs.
+
+use std::path::PathBuf;
+
+use super::env::Env;
+use super::keys::Key;
+use super::value::Value;
+use crate::collector::Places;
+
+/// How GPUs are recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    /// The most bytes of a vendor's records that wait to be read.
+    pub(crate) buffer_bytes: u64,
+    pub(crate) per_thread_buffers: bool,
+    /// Whether waits of one stream for another are shown.
+    pub(crate) wait_events: bool,
+    pub(crate) graph_trace: bool,
+    pub(crate) cupti: bool,
+    pub(crate) teardown_cupti: bool,
+    pub(crate) cupti_path: Option<String>,
+    /// Hardware counters are asked for.
+    pub(crate) pm_sampling: bool,
+    /// Where libraries may lie.
+    pub(crate) places: Places,
+}
+
+impl Gpu {
+    /// Sets what a key stands for, if it is one of these.
+    pub(super) fn set(&mut self, key: Key, value: &Value) {
+        match (key, value) {
+            (Key::MaxGpuBufferSize, Value::Int(mebibytes)) => {
+                // Less than two of the vendor's buffers would be none.
+                self.buffer_bytes = u64::try_from(*mebibytes).unwrap_or(0).max(8) << 20;
+            }
+            (Key::CuptiPerThreadBuffer, Value::Bool(on)) => self.per_thread_buffers = *on,
+            (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
+            (Key::GraphTrace, Value::Bool(on)) => self.graph_trace = *on,
+            (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
+            (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
+            (Key::CuptiPath, Value::Text(path)) => self.cupti_path = Some(path.clone()).filter(|path| !path.is_empty()),
+            (Key::PmSamplingMetrics, Value::List(metrics)) => self.pm_sampling |= !metrics.is_empty(),
+            (Key::PmSamplingDevice, _) => self.pm_sampling = true,
+            _ => {}
+        }
+    }
+
+    /// Takes from the environment where libraries may lie.
+    pub(super) fn look_for_places(&mut self, env: &Env) {
+        let folder = |name: &str| env.text(name).map(PathBuf::from);
+        self.places.cupti = self.cupti_path.as_ref().map(PathBuf::from);
+        self.places.toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(folder).collect();
+        self.places.toolkits.dedup();
+        self.places.conda = folder("CONDA_PREFIX");
+        self.places.virtual_env = folder("VIRTUAL_ENV");
+    }
+}
+
+impl Default for Gpu {
+    fn default() -> Self {
+        Gpu {
+            buffer_bytes: 128 << 20,
+            per_thread_buffers: false,
+            wait_events: true,
+            graph_trace: false,
+            cupti: true,
+            teardown_cupti: false,
+            cupti_path: None,
+            pm_sampling: false,
+            places: Places::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// libkineto's keys that concern CUDA, its variables, and this crate's own.
+    #[test]
+    fn each_key_that_concerns_cuda_is_acted_upon() {
+        let keys = [
+            (Key::MaxGpuBufferSize, "64"),
+            (Key::CudaSyncWaitEvents, "false"),
+            (Key::CuptiPerThreadBuffer, "true"),
+            (Key::PmSamplingMetrics, "sm__cycles_active.avg"),
+            (Key::PmSamplingDevice, "0"),
+            (Key::GraphTrace, "true"),
+            (Key::DisableCupti, "true"),
+            (Key::TeardownCupti, "true"),
+            (Key::CuptiPath, "/opt/libcupti.so.13"),
+        ];
+        let of_cuda = |key: &&Key| ["CUPTI", "CUDA", "GPU"].iter().any(|word| key.spec().name.contains(word));
+        assert_eq!(Key::ALL.iter().filter(of_cuda).count(), keys.len(), "a key without an owner");
+        for (key, text) in keys {
+            let mut gpu = Gpu::default();
+            gpu.set(key, &key.spec().kind.parse(text).unwrap());
+            assert_ne!(format!("{gpu:?}"), format!("{:?}", Gpu::default()), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn buffers_are_never_smaller_than_two() {
+        let mut gpu = Gpu::default();
+        for (mebibytes, expected) in [(-1, 8), (0, 8), (9, 9)] {
+            gpu.set(Key::MaxGpuBufferSize, &Value::Int(mebibytes));
+            assert_eq!(gpu.buffer_bytes, expected << 20);
+        }
+    }
+}

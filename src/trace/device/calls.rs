@@ -1,0 +1,134 @@
+//! The calls of one thread, on their way into its rows.
+
+use super::Linked;
+use crate::activity::{ArgValue, Args};
+use crate::collector::{Collection, Entry, Shaped};
+use crate::link::{Handle, Links};
+use crate::time::Timestamp;
+
+/// The calls that a thread made, in order of their start.
+#[derive(Debug)]
+pub(in crate::trace) struct Calls<'t> {
+    lists: Vec<List<'t>>,
+    slack_ns: u64,
+}
+
+/// Those that one collector saw.
+#[derive(Debug)]
+struct List<'t> {
+    collection: &'t Collection,
+    linked: &'t Linked,
+    left: &'t [Handle],
+}
+
+/// One of them.
+pub(in crate::trace) struct Call<'t> {
+    pub(in crate::trace) entry: Entry<'t>,
+    pub(in crate::trace) start: Timestamp,
+    pub(in crate::trace) end: Timestamp,
+    pub(in crate::trace) finished: bool,
+    pub(in crate::trace) clipped: bool,
+    /// The slice that made it, 0 if that is not known.
+    pub(in crate::trace) linked: u64,
+    /// The arrow that starts here.
+    pub(in crate::trace) arrow: Option<u64>,
+    collection: &'t Collection,
+}
+
+impl<'t> Calls<'t> {
+    /// The calls of the thread with that id.
+    pub(in crate::trace) fn of(
+        thread: i64,
+        collections: &'t [Collection],
+        linked: &'t [Linked],
+        error_ns: u64,
+    ) -> Calls<'t> {
+        let mut lists = Vec::new();
+        for (collection, linked) in collections.iter().zip(linked) {
+            let its = linked.links.threads().filter(|(number, _)| linked.threads.id(*number) == thread);
+            lists.extend(its.map(|(_, left)| List { collection, linked, left }));
+        }
+        let theirs = lists.iter().map(|list| list.collection.clock.error_ns()).max().unwrap_or(0);
+        Calls { lists, slack_ns: error_ns + theirs }
+    }
+
+    /// Returns how far the times of calls and slices may be from one another.
+    pub(in crate::trace) fn slack_ns(&self) -> u64 {
+        self.slack_ns
+    }
+
+    /// Returns the next call, if it began before a slice that begins at `before`; `last` is when the slice before that
+    /// did. Where only the error of a clock has a call overlap a slice, it is cut.
+    pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<Call<'t>> {
+        let slack = self.slack_ns;
+        let first = |list: &List<'t>| list.start();
+        let (list, _) = self
+            .lists
+            .iter_mut()
+            .filter_map(|list| first(list).map(|start| (list, start)))
+            .min_by_key(|(_, start)| *start)
+            .filter(|(_, start)| before.since(*start) > slack)?;
+        let mut call = list.next()?;
+        if last.since(call.start) <= slack {
+            call.start = call.start.max(last);
+        }
+        if call.end.since(before) <= slack {
+            call.end = call.end.min(before);
+        }
+        call.end = call.end.max(call.start);
+        Some(call)
+    }
+}
+
+impl<'t> List<'t> {
+    fn start(&self) -> Option<Timestamp> {
+        let entry = self.collection.records.entry(self.left.first()?.0)?;
+        Some(self.collection.clock.timestamp(entry.start()))
+    }
+
+    fn next(&mut self) -> Option<Call<'t>> {
+        let (first, left) = self.left.split_first()?;
+        self.left = left;
+        let (collection, linked) = (self.collection, self.linked);
+        let entry = collection.records.entry(first.0)?;
+        let call = collection.call(&entry, &linked.threads);
+        let links: &Links = &linked.links;
+        let (end, finished) = linked.cut(call.start, call.end);
+        Some(Call {
+            start: call.start,
+            end,
+            finished,
+            clipped: linked.is_clipped(call.start),
+            linked: links.linked(&call),
+            arrow: links.has_work(&call).then(|| linked.arrow(&call)),
+            collection,
+            entry,
+        })
+    }
+}
+
+impl Call<'_> {
+    /// Returns the function's name.
+    pub(in crate::trace) fn name(&self) -> &str {
+        self.collection.records.names.text(self.entry.name)
+    }
+}
+
+impl Args for Call<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let records = &self.collection.records;
+        let Some(shape) = records.shape(&self.entry) else { return };
+        let shaped = Shaped {
+            words: self.entry.words,
+            names: &records.names,
+            start: self.start,
+            end: self.end,
+            correlation: self.entry.correlation(),
+            device_id: -1,
+            device: None,
+            stream: 0,
+            wait: None,
+        };
+        shape.visit(&shaped, each);
+    }
+}

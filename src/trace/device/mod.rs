@@ -1,0 +1,269 @@
+//! What a collector recorded, joined to the host's records once and walked whenever rows are asked for.
+
+mod calls;
+mod records;
+mod rows;
+mod spans;
+mod threads;
+
+pub(super) use calls::{Call, Calls};
+pub(super) use rows::DeviceRows;
+
+use super::index::Index;
+use super::recorded::Recorded;
+use crate::activity::ActivityType;
+use crate::buffer::Loss;
+use crate::clock::Converter;
+use crate::collector::{Collection, CollectorReport, Entry, Role};
+use crate::link::{self, Handle, Links, Work};
+use crate::time::Timestamp;
+use records::Records;
+use spans::HostSpans;
+use std::collections::BTreeSet;
+use threads::Threads;
+
+/// What is found out about a collection once.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    links: Links,
+    threads: Threads,
+    /// Stretches of time that were recorded.
+    windows: Vec<(Timestamp, Timestamp)>,
+    /// The same, with what may lie inside but for an error of the collector's clock.
+    reach: Vec<(Timestamp, Timestamp)>,
+    /// When all was over: the end of the recording, or of the work that was waited for.
+    over: Timestamp,
+    /// Correlation ids of work that lies outside of them, and was launched inside.
+    launched: BTreeSet<u64>,
+    /// Waits and events that are rows, by device, stream and start.
+    marks: Vec<Mark>,
+    overheads: Vec<u32>,
+    counts: Counts,
+    /// How many collections of the trace have records before this one.
+    number: usize,
+}
+
+/// A wait or an event among the work of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Mark {
+    device: i32,
+    stream: u32,
+    start: Timestamp,
+    at: u32,
+}
+
+/// Later than all that was recorded.
+const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
+
+/// What is counted on the way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    calls: u64,
+    work: u64,
+    unfinished: u64,
+    out_of_window: u64,
+    /// Some work of a stream began before other work of it had ended, or came late.
+    may_overlap: bool,
+}
+
+/// What a collection is linked to.
+pub(crate) struct Host<'t> {
+    pub(crate) recorded: &'t Recorded,
+    pub(crate) index: &'t Index,
+    pub(crate) converter: &'t Converter,
+    /// Whether waits of one stream for another are rows.
+    pub(crate) wait_events: bool,
+}
+
+impl Linked {
+    /// Links the collection of that number.
+    pub(crate) fn new(collection: &Collection, number: usize, host: &Host<'_>) -> Linked {
+        let at = |ticks| host.converter.timestamp(ticks);
+        let windows: Vec<_> = host.recorded.windows.iter().map(|window| (at(window.start), at(window.end))).collect();
+        let threads = Threads::new(collection, host.recorded, host.converter);
+        let mut counts = Counts::default();
+        let error = collection.clock.error_at_most_ns();
+        let wider = |(start, end): &(Timestamp, Timestamp)| {
+            let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
+            (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
+        };
+        let reach: Vec<_> = windows.iter().map(wider).collect();
+        let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
+        let (mut others, mut overheads) = (Vec::new(), Vec::new());
+        let outside = |work: &Entry<'_>| !overlaps(&reach, collection.interval(work)) && work.correlation() != 0;
+        let outside: BTreeSet<_> = collection.records.work().filter(outside).map(|work| work.correlation()).collect();
+        let mut launched = BTreeSet::new();
+        for call in collection.records.calls() {
+            counts.calls += 1;
+            if !overlaps(&reach, collection.interval(&call)) {
+                counts.out_of_window += 1;
+            } else if outside.contains(&call.correlation()) {
+                launched.insert(call.correlation());
+            }
+        }
+        drop(outside);
+        for entry in collection.records.rest() {
+            match entry.role() {
+                Role::Overhead if overlaps(&windows, collection.interval(&entry)) => overheads.push(entry.at),
+                // What it took to begin is none of the recording.
+                Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
+                Role::Overhead => counts.out_of_window += 1,
+                Role::External => {}
+                _ => others.push(entry),
+            }
+        }
+        let mut records =
+            Records { collection, threads: &threads, windows: &reach, launched: &launched, all_inside: false };
+        let mut ends: Vec<((u32, u32), u64)> = Vec::new();
+        for work in collection.records.work() {
+            counts.work += 1;
+            if !records.is_inside(&work) {
+                counts.out_of_window += 1;
+                continue;
+            }
+            counts.unfinished += u64::from(work.end() == 0);
+            let (start, end) = collection.interval(&work);
+            over = [start, end].into_iter().filter(|at| *at != NEVER).fold(over, Timestamp::max);
+            let stream = (work.device_or_context(), work.stream());
+            match ends.iter_mut().find(|(known, _)| *known == stream) {
+                Some((_, end)) => {
+                    counts.may_overlap |= work.start() < *end || work.end() == 0;
+                    *end = work.end().max(*end);
+                }
+                None => ends.push((stream, work.end())),
+            }
+        }
+        records.all_inside = counts.out_of_window == 0;
+        let links = Links::new(&records, &HostSpans { host, threads: &threads });
+        let mut linked =
+            Linked { links, threads, windows, reach, over, launched, marks: Vec::new(), overheads, counts, number };
+        linked.marks = linked.marks_among(collection, &others, host.wait_events);
+        linked
+    }
+
+    /// The waits and events that are shown: those inside the recording, and of the waits of streams for streams those
+    /// of streams that did something.
+    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> Vec<Mark> {
+        let busy: BTreeSet<_> = self.links.streams().map(|(device, stream, _)| (device, stream)).collect();
+        let mut marks = Vec::with_capacity(others.len());
+        for entry in others {
+            let (start, end) = collection.interval(entry);
+            let device = collection.records.device_of(entry.device_or_context());
+            let stream = entry.stream();
+            let is_wait = collection.records.names.text(entry.name) == "Stream Wait Event";
+            let shown = !is_wait || (wait_events && busy.contains(&(device, stream)));
+            // An event whose time on the device is not known is none of a row.
+            if entry.start() == 0 && entry.role() == Role::Event || !shown {
+                continue;
+            }
+            if overlaps(&self.reach, (start, end)) {
+                marks.push(Mark { device, stream, start, at: entry.at });
+            } else {
+                self.counts.out_of_window += 1;
+            }
+        }
+        marks.sort_unstable();
+        marks
+    }
+
+    fn records<'t>(&'t self, collection: &'t Collection) -> Records<'t> {
+        let (threads, windows, launched) = (&self.threads, &*self.reach, &self.launched);
+        Records { collection, threads, windows, launched, all_inside: true }
+    }
+
+    /// Returns the threads that made calls.
+    pub(super) fn threads(&self) -> impl Iterator<Item = i64> {
+        self.links.threads().map(|(number, _)| self.threads.id(number))
+    }
+
+    /// Returns when something is drawn to be: what had not come when all was over, then.
+    fn drawn(&self, at: Timestamp) -> Timestamp {
+        if at == NEVER { self.over } else { at }
+    }
+
+    /// Returns when something of the host's is drawn to end, and whether it did: with the recording at last, as slices.
+    fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
+        let around = self.windows.iter().find(|window| start <= window.1);
+        around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
+    }
+
+    /// Whether something began before the recording did.
+    fn is_clipped(&self, start: Timestamp) -> bool {
+        self.windows.first().is_some_and(|window| start < window.0)
+    }
+
+    /// Adds what is not there, or not whole, to `add`.
+    pub(crate) fn losses(&self, mut add: impl FnMut(Loss, u64)) {
+        let counts = self.links.counts();
+        add(Loss::OutOfWindow, self.counts.out_of_window);
+        add(Loss::UnfinishedWork, self.counts.unfinished);
+        add(Loss::LaunchesWithoutWork, counts.launches_without_work);
+        add(Loss::WorkWithoutLaunch, counts.work_without_launch);
+        add(Loss::CorrelationsReused, counts.correlations_reused);
+        add(Loss::LinkedByTime, counts.linked_by_time);
+        add(Loss::LaunchesUnlinked, counts.unlinked);
+        add(Loss::IdsUnknown, counts.ids_unknown);
+        add(Loss::WorkBeforeLaunch, counts.work_before_launch);
+    }
+
+    /// Returns whether slices of a stream may overlap, which only a walk over them can tell.
+    pub(crate) fn may_overlap(&self) -> bool {
+        self.counts.may_overlap || !self.marks.is_empty()
+    }
+
+    /// Returns how much a device did.
+    pub(crate) fn work(&self) -> u64 {
+        self.counts.work
+    }
+
+    /// The name of an arrow between a launch and its work: the correlation id, or where those come again something else,
+    /// apart from those of other collectors.
+    fn arrow(&self, launch: &link::Call) -> u64 {
+        const BY_PLACE: u64 = 1 << 40;
+        let again = self.links.counts().correlations_reused > 0;
+        let name = if again { BY_PLACE | u64::from(launch.at.0) } else { launch.correlation };
+        name | (self.number as u64) << 48
+    }
+}
+
+impl Collection {
+    /// Says how the collector fared.
+    pub(crate) fn report(&self, linked: &Linked) -> CollectorReport {
+        let mut report = CollectorReport::new(self.name, self.state.clone());
+        report.records = linked.counts.calls + linked.counts.work;
+        report.notes.extend(self.records.notes.iter().cloned());
+        (report.clock_error_ns, report.clock_offset_ns) = (self.clock.error_at_most_ns(), self.clock.offset_ns());
+        report
+    }
+
+    /// When a record began and ended; [`NEVER`] if it had not.
+    #[inline]
+    fn interval(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
+        let at = |theirs| if theirs == 0 { NEVER } else { self.clock.timestamp(theirs) };
+        let (start, end) = (at(entry.start()), at(entry.end()));
+        (start, end.max(start))
+    }
+
+    fn call(&self, entry: &Entry<'_>, threads: &Threads) -> link::Call {
+        let (start, end) = self.interval(entry);
+        let thread = threads.number(entry.thread(), start);
+        let (at, correlation, external) = (Handle(entry.at), entry.correlation(), entry.external());
+        link::Call { at, correlation, thread, start, end, external, launches: entry.launches() }
+    }
+
+    fn work(&self, entry: &Entry<'_>) -> Work {
+        let (start, end) = self.interval(entry);
+        let device = entry.device_or_context().cast_signed();
+        Work { at: Handle(entry.at), correlation: entry.correlation(), device, stream: entry.stream(), start, end }
+    }
+}
+
+#[inline]
+fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
+    windows.iter().any(|window| start <= window.1 && end >= window.0)
+}
+
+/// Whether that kind is done by a device.
+fn is_work(kind: ActivityType) -> bool {
+    !matches!(kind, ActivityType::CudaSync | ActivityType::CudaEvent | ActivityType::GpuUserAnnotation)
+}

@@ -1,0 +1,383 @@
+//! The rows of devices: what ran on each stream, and the annotations around it.
+
+use super::{Linked, Mark, is_work};
+use crate::activity::{
+    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track,
+};
+use crate::collector::{Collection, Entry, Shaped};
+use crate::link::{Call, DeviceAnnotation, Handle, Records as _};
+use crate::time::Timestamp;
+use crate::trace::args::Source;
+use crate::trace::nest::Nest;
+use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
+use crate::trace::walk::{Met, Walk};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Hands on everything that devices did.
+pub(in crate::trace) struct DeviceRows<'w> {
+    pub(in crate::trace) walk: &'w Walk<'w>,
+    pub(in crate::trace) source: &'w Source<'w>,
+}
+
+/// What lies on one stream, each list in order of start.
+#[derive(Default)]
+struct Stream<'t> {
+    work: &'t [Handle],
+    marks: Vec<Mark>,
+    annotations: Vec<&'t DeviceAnnotation>,
+}
+
+/// An annotation, and how many nanoseconds wider than what it spans it is drawn at each side.
+type Drawn<'t> = (&'t DeviceAnnotation, u64);
+
+/// Groups of devices stand below the host's, as in libkineto.
+const DEVICES: i64 = 5_000_000;
+/// The group of what collectors cost, and where it stands.
+const OVERHEAD: (i64, i64) = (-1, 0x100_000A);
+/// How far the row of waits for a stream lies from the stream's.
+const SYNC_ROW: i64 = 1_000_000;
+
+impl<'w> DeviceRows<'w> {
+    fn collections(&self) -> impl Iterator<Item = (&'w Collection, &'w Linked)> + use<'w> {
+        self.walk.collections.iter().zip(self.walk.linked)
+    }
+
+    /// Hands on the groups of all devices.
+    pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+        for (collection, linked) in self.collections() {
+            let devices = &collection.records.devices;
+            let known = devices.iter().map(|device| (device.id, device.label.clone()));
+            let mut labels: BTreeMap<i32, String> = known.collect();
+            let used = linked.links.streams().map(|(device, ..)| device).chain(linked.marks.iter().map(|m| m.device));
+            for device in used {
+                labels.entry(device).or_insert_with(|| format!("GPU {device}"));
+            }
+            for (device, label) in &labels {
+                let (process, name) = (Lane::Id(i64::from(*device)), self.walk.process_name);
+                let sort_index = DEVICES + i64::from(*device);
+                rows.process(&ProcessRow { process, name, label, sort_index, at })?;
+            }
+            if !linked.overheads.is_empty() {
+                let name = format!("{} Overhead", collection.name.to_uppercase());
+                let (process, sort_index) = OVERHEAD;
+                rows.process(&ProcessRow { process: Lane::Id(process), name: &name, label: "", sort_index, at })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on all rows.
+    pub(in crate::trace) fn all(&self, at: Timestamp, rows: &mut dyn Rows, met: &mut Met) -> io::Result<()> {
+        for (collection, linked) in self.collections() {
+            for ((device, stream), on) in streams(linked) {
+                let nest = Nest::new(0, self.walk.resolution_ns());
+                let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, nest };
+                out.all(&on)?;
+                out.syncs(&on)?;
+                out.names(at)?;
+            }
+            self.overheads(collection, linked, rows)?;
+        }
+        Ok(())
+    }
+
+    /// What collectors cost has a group of its own.
+    fn overheads(&self, collection: &Collection, linked: &Linked, rows: &mut dyn Rows) -> io::Result<()> {
+        let mut entries: Vec<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
+        entries.sort_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end())));
+        let mut nest = Nest::new(0, self.walk.resolution_ns());
+        for entry in entries {
+            let (start, end) = collection.interval(&entry);
+            let place = nest.place(start, linked.drawn(end));
+            rows.activity(&Activity {
+                kind: ActivityType::Overhead,
+                name: collection.records.names.text(entry.name),
+                track: Track::new(OVERHEAD.0, i64::try_from(place.row).unwrap_or(0)),
+                body: Body::Slice { start: place.start, end: place.end },
+                id: CorrelationId(0),
+                linked: CorrelationId(0),
+                flow: None,
+                args: NO_ARGS,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn streams(linked: &Linked) -> BTreeMap<(i32, u32), Stream<'_>> {
+    let mut streams: BTreeMap<(i32, u32), Stream<'_>> = BTreeMap::new();
+    for (device, stream, work) in linked.links.streams() {
+        streams.entry((device, stream)).or_default().work = work;
+    }
+    for mark in &linked.marks {
+        streams.entry((mark.device, mark.stream)).or_default().marks.push(*mark);
+    }
+    for annotation in linked.links.annotations() {
+        streams.entry((annotation.device, annotation.stream)).or_default().annotations.push(annotation);
+    }
+    streams
+}
+
+/// Returns by how much each annotation is drawn wider than what it spans, so that readers see the work of a stream, and
+/// annotations that begin or end with the same work, lie within one another: by a nanosecond, as in libkineto, or where
+/// readers tell times apart no better than `resolution_ns`, by that, and by as much more for each one within.
+fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<u64> {
+    let mut margins = vec![resolution_ns.max(1); annotations.len()];
+    let mut around: Vec<(Timestamp, &mut u64)> = Vec::new();
+    for (span, margin) in annotations.iter().zip(&mut margins) {
+        while around.pop_if(|(end, _)| *end <= span.start || *end < span.end).is_some() {}
+        let mut within = *margin;
+        for (_, outer) in around.iter_mut().rev() {
+            within += resolution_ns;
+            **outer = within.max(**outer);
+        }
+        around.push((span.end, margin));
+    }
+    margins
+}
+
+/// The rows of one stream on their way out.
+struct StreamRows<'o, 'w> {
+    all: &'o DeviceRows<'w>,
+    collection: &'w Collection,
+    linked: &'w Linked,
+    device: i32,
+    stream: u32,
+    rows: &'o mut dyn Rows,
+    met: &'o mut Met,
+    nest: Nest,
+}
+
+/// What comes next on a stream.
+enum Next<'t> {
+    Work(Entry<'t>),
+    Mark(Entry<'t>),
+    Annotation(Drawn<'t>),
+}
+
+impl<'w> StreamRows<'_, 'w> {
+    /// Hands on work, waits and annotations, in order of their start, each in the first row in which it nests.
+    fn all(&mut self, on: &Stream<'w>) -> io::Result<()> {
+        let collection = self.collection;
+        let entry = |at: u32| collection.records.entry(at);
+        let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
+        let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
+        let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
+        let mut marks = marks.filter(|mark| !is_sync(collection, mark)).peekable();
+        let margins = margins(&on.annotations, self.all.walk.resolution_ns());
+        let drawn = on.annotations.iter().copied().zip(margins);
+        let mut annotations = drawn.filter(|_| wants).peekable();
+        loop {
+            let at_work = work.peek().map(|entry| collection.interval(entry).0);
+            let at_mark = marks.peek().map(|entry| collection.interval(entry).0);
+            let at_annotation = annotations.peek().map(|(span, margin)| earlier(span.start, *margin));
+            let first = [at_annotation, at_work, at_mark].into_iter().flatten().min();
+            let Some(first) = first else { return Ok(()) };
+            let next = if at_annotation == Some(first) {
+                annotations.next().map(Next::Annotation)
+            } else if at_work == Some(first) {
+                work.next().map(Next::Work)
+            } else {
+                marks.next().map(Next::Mark)
+            };
+            match next {
+                Some(Next::Annotation(drawn)) => self.annotation(drawn)?,
+                Some(Next::Work(entry)) => self.work(&entry)?,
+                Some(Next::Mark(entry)) => self.mark(&entry)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Hands on the waits of the host for this stream, which have rows of their own.
+    fn syncs(&mut self, on: &Stream<'w>) -> io::Result<()> {
+        let mut nest = Nest::new(0, self.all.walk.resolution_ns());
+        let records = &self.collection.records;
+        for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
+            if is_sync(self.collection, &entry) {
+                let (start, end) = self.collection.interval(&entry);
+                let place = nest.place(start, self.linked.drawn(end));
+                let row = self.row(place.row) + SYNC_ROW;
+                let slice = self.call_of(&entry).map_or(0, |call| self.linked.links.linked(&call));
+                self.slice(&entry, row, (place.start, place.end), slice, None)?;
+            }
+        }
+        for row in 0..nest.rows() {
+            let name = format!("stream {} (sync){}", self.stream_id(), again(row));
+            self.name(self.row(row) + SYNC_ROW, &name, self.all.walk.window().0)?;
+        }
+        Ok(())
+    }
+
+    fn stream_id(&self) -> i64 {
+        if self.stream == u32::MAX { -1 } else { i64::from(self.stream) }
+    }
+
+    fn row(&self, row: usize) -> i64 {
+        self.all.walk.row(self.stream_id(), row)
+    }
+
+    /// Finds a row; returns it with what is left of the slice.
+    fn place(&mut self, start: Timestamp, end: Timestamp) -> (i64, Timestamp, Timestamp) {
+        let place = self.nest.place(start, end);
+        self.met.overlapping_work += u64::from(place.row > 0);
+        (self.row(place.row), place.start, place.end)
+    }
+
+    fn work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
+        let (collection, linked) = (self.collection, self.linked);
+        let work = collection.work(entry);
+        let (row, start, end) = self.place(linked.drawn(work.start), linked.drawn(work.end));
+        let launch = self.call_of(entry);
+        let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
+        self.slice(entry, row, (start, end), slice, None)?;
+        let Some(launch) = launch else { return Ok(()) };
+        // By an error of a clock the work may begin before its launch; the arrow points forward all the same.
+        let at = start.max(launch.start.min(earlier(end, 1)));
+        let track = Track::new(i64::from(self.device), row);
+        let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id: linked.arrow(&launch), end: FlowEnd::Finish };
+        self.rows.flow(at, track, flow)
+    }
+
+    fn mark(&mut self, entry: &Entry<'w>) -> io::Result<()> {
+        let (start, end) = self.collection.interval(entry);
+        // An event is a moment, drawn as a nanosecond.
+        let end = self.linked.drawn(end).max(later(start, 1));
+        let (row, start, end) = self.place(start, end);
+        let links = &self.linked.links;
+        let wait = links.wait(entry.device_or_context(), entry.event(), entry.correlation());
+        let slice = self.call_of(entry).map_or(0, |call| links.linked(&call));
+        self.slice(entry, row, (start, end), slice, wait)
+    }
+
+    /// The call that launched work, or that waited.
+    fn call_of(&self, entry: &Entry<'_>) -> Option<Call> {
+        let at = self.linked.links.launch(&self.collection.work(entry))?;
+        Some(self.linked.records(self.collection).call_at(at))
+    }
+
+    fn annotation(&mut self, (span, margin): Drawn<'_>) -> io::Result<()> {
+        let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
+        let (row, start, end) = self.place(earlier(start, margin), later(end, margin));
+        let track = Track::new(i64::from(self.device), row);
+        let mut words = Vec::new();
+        let name = self.all.source.slice_name(span.annotation, &mut words);
+        self.rows.activity(&Activity {
+            kind: ActivityType::GpuUserAnnotation,
+            name,
+            track,
+            body: Body::Slice { start: later(start, 1), end: earlier(end, 1) },
+            id: CorrelationId(span.annotation),
+            linked: CorrelationId(0),
+            flow: None,
+            args: NO_ARGS,
+        })
+    }
+
+    fn slice(
+        &mut self,
+        entry: &Entry<'w>,
+        row: i64,
+        (start, end): (Timestamp, Timestamp),
+        linked: u64,
+        wait: Option<crate::link::Wait>,
+    ) -> io::Result<()> {
+        let records = &self.collection.records;
+        let device = records.devices.iter().find(|device| device.id == self.device);
+        let shaped = Shaped {
+            words: entry.words,
+            names: &records.names,
+            start,
+            end,
+            correlation: entry.correlation(),
+            device_id: self.device,
+            device,
+            stream: self.stream,
+            wait: wait.map(|wait| crate::collector::Wait { stream: wait.stream, correlation: wait.correlation }),
+        };
+        let args = WorkArgs {
+            all: self.all,
+            collection: self.collection,
+            entry,
+            shaped,
+            linked,
+            finished: entry.end() != 0,
+            clipped: self.linked.is_clipped(start),
+        };
+        self.rows.activity(&Activity {
+            kind: entry.kind(),
+            name: records.names.text(entry.name),
+            track: Track::new(i64::from(self.device), row),
+            body: Body::Slice { start, end },
+            // As libkineto: a wait that nothing else names has its own number.
+            id: CorrelationId(if is_work(entry.kind()) { 0 } else { entry.correlation() }),
+            linked: CorrelationId(linked),
+            flow: None,
+            args: &args,
+        })
+    }
+
+    /// Hands on the names of the rows that are used.
+    fn names(&mut self, at: Timestamp) -> io::Result<()> {
+        for row in 0..self.nest.rows() {
+            let name = match self.stream_id() {
+                -1 => format!("Device {}{}", self.device, again(row)),
+                stream => format!("stream {stream}{}", if row == 0 { " ".to_owned() } else { again(row) }),
+            };
+            self.name(self.row(row), &name, at)?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
+        let track = Track::new(i64::from(self.device), row);
+        self.rows.thread(&ThreadRow { track, name, sort_index: self.stream_id(), at })
+    }
+}
+
+/// Whether the host waits for a stream.
+fn is_sync(collection: &Collection, entry: &Entry<'_>) -> bool {
+    collection.records.names.text(entry.name) == "Stream Sync"
+}
+
+fn later(at: Timestamp, ns: u64) -> Timestamp {
+    Timestamp::from_nanos(at.as_nanos().saturating_add(ns))
+}
+
+fn earlier(at: Timestamp, ns: u64) -> Timestamp {
+    Timestamp::from_nanos(at.as_nanos().saturating_sub(ns))
+}
+
+/// What stands behind the name of a second row.
+fn again(row: usize) -> String {
+    if row == 0 { String::new() } else { format!(" ({})", row + 1) }
+}
+
+/// What is said of work: its own arguments, the collective's that it is part of, and what the recording says of it.
+struct WorkArgs<'a, 'w> {
+    all: &'a DeviceRows<'w>,
+    collection: &'a Collection,
+    entry: &'a Entry<'a>,
+    shaped: Shaped<'a>,
+    linked: u64,
+    finished: bool,
+    clipped: bool,
+}
+
+impl Args for WorkArgs<'_, '_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        if let Some(shape) = self.collection.records.shape(self.entry) {
+            shape.visit(&self.shaped, each);
+        }
+        if self.linked != 0 && is_work(self.entry.kind()) {
+            self.all.source.show_collective(self.linked, each);
+        }
+        if !self.finished {
+            each("finished", ArgValue::Bool(false));
+        }
+        if self.clipped {
+            each("clipped", ArgValue::Bool(true));
+        }
+    }
+}

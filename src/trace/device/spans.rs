@@ -1,0 +1,106 @@
+//! The host's spans as the link reads them.
+
+use super::Host;
+use super::threads::Threads;
+use crate::activity::ActivityType;
+use crate::buffer::{Record, Tag};
+use crate::link;
+use crate::time::Timestamp;
+use crate::trace::index::Run;
+use crate::trace::thread::in_order;
+
+/// The spans and slices that the host recorded.
+pub(super) struct HostSpans<'t> {
+    pub(super) host: &'t Host<'t>,
+    pub(super) threads: &'t Threads,
+}
+
+impl link::Spans for HostSpans<'_> {
+    fn span_of(&self, slice: u64) -> Option<u64> {
+        self.host.recorded.record(slice).filter(|record| record.head.tag == Tag::Slice).map(|record| record.span())
+    }
+
+    fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
+        let Host { recorded, converter, .. } = self.host;
+        let Some(record) = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice) else { return false };
+        // Whoever was inside when a pause began pushes anew after it.
+        recorded.windows.len() < 2
+            || recorded
+                .windows
+                .iter()
+                .find(|window| window.epoch == record.chunk.epoch())
+                .is_none_or(|window| at <= converter.timestamp(window.end))
+    }
+
+    fn parent_of(&self, span: u64) -> u64 {
+        self.host.recorded.record(span).and_then(|record| record.parent()).unwrap_or(0)
+    }
+
+    fn annotation(&self, span: u64) -> u64 {
+        let Some(definition) = self.host.recorded.record(span) else { return 0 };
+        let site = self.host.recorded.sites.get(definition.head.site as usize);
+        if site.is_none_or(|site| site.class() != ActivityType::UserAnnotation) {
+            return 0;
+        }
+        // What stands for it on the host is its first slice, mostly the next record.
+        let first = first_slice(&definition).filter(|slice| self.host.recorded.record(*slice).is_some());
+        first.unwrap_or(span)
+    }
+
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
+        let mut answers = Vec::with_capacity(questions.len());
+        for asked in questions.chunk_by(|a, b| a.0 == b.0) {
+            let thread = asked.first().map_or(0, |(number, _)| self.threads.id(*number));
+            self.innermost_of(thread, asked.iter().map(|(_, at)| *at), &mut answers);
+        }
+        answers
+    }
+}
+
+impl HostSpans<'_> {
+    fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut Vec<u64>) {
+        let Host { recorded, index, converter, .. } = self.host;
+        let lanes = &recorded.lanes;
+        let is_its = |run: &&Run| lanes.get(run.lane).is_some_and(|lane| lane.thread == thread);
+        let runs: Vec<Run> = index.runs.iter().filter(is_its).copied().collect();
+        let mut open: Vec<(Timestamp, u64)> = Vec::new();
+        let mut next = times.next();
+        // There is nothing in it that fails.
+        let _ = in_order(recorded, index, runs, |window, record| {
+            if record.head.tag != Tag::Slice {
+                return Ok(());
+            }
+            let (start, end, _) = index.times(window, record);
+            let start = converter.timestamp(start);
+            while let Some(at) = next.filter(|at| *at < start) {
+                answers.push(innermost(&mut open, at));
+                next = times.next();
+            }
+            while open.pop_if(|(end, _)| *end <= start).is_some() {}
+            open.push((converter.timestamp(end), record.id()));
+            Ok(())
+        });
+        answers.extend(next.into_iter().chain(times).map(|at| innermost(&mut open, at)));
+    }
+}
+
+/// The innermost of the open slices at a time, 0 if there is none; later times come later.
+fn innermost(open: &mut Vec<(Timestamp, u64)>, at: Timestamp) -> u64 {
+    while open.pop_if(|(end, _)| *end <= at).is_some() {}
+    open.last().map_or(0, |(_, slice)| *slice)
+}
+
+/// The first slice of a span, if it follows in the chunk of the span's definition, or is that.
+fn first_slice(definition: &Record<'_>) -> Option<u64> {
+    if definition.head.tag == Tag::Slice {
+        return Some(definition.id());
+    }
+    let mut at = definition.next();
+    while let Some(record) = Record::read(definition.chunk, at, definition.chunk.committed()) {
+        if record.head.tag == Tag::Slice && record.span() == definition.id() {
+            return Some(record.id());
+        }
+        at = record.next();
+    }
+    None
+}

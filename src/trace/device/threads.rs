@@ -1,0 +1,104 @@
+//! Which thread of the host made a call.
+
+use crate::clock::Converter;
+use crate::collector::{Collection, Thread};
+use crate::time::Timestamp;
+use crate::trace::recorded::Recorded;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The threads that made calls.
+///
+/// CUPTI names a thread by half of its `pthread_self`, which a later thread may get again: among the threads of a
+/// handle it is the one that had begun to record last, unless that one had ended. A thread that recorded nothing of its
+/// own has a row all the same.
+#[derive(Debug)]
+pub(super) struct Threads {
+    /// Handles, since when they are whose, sorted.
+    handles: Vec<(u32, Timestamp, u32)>,
+    /// The kernel's ids, or what stands for them, by number.
+    ids: Vec<i64>,
+    /// No handle was used by two threads.
+    are_unique: bool,
+}
+
+impl Threads {
+    pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> Threads {
+        let mut threads = Threads { handles: Vec::new(), ids: Vec::new(), are_unique: false };
+        let mut last_lanes = BTreeMap::new();
+        for lane in &recorded.lanes {
+            let number = threads.add(lane.thread);
+            threads.handles.push((lane.handle, converter.timestamp(lane.since), number));
+            let last = last_lanes.entry((lane.handle, lane.thread)).or_insert(lane);
+            *last = if lane.since >= last.since { lane } else { *last };
+        }
+        for lane in last_lanes.into_values() {
+            if let Some(until) = lane.until {
+                let stranger = threads.add(i64::from(lane.handle));
+                threads.handles.push((lane.handle, converter.timestamp(until), stranger));
+            }
+        }
+        threads.handles.sort_unstable();
+        let mut last = None;
+        let mut seen: BTreeSet<(bool, i64)> = BTreeSet::new();
+        for entry in collection.records.calls() {
+            let thread = entry.thread();
+            if last != Some(thread) {
+                last = Some(thread);
+                seen.insert(match thread {
+                    Thread::Handle(handle) => (true, i64::from(handle)),
+                    Thread::Id(id) => (false, id),
+                });
+            }
+        }
+        for (_, id) in seen.iter().filter(|(by_handle, _)| !by_handle) {
+            threads.add(*id);
+        }
+        for (_, handle) in seen.iter().filter(|(by_handle, _)| *by_handle) {
+            let handle = u32::try_from(*handle).unwrap_or(0);
+            if !threads.handles.iter().any(|(known, ..)| *known == handle) {
+                let number = threads.add(i64::from(handle));
+                threads.handles.push((handle, Timestamp::default(), number));
+            }
+        }
+        threads.handles.sort_unstable();
+        threads.are_unique = threads.handles.is_sorted_by(|a, b| a.0 < b.0);
+        threads
+    }
+
+    fn add(&mut self, id: i64) -> u32 {
+        let known = self.ids.iter().position(|known| *known == id);
+        let number = known.unwrap_or_else(|| {
+            self.ids.push(id);
+            self.ids.len() - 1
+        });
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the number of the thread that made a call at that time.
+    #[inline]
+    pub(super) fn number(&self, thread: Thread, at: Timestamp) -> u32 {
+        match thread {
+            Thread::Handle(handle) if self.are_unique => {
+                let found = self.handles.binary_search_by_key(&handle, |known| known.0).ok();
+                found.and_then(|found| self.handles.get(found)).map_or(0, |(.., number)| *number)
+            }
+            Thread::Handle(handle) => {
+                let after = self.handles.partition_point(|(known, since, _)| (*known, *since) <= (handle, at));
+                let is_its = |found: &&(u32, Timestamp, u32)| found.0 == handle;
+                let before = after.checked_sub(1).and_then(|before| self.handles.get(before)).filter(is_its);
+                // A call that was made before the thread's first record.
+                let found = before.or_else(|| self.handles.get(after).filter(is_its));
+                found.map_or(0, |(.., number)| *number)
+            }
+            Thread::Id(id) => {
+                let number = self.ids.iter().position(|known| *known == id).unwrap_or(0);
+                u32::try_from(number).unwrap_or(0)
+            }
+        }
+    }
+
+    /// Returns the kernel's id of a thread, or its handle.
+    pub(super) fn id(&self, number: u32) -> i64 {
+        self.ids.get(number as usize).copied().unwrap_or(0)
+    }
+}
