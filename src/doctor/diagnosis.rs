@@ -1,0 +1,385 @@
+//! What the doctor found: plain values, as text for people and as JSON for programs.
+
+use super::page::Page;
+use crate::activity::ActivityTypes;
+use crate::collector::{Attempt, Device, Unavailable};
+use serde_json::{Map, Value, json};
+use std::fmt;
+use std::path::PathBuf;
+
+/// What [`Doctor::examine`](crate::Doctor::examine) found.
+///
+/// Printed, it is a text of sections for people, no wider than 100 columns save for paths; [`to_json`](Diagnosis::to_json)
+/// has the same for programs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The machine: words such as "kernel" with what was seen.
+    pub machine: Vec<(&'static str, String)>,
+    /// The clock of spans.
+    pub clock: ClockDiagnosis,
+    /// The configuration, as environment and file have it.
+    pub configuration: ConfigurationDiagnosis,
+    /// NVIDIA's driver: words such as "cuda" with what was seen; "missing" with the reason if there is none.
+    pub driver: Vec<(&'static str, String)>,
+    /// NVIDIA's GPUs, each with the id that `nvidia-smi -L` shows if it is known.
+    pub devices: Vec<(Device, Option<String>)>,
+    /// The collectors, each examined.
+    pub collectors: Vec<CollectorDiagnosis>,
+}
+
+/// What was found about the clock of spans.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClockDiagnosis {
+    /// What is read: "tsc", "cntvct" or "monotonic".
+    pub source: &'static str,
+    /// How far a time may be from CLOCK_REALTIME, in nanoseconds, by two readings now.
+    pub error_ns: u64,
+    /// What is not as it could be, and what to do about it.
+    pub notes: Vec<String>,
+}
+
+/// What was found about the configuration.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConfigurationDiagnosis {
+    /// What `KinetoLayer::from_env()` does under this environment.
+    pub from_env: String,
+    /// The keys that are set: each with its value and who has set it.
+    pub set: Vec<(&'static str, String, String)>,
+    /// The activity types that are selected.
+    pub selected: ActivityTypes,
+    /// Those of them that nothing records here.
+    pub not_recorded: ActivityTypes,
+    /// Why it cannot be used.
+    pub error: Option<String>,
+    /// What is odd about it.
+    pub warnings: Vec<String>,
+}
+
+/// What was found about a collector.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CollectorDiagnosis {
+    /// Its name, such as "cupti".
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub verdict: Verdict,
+    /// Whether the configuration selects something of it, beyond what the host's group names too.
+    pub is_selected: bool,
+    /// What it could record at best.
+    pub types: ActivityTypes,
+    /// What it can record here.
+    pub records: ActivityTypes,
+    /// The library that it uses.
+    pub library: Option<PathBuf>,
+    /// Versions and the like: keys with JSON values, such as `cupti_version`.
+    pub versions: Vec<(String, String)>,
+    /// Why it records nothing.
+    pub reason: Option<Unavailable>,
+    /// What is not as it could be.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub advice: Vec<String>,
+    /// Whether it was started for this.
+    pub started: bool,
+    /// If it was: whether records were seen to arrive; `None` where that cannot be shown.
+    pub proven: Option<bool>,
+    /// Where its libraries were looked for, and what came of it.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Whether a collector can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It records all that it could.
+    Ready,
+    /// It records less than it could, or likely does not work.
+    Degraded,
+    /// It records nothing.
+    Unavailable,
+}
+
+impl Verdict {
+    /// Returns it in one word, lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Ready => "ready",
+            Verdict::Degraded => "degraded",
+            Verdict::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Diagnosis {
+    /// Whether all that is asked for can be had: the configuration can be used, and each collector of which something is
+    /// selected is [ready](Verdict::Ready).
+    pub fn is_well(&self) -> bool {
+        let ready = |collector: &CollectorDiagnosis| !collector.is_selected || collector.verdict == Verdict::Ready;
+        self.configuration.error.is_none() && self.collectors.iter().all(ready)
+    }
+
+    /// Returns all of it as a JSON object.
+    pub fn to_json(&self) -> String {
+        let facts = |facts: &[(&'static str, String)]| -> Map<String, Value> {
+            facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())).collect()
+        };
+        let device = |(device, id): &(Device, Option<String>)| {
+            let properties: Map<_, _> =
+                device.properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+            json!({ "id": device.id, "name": device.name, "uuid": id, "properties": properties })
+        };
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "well": self.is_well(),
+            "machine": facts(&self.machine),
+            "clock": { "source": self.clock.source, "error_ns": self.clock.error_ns, "notes": self.clock.notes },
+            "configuration": self.configuration.to_json(),
+            "driver": facts(&self.driver),
+            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
+            "collectors": self.collectors.iter().map(CollectorDiagnosis::to_json).collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+}
+
+fn names(types: ActivityTypes) -> Vec<&'static str> {
+    types.iter().map(|kind| kind.as_str()).collect()
+}
+
+impl ConfigurationDiagnosis {
+    fn to_json(&self) -> Value {
+        let set = |(key, value, origin): &(&str, String, String)| json!({ "key": key, "value": value, "from": origin });
+        json!({
+            "from_env": self.from_env,
+            "set": self.set.iter().map(set).collect::<Vec<_>>(),
+            "selected": names(self.selected),
+            "not_recorded": names(self.not_recorded),
+            "error": self.error,
+            "warnings": self.warnings,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.section("Configuration");
+        page.line("from_env()", &self.from_env);
+        for (key, value, origin) in &self.set {
+            page.line("set", &format!("{key}={value} ({origin})"));
+        }
+        if let Some(error) = &self.error {
+            page.line("WRONG", error);
+        }
+        self.warnings.iter().for_each(|warning| page.line("odd", warning));
+        page.types("selected", self.selected);
+        page.types("not to be had", self.not_recorded);
+    }
+}
+
+impl CollectorDiagnosis {
+    fn to_json(&self) -> Value {
+        let attempt = |attempt: &Attempt| json!({ "what": attempt.what, "outcome": attempt.outcome });
+        let reason = |reason: &Unavailable| json!({ "why": format!("{:?}", reason.why()), "message": reason.message(), "advice": reason.advice() });
+        let versions: Map<_, _> =
+            self.versions.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect();
+        json!({
+            "name": self.name,
+            "verdict": self.verdict.as_str(),
+            "selected": self.is_selected,
+            "records": names(self.records),
+            "does_not_record": names(self.types.difference(self.records)),
+            "library": self.library.as_ref().map(|path| path.to_string_lossy()),
+            "versions": versions,
+            "reason": self.reason.as_ref().map(reason),
+            "notes": self.notes,
+            "advice": self.advice,
+            "started": self.started,
+            "proven": self.proven,
+            "attempts": self.attempts.iter().map(attempt).collect::<Vec<_>>(),
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let asked = if self.is_selected { "" } else { " (nothing of it is selected)" };
+        page.section(&format!("Collector {}: {}{asked}", self.name, self.verdict));
+        if let Some(reason) = &self.reason {
+            page.line("because", reason.message());
+        }
+        let advice = self.advice.iter().map(String::as_str).chain(self.reason.iter().map(Unavailable::advice));
+        advice.filter(|advice| !advice.is_empty()).for_each(|advice| page.line("to do", advice));
+        if let Some(library) = &self.library {
+            page.line("library", &library.to_string_lossy());
+        }
+        self.versions.iter().for_each(|(key, value)| page.line(key, value));
+        page.types("records", self.records);
+        page.types("cannot record", self.types.difference(self.records));
+        self.notes.iter().for_each(|note| page.line("note", note));
+        if self.reason.is_none() {
+            let tried = match (self.started, self.proven) {
+                (false, _) => "not started: whether it is busy, and whether records arrive, only a start shows",
+                (true, Some(true)) => "started, and records arrived",
+                (true, Some(false)) => "started, and no record arrived",
+                (true, None) => "started; whether records arrive cannot be shown",
+            };
+            page.line("tried", tried);
+        }
+        self.attempts.iter().for_each(|attempt| page.line("looked for", &attempt.to_string()));
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut page = Page::default();
+        page.section(&format!("Machine (tracing-kineto {})", env!("CARGO_PKG_VERSION")));
+        self.machine.iter().for_each(|(word, text)| page.line(word, text));
+        page.line("clock", &format!("{}, at most {} ns from CLOCK_REALTIME", self.clock.source, self.clock.error_ns));
+        self.clock.notes.iter().for_each(|note| page.line("clock", note));
+        self.configuration.show(&mut page);
+        page.section("NVIDIA driver");
+        self.driver.iter().for_each(|(word, text)| page.line(word, text));
+        for (device, id) in &self.devices {
+            page.line(&device.label, &describe(device, id.as_deref()));
+        }
+        self.collectors.iter().for_each(|collector| collector.show(&mut page));
+        f.write_str(page.text())
+    }
+}
+
+/// A device in one line.
+fn describe(device: &Device, id: Option<&str>) -> String {
+    let number = |key| device.property(key);
+    let capability = number("computeMajor").zip(number("computeMinor"));
+    let mut parts = vec![device.name.clone()];
+    parts.extend(capability.map(|(major, minor)| format!("compute capability {major}.{minor}")));
+    parts.extend(number("totalGlobalMem").map(|bytes| {
+        // Tenths, in whole numbers.
+        let tenths = bytes / ((1 << 30) / 10);
+        format!("{}.{} GiB", tenths / 10, tenths % 10)
+    }));
+    parts.extend(id.map(str::to_owned));
+    parts.extend(share(&device.name).map(str::to_owned));
+    parts.join(", ")
+}
+
+/// Says so if a device is, by its name, not a whole GPU: "… MIG 1g.10gb", "… A40-8Q".
+fn share(name: &str) -> Option<&'static str> {
+    let number = name.rsplit_once('-').and_then(|(_, profile)| profile.strip_suffix(['A', 'B', 'C', 'Q']));
+    let is_virtual = number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+    if name.contains(" MIG ") { Some("a part of a GPU (MIG)") } else { is_virtual.then_some("a share of a GPU (vGPU)") }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::activity::ActivityType;
+    use crate::collector::Why;
+
+    /// A diagnosis of a machine with one GPU and a collector of that verdict.
+    fn sample(verdict: Verdict) -> Diagnosis {
+        let mut device = Device::new(0, "NVIDIA H100 MIG 1g.10gb");
+        device.properties = vec![("computeMajor", 9), ("computeMinor", 0), ("totalGlobalMem", 10_600_000_000)];
+        let types = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
+        let collector = CollectorDiagnosis {
+            name: "cupti",
+            verdict,
+            is_selected: true,
+            types,
+            records: ActivityTypes::from_type(ActivityType::ConcurrentKernel),
+            library: Some("/lib/libcupti.so.13".into()),
+            versions: vec![("cupti_version".to_owned(), "130001".to_owned())],
+            reason: (verdict == Verdict::Unavailable)
+                .then(|| Unavailable::new(Why::Busy, "another one has it", "stop that one")),
+            notes: vec!["a note".to_owned()],
+            advice: vec!["word ".repeat(60)],
+            started: true,
+            proven: Some(true),
+            attempts: vec![Attempt::new("libcuda.so.1, by the loader", "opened")],
+        };
+        Diagnosis {
+            machine: vec![("kernel", "Linux 6.1".to_owned())],
+            clock: ClockDiagnosis { source: "tsc", error_ns: 40, notes: Vec::new() },
+            configuration: ConfigurationDiagnosis {
+                from_env: "makes no layer".to_owned(),
+                set: vec![("GZIP_LEVEL", "3".to_owned(), "environment".to_owned())],
+                selected: types,
+                not_recorded: ActivityTypes::EMPTY,
+                error: None,
+                warnings: Vec::new(),
+            },
+            driver: vec![("cuda", "13.0".to_owned())],
+            devices: vec![(device, Some("GPU-1".to_owned()))],
+            collectors: vec![collector],
+        }
+    }
+
+    #[test]
+    fn the_text_says_all_of_it_in_lines_of_a_hundred_columns() {
+        let text = sample(Verdict::Degraded).to_string() + &sample(Verdict::Unavailable).to_string();
+        let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for line in [
+            "Collector cupti: degraded",
+            "Collector cupti: unavailable",
+            "because another one has it",
+            "to do stop that one",
+            "library /lib/libcupti.so.13",
+            "cupti_version 130001",
+            "records kernel",
+            "cannot record cuda_sync",
+            "tried started, and records arrived",
+            "looked for libcuda.so.1, by the loader: opened",
+            "clock tsc, at most 40 ns from CLOCK_REALTIME",
+            "set GZIP_LEVEL=3 (environment)",
+        ] {
+            assert!(lines.iter().any(|known| known == line), "{line}\nis not in\n{text}");
+        }
+        let gpu = "NVIDIA H100 MIG 1g.10gb, compute capability 9.0, 9.8 GiB, GPU-1, a part";
+        assert!(text.contains(gpu), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100 && line.trim_end() == line), "{text}");
+    }
+
+    #[test]
+    fn parts_of_gpus_are_known_by_their_names() {
+        for (name, told) in [
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Some("a part of a GPU (MIG)")),
+            ("GRID T4-8C", Some("a share of a GPU (vGPU)")),
+            ("NVIDIA A40-8Q", Some("a share of a GPU (vGPU)")),
+            ("NVIDIA A100-PCIE-40GB", None),
+            ("NVIDIA H200", None),
+            ("Quadro RTX-A", None),
+        ] {
+            assert_eq!(share(name), told, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_json_has_the_same() {
+        let json: Value = serde_json::from_str(&sample(Verdict::Unavailable).to_json()).unwrap();
+        assert_eq!(json["well"], false);
+        assert_eq!(json["devices"][0]["properties"]["computeMajor"], 9);
+        let collector = &json["collectors"][0];
+        assert_eq!((&collector["verdict"], &collector["reason"]["why"]), (&json!("unavailable"), &json!("Busy")));
+        assert_eq!((&collector["records"], &collector["does_not_record"]), (&json!(["kernel"]), &json!(["cuda_sync"])));
+        assert_eq!(
+            json["configuration"]["set"][0],
+            json!({ "key": "GZIP_LEVEL", "value": "3", "from": "environment" })
+        );
+    }
+
+    #[test]
+    fn all_is_well_if_what_is_asked_for_is_ready() {
+        assert!(sample(Verdict::Ready).is_well());
+        assert!(!sample(Verdict::Degraded).is_well() && !sample(Verdict::Unavailable).is_well());
+        let mut unasked = sample(Verdict::Unavailable);
+        unasked.collectors[0].is_selected = false;
+        assert!(unasked.is_well());
+        unasked.configuration.error = Some("wrong".to_owned());
+        assert!(!unasked.is_well());
+    }
+}

@@ -1,0 +1,393 @@
+//! Examines this machine: what can be recorded here, what cannot, why, and what to do about it.
+
+mod advice;
+mod diagnosis;
+mod machine;
+mod page;
+
+pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Verdict};
+
+use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
+use crate::clock::{self, Anchor, Converter};
+use crate::collector::cuda::{Driver, version_text};
+use crate::collector::trial::Trial;
+use crate::collector::{Capabilities, Collector, Cupti, Selection, Unavailable, Why};
+use crate::config::{Config, Env, Overrides, Switch};
+use advice::Circumstances;
+use machine::Machine;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Examines this machine: looks for the libraries of GPUs, asks drivers, and reads the configuration.
+///
+/// It loads libraries and initialises NVIDIA's driver, as a program that uses the GPU does, and starts nothing unless
+/// [told to](Doctor::with_start). Whatever it finds is part of the [`Diagnosis`], never an error.
+///
+/// Nothing of libcupti is called before the driver has answered, since some versions end the process otherwise. The
+/// command-line tool, `kineto doctor`, examines in a child all the same.
+///
+/// ```
+/// use tracing_kineto::Doctor;
+///
+/// let diagnosis = Doctor::new().examine();
+/// println!("{diagnosis}");
+/// ```
+#[derive(Debug, Default)]
+pub struct Doctor {
+    cupti: Option<PathBuf>,
+    start: bool,
+    collectors: Vec<Box<dyn Collector>>,
+    /// The process's, unless a test has one of its own.
+    env: Option<Env>,
+}
+
+/// What the host records without any collector.
+const BY_HOST: ActivityTypes =
+    ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
+
+/// NVIDIA's driver, or why there is none.
+type DriverState = Result<Driver, Unavailable>;
+
+impl Doctor {
+    /// A doctor that looks for libraries where a recording would.
+    pub fn new() -> Doctor {
+        Doctor::default()
+    }
+
+    /// Examines this libcupti, or the one in this folder, in place of the one that would be found.
+    pub fn cupti(mut self, path: impl Into<PathBuf>) -> Doctor {
+        self.cupti = Some(path.into());
+        self
+    }
+
+    /// Examines that collector too; may be called more than once.
+    pub fn collector(mut self, collector: impl Collector + 'static) -> Doctor {
+        self.collectors.push(Box::new(collector));
+        self
+    }
+
+    /// Starts each collector for a moment, which shows whether another profiler holds its library, whether this process
+    /// may use it, and whether records arrive. Takes up to a few seconds. Default: false.
+    pub fn with_start(mut self, start: bool) -> Doctor {
+        self.start = start;
+        self
+    }
+
+    /// Looks at everything.
+    pub fn examine(&self) -> Diagnosis {
+        let env = self.env.clone().unwrap_or_else(Env::process);
+        let machine = Machine::look(Path::new("/"));
+        let (config, mut configuration) = configuration(&env);
+        let driver = Driver::open(&mut Vec::new());
+        let devices = devices(&driver);
+        let circumstances = Circumstances {
+            machine: &machine,
+            driver: driver.as_ref().ok().map(Driver::version),
+            visible: env.value("CUDA_VISIBLE_DEVICES").and_then(|text| text.to_str()),
+            injected: env.value("CUDA_INJECTION64_PATH").and_then(|text| text.to_str()),
+        };
+        let selected = configuration.selected;
+        let mut collectors = vec![self.examine_cupti(&config, &circumstances, devices.is_empty())];
+        collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(&**collector, selected)));
+        let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
+        if recorded.contains(ActivityType::ConcurrentKernel) {
+            // They are made of spans and kernels.
+            recorded = recorded.with(ActivityType::GpuUserAnnotation);
+        }
+        configuration.not_recorded = selected.difference(recorded);
+        Diagnosis {
+            clock: clock_diagnosis(&machine),
+            configuration,
+            driver: driver_facts(&driver, &circumstances),
+            devices,
+            collectors,
+            machine: machine_facts(&machine),
+        }
+    }
+
+    fn examine_cupti(&self, config: &Config, circumstances: &Circumstances<'_>, no_gpu: bool) -> CollectorDiagnosis {
+        let mut places = config.gpu.places.clone();
+        places.cupti = self.cupti.clone().or(places.cupti);
+        let cupti = Cupti::new(places);
+        if !config.gpu.cupti {
+            return switched_off(&cupti, "KINETO_DISABLE_CUPTI");
+        }
+        let mut found = self.examine_collector(&cupti, config.activities);
+        if found.reason.is_none() && no_gpu {
+            found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
+        }
+        advise(&mut found, circumstances);
+        found
+    }
+
+    fn examine_collector(&self, collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
+        let mut found = CollectorDiagnosis::new(collector, selected);
+        match collector.probe() {
+            Ok(can) => found.take(can),
+            Err(reason) => found.refuse(reason),
+        }
+        if self.start && found.reason.is_none() {
+            match Trial::start(collector, &Selection::of(collector.types())) {
+                Ok(trial) => {
+                    found.take(trial.capabilities.clone());
+                    found.started = true;
+                    found.notes.extend(trial.stop(Duration::from_secs(1)).notes);
+                }
+                Err(reason) => found.refuse(reason),
+            }
+        }
+        found.attempts = collector.attempts();
+        found
+    }
+}
+
+impl CollectorDiagnosis {
+    fn new(collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
+        let types = collector.types();
+        CollectorDiagnosis {
+            name: collector.name(),
+            verdict: Verdict::Unavailable,
+            // The host's group names the calls that work on devices too; alone they ask for no device.
+            is_selected: !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty(),
+            types,
+            records: ActivityTypes::EMPTY,
+            library: None,
+            versions: Vec::new(),
+            reason: None,
+            notes: Vec::new(),
+            advice: Vec::new(),
+            started: false,
+            proven: None,
+            attempts: Vec::new(),
+        }
+    }
+
+    /// It says that it can do this.
+    fn take(&mut self, can: Capabilities) {
+        // Of a type that has parts, one alone may be refused, which a note says.
+        let in_part = can.notes.iter().any(|note| note.contains("is not recorded"));
+        let is_whole = can.types.is_superset(self.types) && can.proven != Some(false) && !in_part;
+        self.verdict = if is_whole { Verdict::Ready } else { Verdict::Degraded };
+        self.records = can.types;
+        self.library = can.library;
+        self.versions = can.metadata;
+        self.proven = can.proven;
+        self.notes = can.notes;
+    }
+
+    /// It says why it cannot; what it uses stays.
+    fn refuse(&mut self, reason: Unavailable) {
+        self.verdict = Verdict::Unavailable;
+        self.records = ActivityTypes::EMPTY;
+        self.reason = Some(reason);
+    }
+
+    fn version(&self, key: &str) -> Option<i32> {
+        self.versions.iter().find(|(known, _)| known == key).and_then(|(_, value)| value.parse().ok())
+    }
+}
+
+fn switched_off(collector: &dyn Collector, by: &str) -> CollectorDiagnosis {
+    let mut found = CollectorDiagnosis::new(collector, ActivityTypes::EMPTY);
+    found.refuse(Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), ""));
+    found
+}
+
+/// Adds what helps to what was found about libcupti.
+fn advise(found: &mut CollectorDiagnosis, circumstances: &Circumstances<'_>) {
+    match &found.reason {
+        Some(reason) => found.advice.extend(circumstances.advice(reason.why())),
+        // What another tool may do to it is seen before it does.
+        None => found.notes.extend(circumstances.injection()),
+    }
+    let Some((library, driver)) = found.version("cupti_version").zip(circumstances.driver) else { return };
+    let Some(too_new) = advice::too_new(library, driver) else { return };
+    found.notes.push(too_new);
+    found.advice.extend(advice::fitting_library(driver));
+    // Records that have arrived are a better answer.
+    if found.verdict == Verdict::Ready && found.proven != Some(true) {
+        found.verdict = Verdict::Degraded;
+    }
+}
+
+/// The configuration that a layer would have, and what is to be said about it; the default one if it cannot be used.
+fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
+    let mut warnings = Vec::new();
+    let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
+    let switch = env.switch();
+    let error = resolved.as_ref().err().or(switch.as_ref().err()).map(ToString::to_string);
+    let from_env = match switch {
+        _ if error.is_some() => "fails",
+        Ok(Switch::On) => "makes a layer that records",
+        Ok(Switch::Idle) => "makes a layer that waits for requests",
+        Ok(Switch::Off) | Err(_) => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
+    };
+    let config = resolved.unwrap_or_default();
+    let diagnosis = ConfigurationDiagnosis {
+        from_env: from_env.to_owned(),
+        set: config.set_keys(),
+        selected: config.activities,
+        not_recorded: ActivityTypes::EMPTY,
+        error,
+        warnings,
+    };
+    (config, diagnosis)
+}
+
+fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
+    let source = clock::source();
+    let anchors = [Anchor::take(), Anchor::take()];
+    let mut notes = Vec::new();
+    if source == "monotonic" {
+        let what =
+            if cfg!(target_arch = "x86_64") { "this processor's counter changes its rate" } else { "no counter" };
+        notes.push(format!("{what}, so the system's clock is read, which makes each span some ten nanoseconds dearer"));
+    }
+    if let Some(kernel_source) = machine.clock_source.as_deref()
+        && cfg!(target_arch = "x86_64")
+        && !matches!(kernel_source, "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page")
+    {
+        notes.push(format!("the kernel's own clock is {kernel_source:?}, not \"tsc\": reading the time is slow here"));
+    }
+    ClockDiagnosis { source, error_ns: Converter::new(&anchors).error_ns(), notes }
+}
+
+fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
+    let kernel = if machine.kernel.is_empty() { std::env::consts::OS } else { &machine.kernel };
+    let mut facts = vec![("kernel", format!("{kernel} {}", std::env::consts::ARCH))];
+    facts.extend(machine.container.map(|kind| ("container", format!("{kind}, by the look of it"))));
+    facts.extend(machine.is_wsl.then(|| ("windows", "this is WSL".to_owned())));
+    facts
+}
+
+fn driver_facts(driver: &DriverState, circumstances: &Circumstances<'_>) -> Vec<(&'static str, String)> {
+    let Machine { module, device_files, .. } = circumstances.machine;
+    let mut facts = match driver {
+        Ok(driver) => vec![("cuda", version_text(driver.version()))],
+        Err(reason) => vec![("missing", reason.message().to_owned())],
+    };
+    let library = driver.as_ref().ok().and_then(Driver::path);
+    facts.extend(library.map(|path| ("library", path.to_string_lossy().into_owned())));
+    facts.extend(module.iter().map(|version| ("kernel module", version.clone())));
+    let files = if device_files.is_empty() { "none".to_owned() } else { device_files.join(", ") };
+    facts.push(("device files", files));
+    facts.extend(circumstances.visible.map(|gpus| ("visible", format!("CUDA_VISIBLE_DEVICES={gpus}"))));
+    facts
+}
+
+fn devices(driver: &DriverState) -> Vec<(crate::collector::Device, Option<String>)> {
+    let Ok(driver) = driver else { return Vec::new() };
+    let ids = driver.ids();
+    let id = |number| ids.iter().find(|(known, _)| *known == number).map(|(_, id)| id.clone());
+    driver.devices().iter().map(|device| (device.clone(), id(device.id))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::RecordSink;
+    use crate::time::Timestamp;
+    use std::time::Instant;
+
+    /// A collector that fares as it is told.
+    #[derive(Clone, Debug)]
+    struct Told {
+        probe: Result<Capabilities, Unavailable>,
+        start: Result<Capabilities, Unavailable>,
+    }
+
+    const TYPES: ActivityTypes = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
+
+    impl Collector for Told {
+        fn name(&self) -> &'static str {
+            "told"
+        }
+        fn types(&self) -> ActivityTypes {
+            TYPES
+        }
+        fn probe(&self) -> Result<Capabilities, Unavailable> {
+            self.probe.clone()
+        }
+        fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+            self.start.clone()
+        }
+        fn stop(&self, _: Timestamp, _: Instant) {}
+    }
+
+    fn can(types: ActivityTypes, proven: Option<bool>) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities { types, proven, ..Capabilities::default() })
+    }
+
+    /// The examination of that collector under these variables, libcupti switched off.
+    fn examine(told: &Told, start: bool, env: &[(&str, &str)]) -> Diagnosis {
+        let env = env.iter().copied().chain([("KINETO_DISABLE_CUPTI", "1")]);
+        let doctor = Doctor { env: Some(Env::from_pairs(env)), ..Doctor::new() };
+        doctor.collector(told.clone()).with_start(start).examine()
+    }
+
+    #[test]
+    fn verdicts_follow_from_what_a_collector_says() {
+        let busy = || Err(Unavailable::new(Why::Busy, "taken", "wait"));
+        let kernels = ActivityTypes::from_type(ActivityType::ConcurrentKernel);
+        for (probe, start, verdict) in [
+            (can(TYPES, None), None, Verdict::Ready),
+            (can(kernels, None), None, Verdict::Degraded),
+            (busy(), None, Verdict::Unavailable),
+            (can(TYPES, None), Some(can(TYPES, Some(true))), Verdict::Ready),
+            (can(TYPES, None), Some(can(TYPES, Some(false))), Verdict::Degraded),
+            (can(TYPES, None), Some(busy()), Verdict::Unavailable),
+        ] {
+            let told = Told { probe, start: start.clone().unwrap_or_else(busy) };
+            let diagnosis = examine(&told, start.is_some(), &[]);
+            let found = &diagnosis.collectors[1];
+            assert_eq!(found.verdict, verdict, "{told:?}");
+            assert_eq!(found.started, matches!(start, Some(Ok(_))));
+            assert_eq!(found.reason.is_some(), verdict == Verdict::Unavailable);
+            assert_eq!(diagnosis.is_well(), verdict == Verdict::Ready);
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_not_asked_for() {
+        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        let diagnosis = examine(&told, false, &[]);
+        let cupti = &diagnosis.collectors[0];
+        assert_eq!((cupti.name, cupti.verdict, cupti.is_selected), ("cupti", Verdict::Unavailable, false));
+        assert_eq!(cupti.reason.as_ref().map(Unavailable::why), Some(Why::Disabled));
+        assert!(cupti.attempts.is_empty(), "nothing was looked for");
+        let host = examine(&told, false, &[("KINETO_ACTIVITIES", "cpu")]);
+        assert!(!host.collectors[1].is_selected);
+        assert!(diagnosis.configuration.not_recorded.contains(ActivityType::GpuMemcpy));
+    }
+
+    #[test]
+    fn the_configuration_is_told_with_what_is_wrong_with_it() {
+        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        let fine =
+            examine(&told, false, &[("KINETO_GZIP_LEVEL", "3"), ("KINETO_ENABLED", "1"), ("KINETO_GZIP_LEVL", "1")]);
+        let configuration = &fine.configuration;
+        assert_eq!(configuration.from_env, "makes a layer that records");
+        assert!(configuration.set.contains(&("GZIP_LEVEL", "3".to_owned(), "environment".to_owned())));
+        assert_eq!(configuration.warnings, ["unknown variable KINETO_GZIP_LEVL"]);
+        assert!(fine.is_well());
+        for (name, value) in [("KINETO_GZIP_LEVEL", "30"), ("KINETO_ENABLED", "perhaps")] {
+            let wrong = examine(&told, false, &[(name, value)]);
+            assert!(wrong.configuration.error.as_ref().is_some_and(|error| error.contains(name)), "{wrong}");
+            assert!(!wrong.is_well() && wrong.configuration.from_env == "fails");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_too_new_degrades_unless_records_arrive() {
+        let machine = Machine::default();
+        let circumstances = Circumstances { machine: &machine, driver: Some(12_040), visible: None, injected: None };
+        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        for (proven, verdict) in [(None, Verdict::Degraded), (Some(true), Verdict::Ready)] {
+            let mut found = CollectorDiagnosis::new(&told, TYPES);
+            found.take(can(TYPES, proven).unwrap());
+            found.versions = vec![("cupti_version".to_owned(), "130001".to_owned())];
+            advise(&mut found, &circumstances);
+            assert_eq!((found.verdict, found.notes.len(), found.advice.len()), (verdict, 1, 1), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Text in sections and aligned lines, wrapped at a width that terminals have.
+
+use crate::activity::ActivityTypes;
+
+/// A text in the making.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page(String);
+
+/// No line is longer, but for words that are.
+const WIDTH: usize = 100;
+/// Where texts begin.
+const COLUMN: usize = 22;
+
+impl Page {
+    /// Begins a section.
+    pub(super) fn section(&mut self, title: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(title);
+        self.0.push('\n');
+    }
+
+    /// Adds a line, as many as its text needs.
+    pub(super) fn line(&mut self, label: &str, text: &str) {
+        let mut line = format!("  {label:<width$}", width = COLUMN - 3);
+        let mut is_empty = true;
+        for word in text.split_whitespace() {
+            if !is_empty && line.len() + 1 + word.len() > WIDTH {
+                self.push(&line);
+                line = " ".repeat(COLUMN - 1);
+            }
+            line.push(' ');
+            line.push_str(word);
+            is_empty = false;
+        }
+        self.push(&line);
+    }
+
+    /// Adds a line of activity types, if there are some.
+    pub(super) fn types(&mut self, label: &str, types: ActivityTypes) {
+        let names: Vec<_> = types.iter().map(|kind| kind.as_str()).collect();
+        if !names.is_empty() {
+            self.line(label, &names.join(", "));
+        }
+    }
+
+    fn push(&mut self, line: &str) {
+        self.0.push_str(line.trim_end());
+        self.0.push('\n');
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_wrapped_under_their_beginning() {
+        let mut page = Page::default();
+        page.section("One");
+        page.line("label", &"word ".repeat(20));
+        page.line("path", &"x".repeat(120));
+        page.section("Two");
+        page.line("", "");
+        page.types("none", ActivityTypes::EMPTY);
+        let words = ["word"; 15].join(" ");
+        let path = "x".repeat(120);
+        let indent = " ".repeat(COLUMN);
+        let line = |label: &str, text: &str| format!("  {label:<20}{text}\n");
+        let expected = format!(
+            "One\n{}{indent}word word word word word\n{}\nTwo\n\n",
+            line("label", &words),
+            line("path", &path),
+        );
+        assert_eq!(page.text(), expected);
+    }
+}
