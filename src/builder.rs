@@ -2,6 +2,7 @@
 
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
+use crate::collector::{Collector, CollectorSet, Cupti, Unavailable, Why};
 use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::Error;
@@ -32,6 +33,7 @@ pub struct KinetoLayerBuilder {
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
+    collectors: Vec<Arc<dyn Collector>>,
     log_sink: Option<LogSink>,
     env: Option<Env>,
     /// Only requests from outside start a recording.
@@ -166,6 +168,8 @@ impl KinetoLayerBuilder {
     }
 
     /// The longest time that dropping the guard, or the end of the process, waits for the file. Default: 5 s.
+    ///
+    /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
         self.overrides.flush_timeout = Some(timeout);
         self
@@ -225,6 +229,21 @@ impl KinetoLayerBuilder {
     /// Sends `save("scheme://…")` to a handler, as kineto's logger factories do.
     pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
         self.sinks.push((scheme.into(), Arc::new(sink)));
+        self
+    }
+
+    /// Records with that collector too, beside those that this crate has; may be called more than once.
+    pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
+        self.collectors.push(Arc::new(collector));
+        self
+    }
+
+    /// Records a launch of a CUDA graph as one row, not one for each node. Default: false.
+    ///
+    /// A graph of a thousand kernels takes a thousand records for each launch, and what it costs CUPTI to make them; as
+    /// one row it takes one, and shows nothing of its inside.
+    pub fn graph_trace(mut self, on: bool) -> Self {
+        self.overrides.graph_trace = Some(on);
         self
     }
 
@@ -288,7 +307,8 @@ impl KinetoLayerBuilder {
         if config.flush_on_sigterm {
             signal::flush_on_sigterm(session::flush_all)?;
         }
-        let session = Session::new(recorder.clone(), config, sinks);
+        let collectors = collectors(&config.gpu, self.collectors);
+        let session = Session::new(recorder.clone(), config, sinks, collectors);
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
@@ -299,6 +319,22 @@ impl KinetoLayerBuilder {
         session::register(&session);
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// The collectors that this crate has, but for those that are switched off, and the program's own.
+fn collectors(gpu: &config::Gpu, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
+    if gpu.pm_sampling {
+        diag!(Warning, "config", "hardware counters are not sampled yet: CUPTI_PM_SAMPLING_METRICS changes nothing");
+    }
+    let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
+    let mut off = Vec::new();
+    if gpu.cupti {
+        collectors.push(Arc::new(Cupti::new(gpu.places.clone())));
+    } else {
+        off.push(("cupti", Unavailable::new(Why::Disabled, "switched off by DISABLE_CUPTI", "")));
+    }
+    collectors.extend(own);
+    CollectorSet::new(collectors, off)
 }
 
 impl fmt::Debug for KinetoLayerBuilder {

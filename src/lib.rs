@@ -1,7 +1,7 @@
 //! torch.profiler for Rust programs: records `tracing` spans and writes them in the trace format of PyTorch's profiler.
 //!
 //! The file opens in [Perfetto](https://ui.perfetto.dev), chrome://tracing, TensorBoard and HolisticTraceAnalysis.
-//! Only the CPU is recorded so far.
+//! Where there is an NVIDIA GPU, its kernels stand there too, below the spans that launched them; see [`collector`].
 //!
 //! ```no_run
 //! use tracing_kineto::{KinetoLayer, annotate};
@@ -39,6 +39,10 @@
 //! # Features
 //!
 //! - `gzip` (on by default): writes `.json.gz`.
+//! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
+//! - `cli`: the command `kineto`, nothing of the library.
+//! - `demangle` (on by default): writes C++ kernel names out where the program's own C++ runtime does not.
+//! - `cli`: builds the command-line tool, `kineto`; of no use to programs.
 //!
 //! # Platforms and compilers
 //!
@@ -50,13 +54,19 @@ mod buffer;
 mod builder;
 mod callsite;
 mod clock;
+pub mod collector;
 mod config;
+mod correlation;
 mod diag;
+mod doctor;
 mod error;
 mod fields;
 mod guard;
 mod layer;
+mod link;
 mod macros;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the rows of devices, which come next"))]
+mod occupancy;
 mod os;
 mod profiler;
 mod recorder;
@@ -69,14 +79,16 @@ mod write;
 pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValue, Args};
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
+pub use collector::{Collector, CollectorReport};
 pub use config::{AsyncSpans, DistributedInfo, Overflow};
 pub use diag::{LogSink, Message, Severity};
+pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
 pub use error::{Error, ErrorKind};
 pub use guard::KinetoGuard;
 pub use layer::KinetoLayer;
 #[doc(hidden)]
 pub use macros::__private;
-pub use profiler::Profiler;
+pub use profiler::{Prepared, Profiler};
 pub use session::{Status, flush_all};
 pub use time::Timestamp;
 pub use trace::{Trace, TraceStats, TraceTrack};

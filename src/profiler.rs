@@ -1,5 +1,7 @@
 //! The handle with which a program controls its recording.
 
+use crate::activity::{ActivityGroup, ActivityTypes};
+use crate::collector::CollectorReport;
 use crate::error::Error;
 use crate::session::{Session, Status};
 use crate::trace::Trace;
@@ -23,6 +25,34 @@ impl Profiler {
         self.session.as_ref().ok_or_else(|| Error::new(crate::ErrorKind::NotActive, why))
     }
 
+    /// Loads what the collectors need and has them begin, and says how each fared; [`Prepared::start`] then takes no time.
+    ///
+    /// For programs that want to know before they measure, and for a first recording whose first kernels count: loading
+    /// a vendor's library takes from a tenth of a second to a second. What happens until the start is recorded by
+    /// nobody. Dropping the value lets go of the libraries.
+    ///
+    /// # Errors
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a recording is going on. A collector that cannot record is
+    /// no error: its [report](Prepared::reports) says why.
+    pub fn prepare(&self) -> Result<Prepared, Error> {
+        let session = self.session()?;
+        let reports = session.prepare()?;
+        Ok(Prepared { session: session.clone(), reports })
+    }
+
+    /// Returns what can be recorded on this machine: the host's types, and what the collectors that find their libraries
+    /// can record.
+    pub fn supported_activities(&self) -> ActivityTypes {
+        let reports = self.collectors();
+        let can = reports.iter().filter_map(|report| report.state.as_ref().ok()).map(|can| can.types);
+        can.fold(ActivityGroup::Cpu.types(), ActivityTypes::union)
+    }
+
+    /// Asks each collector what it can do here, without starting it.
+    pub fn collectors(&self) -> Vec<CollectorReport> {
+        self.session.as_ref().map(|session| session.probe()).unwrap_or_default()
+    }
+
     /// Starts a recording.
     ///
     /// Spans that are open now appear when they are exited, from here on and marked `"clipped": true`.
@@ -33,7 +63,10 @@ impl Profiler {
         self.session()?.start()
     }
 
-    /// Ends the recording and returns it, at once: nothing is waited for, nothing converted yet.
+    /// Ends the recording and returns it: no thread of the program is waited for, nothing is converted yet.
+    ///
+    /// Where collectors run, what was launched is waited for until it has ended, no longer than the builder's
+    /// [`flush_timeout`](crate::KinetoLayerBuilder::flush_timeout). Until then, other calls of profilers wait too.
     ///
     /// Spans that are open now end here, marked `"finished": false`.
     ///
@@ -100,5 +133,34 @@ impl Profiler {
     /// Returns what is going on.
     pub fn status(&self) -> Status {
         self.session.as_ref().map_or(Status::Idle, |session| session.status())
+    }
+}
+
+/// Collectors that run and wait for a recording to begin; see [`Profiler::prepare`].
+#[derive(Debug)]
+#[must_use = "dropping it lets go of the collectors"]
+pub struct Prepared {
+    session: Arc<Session>,
+    reports: Vec<CollectorReport>,
+}
+
+impl Prepared {
+    /// Returns how each collector fared of which something is selected.
+    pub fn reports(&self) -> &[CollectorReport] {
+        &self.reports
+    }
+
+    /// Starts the recording.
+    ///
+    /// # Errors
+    /// Those of [`Profiler::start`].
+    pub fn start(self) -> Result<(), Error> {
+        self.session.start()
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.session.disarm();
     }
 }

@@ -24,7 +24,18 @@ macro_rules! losses {
 impl Loss {
     /// Returns whether something is missing, not merely marked.
     pub const fn is_loss(self) -> bool {
-        !matches!(self, Loss::Clipped | Loss::Unfinished | Loss::Overlapping | Loss::FieldsCut)
+        !matches!(
+            self,
+            Loss::Clipped
+                | Loss::Unfinished
+                | Loss::Overlapping
+                | Loss::FieldsCut
+                | Loss::UnfinishedWork
+                | Loss::CorrelationsReused
+                | Loss::LinkedByTime
+                | Loss::WorkBeforeLaunch
+                | Loss::OverlappingWork
+        )
     }
 }
 
@@ -57,6 +68,32 @@ losses! {
     Unfinished = "unfinished_slices";
     /// Slices that overlap another of their thread without nesting; they are there, on a second row.
     Overlapping = "overlapping_slices";
+    /// Records of collectors for which there was no room, in the vendor's buffers or in the trace.
+    DeviceRecordsOverLimit = "device_records_over_limit";
+    /// Records that the vendor's library says it has dropped.
+    VendorDropped = "vendor_dropped_records";
+    /// Records of collectors that cannot be read: cut off, of impossible size, or of a kind that is not known.
+    DeviceRecordsUnread = "device_records_unread";
+    /// Records of collectors that lie outside the recording and belong to nothing in it.
+    OutOfWindow = "device_records_out_of_window";
+    /// Device work that had not ended when the recording did; it is there, marked `"finished": false`.
+    UnfinishedWork = "unfinished_device_work";
+    /// Calls that put work on a device which was not seen.
+    LaunchesWithoutWork = "launches_without_work";
+    /// Device work without the call that launched it.
+    WorkWithoutLaunch = "work_without_launch";
+    /// Correlation ids that were used again.
+    CorrelationsReused = "correlations_reused";
+    /// Launches that no slice was pushed around; they are linked to the innermost slice of their thread at that time.
+    LinkedByTime = "linked_by_time";
+    /// Launches of which it is not known which slice they belong to.
+    LaunchesUnlinked = "launches_unlinked";
+    /// Ids around calls that are of no slice of this recording.
+    IdsUnknown = "external_ids_unknown";
+    /// Device work that starts before its launch, by an error of a clock; it is there.
+    WorkBeforeLaunch = "work_before_launch";
+    /// Slices of devices that overlap another of their stream; they are there, on a second row.
+    OverlappingWork = "overlapping_device_work";
 }
 
 /// The counters of all causes.

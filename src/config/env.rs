@@ -1,7 +1,7 @@
 //! The environment: the only reader of its variables.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use super::distributed::LAUNCHERS;
 use super::keys::{Key, OTHER_VARIABLES, hint, is_removed};
@@ -28,10 +28,9 @@ pub(crate) enum Switch {
 }
 
 /// Variables that begin with `KINETO_` and are not ours: PyTorch's, and that of this project's own checks.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 5] = [
     "KINETO_CONSUMERS",
     "KINETO_DAEMON_INIT_DELAY_S",
-    "KINETO_DISABLE_CUPTI",
     "KINETO_FORCE_OPTIMIZER_HOOK",
     "KINETO_FORCE_STEP_HOOK",
     "KINETO_PLUGIN_LIB_DIR_PATH",
@@ -58,6 +57,11 @@ impl Env {
     /// Returns the value of a variable that is set to something in UTF-8.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().filter(|text| !text.is_empty())
+    }
+
+    /// Returns the value of a variable that is set, be it to nothing.
+    pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(name).map(OsString::as_os_str)
     }
 
     /// Says whether `from_env()` makes a layer.
@@ -140,6 +144,7 @@ impl Env {
 fn may_concern_us(name: &[u8]) -> bool {
     matches!(name, [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
         || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
+        || matches!(name, [b'C', b'U', ..] | [b'C', b'O', ..] | [b'V', b'I', ..])
 }
 
 /// Whether we read a variable of this name.

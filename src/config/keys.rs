@@ -129,6 +129,20 @@ keys! {
     VerboseLogLevel: Both Now "VERBOSE_LOG_LEVEL", I32, Says("unset"), "", "if set, the same as LOG_LEVEL=verbose";
     VerboseLogModules: Both Now "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
         "verbose messages are shown of these modules alone; empty means all";
+    MaxGpuBufferSize: Both Now "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
+        "memory for a GPU library's records until they are read, in MiB; at least 8";
+    CudaSyncWaitEvents: Both Now "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
+        "false drops \"Stream Wait Event\"";
+    CuptiPerThreadBuffer: Both Now "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
+        "CUPTI's buffers are per thread (CUDA 12.3 and later)";
+    GraphTrace: Both Now "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
+        "a launch of a CUDA graph is one row, not one for each node";
+    DisableCupti: Both Now "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
+        "leaves NVIDIA GPUs alone: no library is looked for";
+    TeardownCupti: Both Now "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
+        "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
+    CuptiPath: Environment Now "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
+        "the libcupti to use, or its folder";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
@@ -137,12 +151,6 @@ keys! {
     Iterations: Both Later "ACTIVITIES_ITERATIONS", I32, Is("0"), "", "how many iterations a requested trace takes";
     WarmupSecs: Both Later "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "", "warm-up before the start time";
     WarmupIterations: Both Later "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "", "warm-up before the start iteration";
-    MaxGpuBufferSize: Both Later "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
-        "memory for GPU records, in MiB";
-    CudaSyncWaitEvents: Both Later "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
-        "false drops \"Stream Wait Event\"";
-    CuptiPerThreadBuffer: Both Later "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
-        "CUPTI's buffers are per thread";
     PmSamplingMetrics: Both Later "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
     PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
     ProfileMemory: Both Later "PROFILE_MEMORY", Kind::Bool, Is("false"), "", "asks for a memory snapshot";
@@ -256,7 +264,11 @@ pub(super) fn is_removed(name: &str) -> bool {
 }
 
 /// Variables of the environment that are no keys, with what they do; the first column is also what is read.
-pub(super) const OTHER_VARIABLES: [(&[&str], &str); 4] = [
+pub(super) const OTHER_VARIABLES: [(&[&str], &str); 6] = [
+    (
+        &["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV"],
+        "folders in which libcupti is looked for, beside the loader's",
+    ),
     (
         &["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"],
         "stand in the trace's header under these names",
@@ -267,10 +279,18 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 4] = [
         &["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
         "the same under Open MPI, if neither is there",
     ),
+    (
+        &["CUDA_VISIBLE_DEVICES", "CUDA_INJECTION64_PATH"],
+        "the driver's own: which GPUs there are, which tool is loaded; `kineto doctor` tells them",
+    ),
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 1] = [("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)")];
+const FEATURES: [(&str, &str, &str); 3] = [
+    ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
+    ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
+    ("cli", "off", "builds the command `kineto` (`cargo install tracing-kineto --features cli`)"),
+];
 
 /// The names of keys in another list: what a misspelt one probably meant.
 pub(super) fn hint(name: &str) -> String {

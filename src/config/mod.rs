@@ -8,6 +8,7 @@ mod async_spans;
 mod distributed;
 mod env;
 mod file;
+mod gpu;
 mod keys;
 mod output;
 mod overflow;
@@ -25,6 +26,7 @@ use tracing_subscriber::filter::Targets;
 pub use async_spans::AsyncSpans;
 pub use distributed::DistributedInfo;
 pub(crate) use env::{Env, Switch};
+pub(crate) use gpu::Gpu;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
@@ -61,6 +63,7 @@ pub(crate) struct Config {
     pub(crate) gzip_level: u32,
     pub(crate) host_name: Option<String>,
     pub(crate) trace_id: Option<String>,
+    pub(crate) gpu: Gpu,
     pub(crate) log_level: Severity,
     pub(crate) verbose_log_modules: Vec<String>,
     pub(crate) distributed: Option<DistributedInfo>,
@@ -101,6 +104,7 @@ impl Config {
         ]));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
+        config.gpu.look_for_places(env);
         if config.overflow != Overflow::Stop {
             let what = config.overflow.as_str();
             let message =
@@ -146,7 +150,7 @@ impl Config {
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
             (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
-            _ => {}
+            _ => self.gpu.set(key, value),
         }
     }
 
@@ -179,6 +183,13 @@ impl Config {
     /// Returns the table of all switches in Markdown, as README.md has it.
     pub(crate) fn reference() -> String {
         keys::markdown_table()
+    }
+
+    /// Returns the keys that somebody has set, each with its value and who has set it.
+    pub(crate) fn set_keys(&self) -> Vec<(&'static str, String, String)> {
+        let keys = Key::ALL.iter().filter_map(|key| Some((key.spec().name, self.merged.shown(*key)?)));
+        let set = keys.filter(|(_, (_, origin))| *origin != Origin::Default);
+        set.map(|(key, (value, origin))| (key, value, origin.to_string())).collect()
     }
 
     /// Returns the keys that are acted upon or that somebody has set as a JSON object, for the header of a trace: the
@@ -224,6 +235,7 @@ impl Default for Config {
             gzip_level: 1,
             host_name: None,
             trace_id: None,
+            gpu: Gpu::default(),
             log_level: Door::DEFAULT_THRESHOLD,
             verbose_log_modules: Vec::new(),
             distributed: None,

@@ -36,6 +36,7 @@ pub(crate) struct Overrides {
     pub(crate) fields_while_idle: Option<bool>,
     pub(crate) flush_on_sigterm: Option<bool>,
     pub(crate) gzip_level: Option<u32>,
+    pub(crate) graph_trace: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
@@ -79,6 +80,7 @@ impl Overrides {
             flag(Key::FieldsWhileIdle, self.fields_while_idle),
             flag(Key::FlushOnSigterm, self.flush_on_sigterm),
             int(Key::GzipLevel, self.gzip_level.map(i64::from)),
+            flag(Key::GraphTrace, self.graph_trace),
             (Key::LogLevel, self.log_level.map(Value::Severity)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -149,6 +151,7 @@ mod tests {
             fields_while_idle: Some(true),
             flush_on_sigterm: Some(true),
             gzip_level: Some(0),
+            graph_trace: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),

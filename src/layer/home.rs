@@ -39,11 +39,18 @@ struct Owned {
     is_first: bool,
 }
 
-/// Calls `hook` with the thread's lane if it is the first layer's; else, or if it says so, returns false.
+/// Calls `hook` with the thread's lane if it is the first layer's and no collectors are told of slices; else, or if it
+/// says so, returns false.
 ///
 /// There is no such lane where the counter cannot be trusted, so `hook` may read it without asking.
 #[inline(always)]
 pub(crate) fn usual(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| lane.untold() == epoch && hook(lane))
+}
+
+/// The same, whether collectors are told or not.
+#[inline(always)]
+pub(crate) fn at_hand(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch() == epoch && hook(lane))
 }
 
@@ -72,7 +79,7 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
         return false;
     }
     let frames = Frames::take();
-    let row = recorder.lanes().enter(frames);
+    let row = recorder.lanes().enter(frames, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| Rc::new(Lane::new()));
     let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, row, is_first };
@@ -156,7 +163,7 @@ impl Owned {
 
     /// Makes `lane` the thread's lane for this epoch.
     fn open(&self, lane: &Lane) {
-        lane.open(self.epoch, self.place(self.chunk.as_ref()));
+        lane.open(self.epoch, self.place(self.chunk.as_ref()), self.recorder.street());
         lane.limit(self.chunk.is_none());
     }
 
@@ -189,7 +196,7 @@ impl Drop for Owned {
             let _kept = ManuallyDrop::new(self.chunk.take());
             return;
         }
-        self.recorder.lanes().leave(self.frames, !self.is_over());
+        self.recorder.lanes().leave(self.frames, !self.is_over(), clock::now());
         self.frames.give_back();
         if let Some(chunk) = self.chunk.take() {
             self.recorder.leave_chunk(chunk);

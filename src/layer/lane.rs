@@ -10,10 +10,12 @@
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
 use super::cache::Cache;
+use super::mirror::Mirror;
 use super::need::Need;
 use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
+use crate::correlation::CorrelationSink;
 use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
 use crate::time::Ticks;
 use std::cell::{Cell, RefCell};
@@ -25,6 +27,8 @@ use tracing_core::Metadata;
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
+    /// The same, but none if collectors are told of slices: so those of other recordings do not ask.
+    untold: Cell<u64>,
     place: Cell<Option<Place>>,
     /// No chunk is to be had any more: what does not fit is lost.
     limited: Cell<bool>,
@@ -36,6 +40,7 @@ pub(crate) struct Lane {
     /// lane needs no destructor.
     deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
+    mirror: Mirror,
 }
 
 /// Where a thread stands and writes.
@@ -54,7 +59,7 @@ struct Open {
 }
 
 /// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
-const NO_EPOCH: u64 = u64::MAX;
+pub(super) const NO_EPOCH: u64 = u64::MAX;
 /// The parent of a new span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parent {
@@ -68,28 +73,33 @@ impl Lane {
     pub(crate) const fn new() -> Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
+            untold: Cell::new(NO_EPOCH),
             place: Cell::new(None),
             limited: Cell::new(false),
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
             cache: Cache::new(),
+            mirror: Mirror::new(),
         }
     }
 
-    /// Begins an epoch.
-    pub(crate) fn open(&self, epoch: u64, place: Place) {
+    /// Begins an epoch, in which `street` is told of slices.
+    pub(crate) fn open(&self, epoch: u64, place: Place, street: Option<&'static dyn CorrelationSink>) {
         self.close_down();
         self.place.set(Some(place));
         self.last_exit.set(0);
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
+        self.mirror.open(street);
+        self.untold.set(if street.is_some() { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
     }
 
     /// Leaves the lane without an epoch, frames and chunk.
     pub(crate) fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
+        self.untold.set(NO_EPOCH);
         self.place.set(None);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
@@ -110,6 +120,12 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.get()
+    }
+
+    /// Returns the epoch if collectors are not told of slices.
+    #[inline(always)]
+    pub(crate) fn untold(&self) -> u64 {
+        self.untold.get()
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -228,9 +244,10 @@ impl Lane {
         self.place.get()?.frames.known(key).or_else(|| self.cache.span(key, recorder))
     }
 
-    /// Opens a slice of the span that was made or left last; `false` if that takes more than usual.
+    /// Opens a slice of the span that was made or left last, and tells the collectors if they are `TOLD`; `false` if that
+    /// takes more than usual.
     #[inline(always)]
-    pub(crate) fn enter(&self, key: u64) -> bool {
+    pub(crate) fn enter<const TOLD: bool>(&self, key: u64) -> bool {
         let Some(Place { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
@@ -251,6 +268,9 @@ impl Lane {
         };
         frame.set_slice(slice);
         frames.set_top(top);
+        if TOLD {
+            self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
+        }
         // The clock is read last, so that what the hook costs lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
         true
@@ -269,6 +289,7 @@ impl Lane {
         let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
+        self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -330,6 +351,7 @@ impl Lane {
         }
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
+            self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
             writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
         }
         Ok(())
@@ -337,7 +359,7 @@ impl Lane {
 
     /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn exit(&self, key: u64) -> bool {
+    pub(crate) fn exit<const TOLD: bool>(&self, key: u64) -> bool {
         // The clock is read first, so that what the hook costs lies outside the slice.
         let end = clock::counter();
         let Some(Place { frames, writer }) = self.place.get() else { return false };
@@ -351,6 +373,9 @@ impl Lane {
         if frame.meta() & state::STORED != 0 {
             // Others may close it, and would not look here; it is found again by the cache.
             frame.clear();
+        }
+        if TOLD {
+            self.mirror.apart(&self.epoch, |mirror| mirror.pop(frame.slice()));
         }
         true
     }
@@ -393,6 +418,7 @@ impl Lane {
             self.remove(frames, at, key);
         }
         self.last_exit.set(key);
+        self.follow(frames);
         Ok(())
     }
 
@@ -436,8 +462,18 @@ impl Lane {
             while let Some((at, _)) = frames.open().find(|(_, frame)| frame.key() == 0) {
                 self.remove(frames, at, 0);
             }
+            self.follow(frames);
         }
         Ok(())
+    }
+
+    /// Tells the collectors which slices the thread is in, after one has gone from the middle.
+    fn follow(&self, frames: &Frames) {
+        let deep = self.deep.try_borrow().ok();
+        let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| open.slice));
+        self.mirror.apart(&self.epoch, |mirror| {
+            mirror.follow(frames.open().rev().map(|(_, frame)| frame.slice()).chain(deep))
+        });
     }
 
     /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not

@@ -8,6 +8,7 @@ mod event;
 mod find;
 pub(crate) mod home;
 mod lane;
+mod mirror;
 mod need;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
@@ -166,7 +167,7 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.enter(id.into_u64())) && epoch != 0 {
+        if !home::usual(epoch, |lane| lane.enter::<false>(id.into_u64())) && epoch != 0 {
             self.enter(id.into_u64(), ctx, epoch);
         }
     }
@@ -174,7 +175,7 @@ where
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.exit(id.into_u64())) && epoch != 0 {
+        if !home::usual(epoch, |lane| lane.exit::<false>(id.into_u64())) && epoch != 0 {
             self.exit(id.into_u64(), ctx, epoch);
         }
     }
@@ -232,7 +233,7 @@ impl KinetoLayer {
             }),
             _ => false,
         };
-        if !attrs.is_contextual() || !home::usual(epoch, usual) {
+        if !attrs.is_contextual() || !home::at_hand(epoch, usual) {
             self.new_span_carefully(attrs, key, ctx, epoch);
         }
     }
@@ -248,6 +249,10 @@ impl KinetoLayer {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
                 find::keep_fields(&ctx, &self.recorder, attrs, key);
             }
+            return;
+        }
+        // The usual form does not look where collectors are told of slices.
+        if attrs.is_contextual() && home::at_hand(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
         let hook = self.hook(epoch);
@@ -271,7 +276,10 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::usual(epoch, |lane| lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)) {
+        let further = |lane: &Lane| {
+            lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
+        };
+        if home::at_hand(epoch, further) {
             return;
         }
         let hook = self.hook(epoch);
@@ -284,7 +292,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::usual(epoch, |lane| lane.exit_unrecorded(key)) {
+        if home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key)) {
             return;
         }
         let (end, hook) = (clock::now(), self.hook(epoch));
@@ -300,7 +308,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::usual(epoch, |lane| lane.close_unrecorded(id.into_u64())) {
+        if home::at_hand(epoch, |lane| lane.close(id.into_u64()) || lane.close_unrecorded(id.into_u64())) {
             return;
         }
         let (key, hook) = (id.into_u64(), self.hook(epoch));

@@ -26,6 +26,20 @@ pub(crate) fn id() -> i64 {
     ID.try_with(|id| *id).unwrap_or(0)
 }
 
+/// Returns the lower half of what `pthread_self` returns, as vendors' records name threads; 0 where there is no such thing.
+pub(crate) fn handle() -> u32 {
+    #[cfg(unix)]
+    {
+        // SAFETY: pthread_self takes nothing and cannot fail.
+        let own = unsafe { libc::pthread_self() } as u64;
+        (own & 0xFFFF_FFFF) as u32
+    }
+    #[cfg(not(unix))]
+    {
+        0
+    }
+}
+
 /// Returns the name that Rust gave the calling thread; empty if it has none.
 pub(crate) fn name() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()

@@ -300,7 +300,7 @@ impl Frames {
     }
 
     /// Returns the open slices that have frames, and where, from the innermost to the outermost.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Frame)> {
+    pub(crate) fn open(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
         // Acquire: pairs with `set_top`.
         let top = usize::try_from(self.top.load(Ordering::Acquire)).unwrap_or(BASE);
         (BASE + 1..=top.min(FRAMES - 1)).rev().map(|at| (at, self.frame(at)))

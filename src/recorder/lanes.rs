@@ -3,6 +3,7 @@
 use super::frames::lent;
 use super::{Frames, SpanState};
 use crate::os::thread;
+use crate::time::Ticks;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All threads that have recorded in this session.
@@ -24,6 +25,7 @@ struct Known {
 struct Lane {
     row: Arc<LaneRow>,
     live: Option<&'static Frames>,
+    until: Option<Ticks>,
 }
 
 /// A thread as the trace shows it.
@@ -33,6 +35,12 @@ pub(crate) struct LaneRow {
     pub(crate) thread: i64,
     /// Its name; empty if it has none.
     pub(crate) name: String,
+    /// The lower half of what `pthread_self` returns there, which vendors' records have; used again by later threads.
+    pub(crate) handle: u32,
+    /// When it began to record.
+    pub(crate) since: Ticks,
+    /// When it ended, or began another row; `None` if it lives.
+    pub(crate) until: Option<Ticks>,
 }
 
 impl Lanes {
@@ -61,21 +69,23 @@ impl Lanes {
         }
     }
 
-    /// Adds the calling thread; returns the number of its lane.
-    pub(crate) fn enter(&self, frames: &'static Frames) -> u64 {
-        let row = Arc::new(LaneRow { thread: thread::id(), name: thread::name() });
+    /// Adds the calling thread, which begins to record now; returns the number of its lane.
+    pub(crate) fn enter(&self, frames: &'static Frames, now: Ticks) -> u64 {
+        let (thread, name, handle) = (thread::id(), thread::name(), thread::handle());
+        let row = LaneRow { thread, name, handle, since: now, until: None };
+        let row = Arc::new(row);
         let mut known = self.lock_with_room(1, |known| &mut known.lanes);
-        known.lanes.push(Lane { row, live: Some(frames) });
+        known.lanes.push(Lane { row, live: Some(frames), until: None });
         known.lanes.len() as u64 - 1
     }
 
     /// The thread with those frames ends, or starts another lane; its row stays, and if its epoch goes on, so do the
     /// spans that nobody else knows.
-    pub(crate) fn leave(&self, frames: &'static Frames, goes_on: bool) {
+    pub(crate) fn leave(&self, frames: &'static Frames, goes_on: bool, now: Ticks) {
         let left: Vec<_> = frames.only_here().filter(|_| goes_on).collect();
         let mut known = self.lock_with_room(left.len(), |known| &mut known.left);
         for lane in known.lanes.iter_mut().filter(|lane| lane.live.is_some_and(|live| std::ptr::eq(live, frames))) {
-            lane.live = None;
+            (lane.live, lane.until) = (None, Some(now));
         }
         known.left.extend_from_slice(&left);
     }
@@ -136,7 +146,7 @@ impl Known {
 impl Lane {
     /// The row; a live thread whose name Rust does not know is asked for what the kernel has.
     fn named(&self) -> LaneRow {
-        let mut row = LaneRow::clone(&self.row);
+        let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };
         if row.name.is_empty() && self.live.is_some() {
             row.name = thread::kernel_name(row.thread).unwrap_or_default();
         }

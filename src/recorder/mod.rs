@@ -11,10 +11,11 @@ pub(crate) use lanes::{LaneRow, Lanes};
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
 use crate::callsite::Sites;
+use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Process-wide: ids, of which chunks take [`SLOTS`] in a row, and epochs. 0 is none.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
@@ -40,6 +41,8 @@ pub(crate) struct Recorder {
     disorder: AtomicBool,
     /// Bumped when a span closes that threads may have cached; see `layer::home`.
     closings: [AtomicU32; CLOSINGS],
+    /// Whom threads tell which slice they are in; read once by each thread in an epoch.
+    street: Mutex<Option<&'static dyn CorrelationSink>>,
     pub(crate) settings: Settings,
 }
 
@@ -103,6 +106,7 @@ impl Recorder {
             sites,
             disorder: AtomicBool::new(false),
             closings: std::array::from_fn(|_| AtomicU32::new(0)),
+            street: Mutex::default(),
             settings,
         }
     }
@@ -135,8 +139,14 @@ impl Recorder {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Starts an epoch and returns it.
-    pub(crate) fn open(&self) -> u64 {
+    /// Returns whom threads tell which slice they are in.
+    pub(crate) fn street(&self) -> Option<&'static dyn CorrelationSink> {
+        *self.street.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts an epoch, in which threads tell `street` which slice they are in, and returns it.
+    pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
+        *self.street.lock().unwrap_or_else(PoisonError::into_inner) = street;
         let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
         self.fork.store(fork::generation(), Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Release);

@@ -30,7 +30,8 @@ pub fn flush_all() {
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
     for session in live {
-        if session.is_forked() || session.status() == Status::Idle || session.output().is_none() {
+        let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
+        if session.is_forked() || !is_recording || session.output().is_none() {
             continue;
         }
         if let Err(error) = session.look().and_then(|trace| session.write_in_time(trace)) {

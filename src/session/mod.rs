@@ -1,5 +1,6 @@
 //! The recording's life: idle, recording, paused, recording … and each stop hands out a trace.
 
+mod budget;
 mod exit;
 mod pulse;
 
@@ -7,10 +8,12 @@ pub use exit::flush_all;
 pub(crate) use exit::register;
 
 use crate::clock::{self, Anchor, Converter};
+use crate::collector::{Budget, Collection, CollectorReport, CollectorSet, Selection};
 use crate::config::{Config, Output};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
 use crate::recorder::Recorder;
+use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, Recorded, Trace, Window};
 use crate::write::sink::Sinks;
 use pulse::Pulse;
@@ -24,6 +27,7 @@ pub(crate) struct Session {
     recorder: Arc<Recorder>,
     config: Config,
     sinks: Arc<Sinks>,
+    collectors: Arc<CollectorSet>,
     state: Mutex<State>,
     pulse: Pulse,
     /// The process that made it.
@@ -45,6 +49,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Idle,
+    Prepared,
     Recording { epoch: u64, start: Anchor },
     Paused,
 }
@@ -55,17 +60,22 @@ enum Phase {
 pub enum Status {
     /// Nothing is recorded.
     Idle,
+    /// Nothing is recorded yet, but collectors run: a start takes no time.
+    Prepared,
     /// Spans are recorded.
     Recording,
     /// A recording goes on, but spans are not recorded for now.
     Paused,
 }
 
+/// How long a collector may take to show that its records arrive.
+const PROOF: Duration = Duration::from_millis(100);
+
 /// How long to wait for another thread that holds the state at the time of a fork.
 const FORKED_LOCK: Duration = Duration::from_millis(200);
 
 impl Session {
-    pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks) -> Arc<Session> {
+    pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
         let metadata = Metadata::default();
         let state = State {
             phase: Phase::Idle,
@@ -74,9 +84,10 @@ impl Session {
             metadata: Arc::new(metadata),
             given_away: false,
         };
-        let pulse = Pulse::new(recorder.clone());
-        let process = std::process::id();
-        Arc::new(Session { recorder, config, sinks: Arc::new(sinks), state: Mutex::new(state), pulse, process })
+        let collectors = Arc::new(collectors);
+        let pulse = Pulse::new(recorder.clone(), collectors.clone());
+        let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
+        Arc::new(Session { recorder, config, sinks, collectors, state, pulse, process })
     }
 
     /// Where a recording that ends by itself goes.
@@ -110,17 +121,65 @@ impl Session {
         }
     }
 
-    /// Starts a recording.
-    pub(crate) fn start(&self) -> Result<(), Error> {
+    /// Has the collectors begin, so that a start takes no time; returns how each fared.
+    pub(crate) fn prepare(&self) -> Result<Vec<CollectorReport>, Error> {
         let mut state = self.lock()?;
+        self.ready(&mut state, Phase::Prepared)
+    }
+
+    /// Has the collectors begin if nothing goes on, and goes over into `phase`.
+    fn ready(&self, state: &mut State, phase: Phase) -> Result<Vec<CollectorReport>, Error> {
         if self.recorder.is_forked() {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
             state.windows.clear();
         }
-        if !matches!(state.phase, Phase::Idle) {
-            return Err(Error::new(ErrorKind::AlreadyActive, "a recording is going on already; stop it first"));
+        let reports = match state.phase {
+            Phase::Idle => {
+                let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
+                self.collectors.start(&self.selection(), &budget)
+            }
+            Phase::Prepared if matches!(phase, Phase::Idle) => Vec::new(),
+            _ => {
+                let why = "a recording is going on already; stop it first";
+                return Err(Error::new(ErrorKind::AlreadyActive, why));
+            }
+        };
+        state.phase = phase;
+        Ok(reports)
+    }
+
+    /// Takes a [`prepare`](Session::prepare) back, unless a recording has begun since.
+    pub(crate) fn disarm(&self) {
+        let Ok(mut state) = self.lock() else { return };
+        if matches!(state.phase, Phase::Prepared) && !self.recorder.is_forked() {
+            state.phase = Phase::Idle;
+            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         }
+    }
+
+    /// What is asked of the collectors.
+    fn selection(&self) -> Selection {
+        let (config, gpu) = (&self.config, &self.config.gpu);
+        Selection {
+            types: config.activities,
+            buffer_bytes: gpu.buffer_bytes,
+            per_thread_buffers: gpu.per_thread_buffers,
+            graph_trace: gpu.graph_trace,
+            teardown: gpu.teardown_cupti,
+            proof: PROOF,
+        }
+    }
+
+    /// Asks each collector what it can do here.
+    pub(crate) fn probe(&self) -> Vec<CollectorReport> {
+        self.collectors.probe()
+    }
+
+    /// Starts a recording.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        self.ready(&mut state, Phase::Idle)?;
         if state.given_away {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
@@ -129,14 +188,16 @@ impl Session {
         self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start();
+        self.collectors.begin();
         self.open(&mut state);
         Ok(())
     }
 
     fn open(&self, state: &mut State) {
+        let street = self.collectors.street(&self.selection());
         let start = Anchor::take();
         self.pulse.add(start);
-        state.phase = Phase::Recording { epoch: self.recorder.open(), start };
+        state.phase = Phase::Recording { epoch: self.recorder.open(street), start };
         self.pulse.wake();
     }
 
@@ -154,16 +215,19 @@ impl Session {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let mut state = self.lock()?;
         self.check_process()?;
-        if matches!(state.phase, Phase::Idle) {
+        if matches!(state.phase, Phase::Idle | Phase::Prepared) {
             return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"));
         }
         self.close(&mut state);
         state.phase = Phase::Idle;
+        self.collectors.read_clocks();
+        let end = Anchor::take().unix;
+        let collections = self.collectors.stop(end, later(self.config.flush_timeout));
         state.given_away = true;
         let windows = std::mem::take(&mut state.windows);
         let recorded = Recorded::new(self.recorder.take(), windows, &self.recorder, true);
         let converter = Converter::new(&self.pulse.stop());
-        Ok(self.trace(&state, recorded, converter, self.recorder.losses.take()))
+        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.take()))
     }
 
     /// Looks at what was recorded so far, while the recording goes on.
@@ -173,22 +237,26 @@ impl Session {
         let end = Anchor::take();
         let mut windows = state.windows.clone();
         match state.phase {
-            Phase::Idle => return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first")),
+            Phase::Idle | Phase::Prepared => {
+                return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"));
+            }
             Phase::Recording { epoch, start } => {
                 windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
             }
             Phase::Paused => {}
         }
         let recorded = Recorded::new(self.recorder.look(), windows, &self.recorder, false);
+        let collections = self.collectors.look();
         let mut anchors = self.pulse.anchors();
         anchors.push(end);
-        Ok(self.trace(&state, recorded, Converter::new(&anchors), self.recorder.losses.counts()))
+        Ok(self.trace(&state, recorded, collections, Converter::new(&anchors), self.recorder.losses.counts()))
     }
 
     fn trace(
         &self,
         state: &State,
         recorded: Recorded,
+        collections: Vec<Collection>,
         converter: Converter,
         losses: [u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
@@ -205,10 +273,12 @@ impl Session {
             async_spans: config.async_spans,
             with_target: config.with_target,
             with_location: config.with_location,
+            selected: config.activities,
+            wait_events: config.gpu.wait_events,
             gzip_level: config.gzip_level,
             sinks: self.sinks.clone(),
         };
-        Trace::new(recorded, converter, state.metadata.clone(), facts, losses, self.recorder.has_disorder())
+        Trace::new(recorded, collections, converter, state.metadata.clone(), facts, losses)
     }
 
     fn check_process(&self) -> Result<(), Error> {
@@ -230,7 +300,7 @@ impl Session {
                 Ok(())
             }
             Phase::Paused => Ok(()),
-            Phase::Idle => {
+            Phase::Idle | Phase::Prepared => {
                 Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause"))
             }
         }
@@ -246,7 +316,7 @@ impl Session {
                 Ok(())
             }
             Phase::Recording { .. } => Ok(()),
-            Phase::Idle => {
+            Phase::Idle | Phase::Prepared => {
                 Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume"))
             }
         }
@@ -257,6 +327,7 @@ impl Session {
         match phase {
             Some(Phase::Recording { .. }) => Status::Recording,
             Some(Phase::Paused) => Status::Paused,
+            Some(Phase::Prepared) => Status::Prepared,
             Some(Phase::Idle) | None => Status::Idle,
         }
     }
@@ -278,6 +349,12 @@ impl Drop for Session {
     }
 }
 
+/// Returns the time so much from now; of what is later than a year, nobody sees the difference.
+fn later(wait: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+    Instant::now() + wait.min(YEAR)
+}
+
 /// 32 upper-case hexadecimal digits, as torch makes them: no two processes and no two recordings share one.
 fn new_trace_id() -> String {
     use std::hash::{BuildHasher, RandomState};
@@ -290,7 +367,12 @@ mod tests {
     use super::*;
 
     fn session() -> Arc<Session> {
-        Session::new(Arc::new(Recorder::for_tests()), Config::default(), Sinks::default())
+        Session::new(
+            Arc::new(Recorder::for_tests()),
+            Config::default(),
+            Sinks::default(),
+            CollectorSet::new(vec![], vec![]),
+        )
     }
 
     #[test]

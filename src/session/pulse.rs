@@ -2,6 +2,7 @@
 
 use crate::buffer::Starter;
 use crate::clock::Anchor;
+use crate::collector::CollectorSet;
 use crate::recorder::Recorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ pub(crate) struct Pulse {
 #[derive(Debug)]
 struct Shared {
     recorder: Arc<Recorder>,
+    collectors: Arc<CollectorSet>,
     anchors: Mutex<Vec<Anchor>>,
     alive: AtomicBool,
 }
@@ -30,8 +32,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANCHORS_MAX: usize = 8192;
 
 impl Pulse {
-    pub(crate) fn new(recorder: Arc<Recorder>) -> Pulse {
-        let shared = Shared { recorder, anchors: Mutex::default(), alive: AtomicBool::new(true) };
+    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> Pulse {
+        let shared = Shared { recorder, collectors, anchors: Mutex::default(), alive: AtomicBool::new(true) };
         Pulse { shared: Arc::new(shared) }
     }
 
@@ -112,6 +114,7 @@ impl Shared {
                 let anchor = Anchor::take();
                 if self.recorder.epoch() != 0 {
                     self.add(anchor);
+                    self.collectors.read_clocks();
                 }
                 next = Instant::now() + PERIOD;
             }

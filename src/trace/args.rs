@@ -4,6 +4,7 @@ use super::index::Index;
 use super::keys::Shown;
 use super::recorded::Recorded;
 use super::rows::SiteRow;
+use crate::activity::catalogue::{Owner, lookup};
 use crate::activity::{ArgValue, Args};
 use crate::buffer::Record;
 use crate::fields::{Datum, Value, Word, values};
@@ -60,6 +61,30 @@ impl<'t> Source<'t> {
     pub(crate) fn has_more(&self, span: u64) -> bool {
         let Index { values, errors, .. } = self.index;
         !errors.is_empty() || !values.is_empty() && values.of(span).next().is_some()
+    }
+
+    /// Returns the name of a slice; empty if it is none.
+    pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut Vec<Word>) -> &'b str {
+        let Some(record) = self.recorded.record(slice) else { return "" };
+        let named = self.span_name(record.span(), record.head.site, words);
+        named.or_else(|| self.sites.get(record.head.site as usize).map(|site| site.name)).unwrap_or("")
+    }
+
+    /// Shows what a slice's span says of the collective operation that it stands for, if it does.
+    pub(crate) fn show_collective(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(record) = self.recorded.record(slice) else { return };
+        let site = self.sites.get(record.head.site as usize);
+        if site.is_none_or(|site| !site.keys.is_collective()) {
+            return;
+        }
+        let span = record.span();
+        let definition = self.recorded.definition(&record);
+        let args = FieldArgs { source: self, site: record.head.site, span, definition: definition.as_ref(), slice: 0 };
+        self.show_fields(&args, &mut |key, value| {
+            if lookup(key).is_some_and(|entry| entry.owner == Owner::Collective && entry.key == key) {
+                each(key, value);
+            }
+        });
     }
 
     /// Shows the fields of a span: those it was made with, and those recorded later in place of them.

@@ -1,6 +1,7 @@
 //! What the header of a trace file says.
 
 use super::Trace;
+use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::config::{AsyncSpans, DistributedInfo};
 use crate::time::Timestamp;
@@ -26,6 +27,10 @@ pub(crate) struct Facts {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
+    /// The types that were asked for.
+    pub(crate) selected: ActivityTypes,
+    /// Whether waits of one stream for another are shown.
+    pub(crate) wait_events: bool,
     pub(crate) gzip_level: u32,
     pub(crate) sinks: Arc<Sinks>,
 }
@@ -47,10 +52,15 @@ impl Trace {
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
         }
-        entries.extend(facts.job.iter().map(|(key, value)| (key.clone(), text(value))));
-        entries.push(("tracing_kineto".to_owned(), self.about().to_string()));
+        let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
+        // What a collector says may be anything.
+        let json =
+            |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
+        let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
+        let job = facts.job.iter().map(|(key, value)| (key.clone(), text(value)));
+        let about = [("tracing_kineto".to_owned(), self.about().to_string())];
         // What the user says wins, as in libkineto.
-        for (key, value) in inner.metadata.entries() {
+        for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {
             match entries.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => *known = value,
                 None => entries.push((key, value)),
@@ -76,6 +86,11 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
         });
+        if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
+            let reports = stats.collectors.iter().map(|report| (report.name.to_owned(), report.to_json()));
+            about.insert("collectors".to_owned(), Value::Object(reports.collect()));
+            about.insert("device_activities".to_owned(), stats.device_activities.into());
+        }
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
             about.insert("empty".to_owned(), why.into());
         }

@@ -44,6 +44,12 @@ impl Keys {
         self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
 
+    /// Returns whether the callsite's spans stand for collective operations: they have such a name.
+    pub(crate) fn is_collective(&self) -> bool {
+        let name = |key: &Key| key.known.is_some_and(|entry| entry.key == "Collective name");
+        self.fields.iter().any(name)
+    }
+
     /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
     pub(crate) fn show(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(value.field).filter(|_| self.name != Some(value.field)) else { return };

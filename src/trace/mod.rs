@@ -1,6 +1,7 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
 mod args;
+mod device;
 mod header;
 mod index;
 mod keys;
@@ -20,9 +21,11 @@ pub use stats::TraceStats;
 use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
+use crate::collector::{Collection, Device};
 use crate::error::Error;
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
+use device::{Host, Linked};
 use index::Index;
 use rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 use std::io::{self, Write};
@@ -42,13 +45,14 @@ pub struct Trace {
 #[derive(Debug)]
 struct Inner {
     recorded: Recorded,
+    /// What collectors recorded.
+    collections: Vec<Collection>,
     converter: Converter,
     metadata: Arc<Metadata>,
     facts: Facts,
     losses: [u64; Loss::ALL.len()],
-    /// Slices may overlap, which only a walk over all of them can tell.
-    disorder: bool,
     index: OnceLock<Index>,
+    linked: OnceLock<Vec<Linked>>,
     met: OnceLock<Met>,
 }
 
@@ -67,14 +71,15 @@ pub struct TraceTrack {
 impl Trace {
     pub(crate) fn new(
         recorded: Recorded,
+        collections: Vec<Collection>,
         converter: Converter,
         metadata: Arc<Metadata>,
         facts: Facts,
         losses: [u64; Loss::ALL.len()],
-        disorder: bool,
     ) -> Trace {
-        let (index, met) = (OnceLock::new(), OnceLock::new());
-        Trace { inner: Arc::new(Inner { recorded, converter, metadata, facts, losses, disorder, index, met }) }
+        let (index, linked, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let inner = Inner { recorded, collections, converter, metadata, facts, losses, index, linked, met };
+        Trace { inner: Arc::new(inner) }
     }
 
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
@@ -104,7 +109,9 @@ impl Trace {
 
     fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
         let (metadata, base) = self.header();
-        let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &[], base };
+        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
+        let devices: Vec<_> = devices.map(Device::to_json).collect();
+        let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
         self.walk().rows(&mut writer)?;
         let distributed = self.inner.facts.distributed_json();
@@ -149,7 +156,13 @@ impl Trace {
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CounterValues, index.counter_values);
         set(Loss::Overlapping, self.met().overlapping);
+        set(Loss::OverlappingWork, self.met().overlapping_work);
+        for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
+            collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
+            linked.losses(&mut set);
+        }
         let (start, end) = self.window();
+        let collections = &self.inner.collections;
         TraceStats {
             slices: index.slices,
             events: index.events,
@@ -161,9 +174,11 @@ impl Trace {
                 .map(|row| row.thread)
                 .collect::<std::collections::BTreeSet<_>>()
                 .len(),
-            bytes: self.inner.recorded.bytes(),
+            bytes: self.inner.recorded.bytes() + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
+            device_activities: self.linked().iter().map(Linked::work).sum(),
             duration: std::time::Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
+            collectors: collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)).collect(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
         }
     }
@@ -190,7 +205,8 @@ impl Trace {
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
-        if index.slices + index.events > 0 {
+        let devices: u64 = self.linked().iter().map(Linked::work).sum();
+        if index.slices + index.events + devices > 0 {
             None
         } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit left no room: raise buffer_limit_bytes")
@@ -209,11 +225,36 @@ impl Trace {
         self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter))
     }
 
+    fn linked(&self) -> &[Linked] {
+        let inner = &*self.inner;
+        let link = || {
+            let host = Host {
+                recorded: &inner.recorded,
+                index: self.index(),
+                converter: &inner.converter,
+                wait_events: inner.facts.wait_events,
+            };
+            let mut number = 0;
+            let mut link = |collection: &Collection| {
+                let linked = Linked::new(collection, number, &host);
+                number += usize::from(collection.state.is_ok());
+                linked
+            };
+            inner.collections.iter().map(&mut link).collect()
+        };
+        inner.linked.get_or_init(link)
+    }
+
     /// What a walk meets; only where slices may overlap does it take one to know.
     fn met(&self) -> Met {
         *self.inner.met.get_or_init(|| {
-            let count = || self.walk().rows(&mut Each(|_: &Activity<'_>| {})).unwrap_or_default();
-            if self.inner.disorder { count() } else { Met::default() }
+            let mut none = Each(|_: &Activity<'_>| {});
+            let met = match (self.inner.recorded.disorder, self.linked().iter().any(Linked::may_overlap)) {
+                (true, _) => self.walk().rows(&mut none),
+                (false, true) => self.walk().devices_alone(&mut none),
+                (false, false) => Ok(Met::default()),
+            };
+            met.unwrap_or_default()
         })
     }
 
@@ -222,6 +263,9 @@ impl Trace {
         Walk {
             recorded: &inner.recorded,
             index: self.index(),
+            collections: &inner.collections,
+            linked: self.linked(),
+            selected: inner.facts.selected,
             converter: &inner.converter,
             process: inner.facts.process,
             process_name: &inner.facts.process_name,

@@ -20,6 +20,8 @@ pub(crate) struct Recorded {
     pub(crate) windows: Vec<Window>,
     blocks: HashMap<u64, Arc<[u64]>>,
     owner: Option<Arc<Recorder>>,
+    /// Slices may overlap, which only a walk over all of them can tell.
+    pub(crate) disorder: bool,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
 }
@@ -48,6 +50,7 @@ impl Recorded {
             windows,
             blocks: taken.blocks.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
+            disorder: owner.has_disorder(),
             late,
         }
     }

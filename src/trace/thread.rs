@@ -1,9 +1,10 @@
 //! The rows of one thread on their way out.
 
 use super::args::{EventArgs, FieldArgs, Source};
-use super::index::Run;
+use super::device::{Call, Calls};
+use super::index::{Index, Run};
 use super::nest::Nest;
-use super::recorded::Window;
+use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
 use super::walk::{Met, Walk};
 use crate::activity::{
@@ -25,6 +26,10 @@ pub(super) struct Thread<'w> {
     rows: &'w mut dyn Rows,
     met: &'w mut Met,
     nest: Nest,
+    /// The calls of runtimes and drivers that the thread made.
+    calls: Calls<'w>,
+    /// When the last slice began.
+    last: Timestamp,
     clock: Cursor<'w>,
     /// The fields of the slice at hand.
     words: Vec<Word>,
@@ -46,8 +51,10 @@ impl<'w> Thread<'w> {
         rows: &'w mut dyn Rows,
         met: &'w mut Met,
     ) -> Thread<'w> {
-        let (nest, clock) = (Nest::new(walk.converter.error_ns()), Cursor::new(walk.converter));
-        Thread { walk, source, id, rows, met, nest, clock, words: Vec::new() }
+        let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
+        let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
+        let (last, words) = (Timestamp::default(), Vec::new());
+        Thread { walk, source, id, rows, met, nest, calls, last, clock, words }
     }
 
     /// Returns how many rows the thread needs.
@@ -55,25 +62,33 @@ impl<'w> Thread<'w> {
         self.nest.rows().max(1)
     }
 
-    /// Hands on what was recorded in `runs`, which are of one window and in the order in which they were written.
-    pub(super) fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
-        let recorded = self.walk.recorded;
-        let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { return Ok(()) };
-        if self.walk.index.clipped > 0 {
-            // Slices that were open when the recording began are recorded when they end; they come first, the longest first.
-            let records = runs.iter().flat_map(|run| recorded.records(*run));
-            let mut clipped: Vec<Record<'_>> = records.filter(is_clipped).collect();
-            clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
-            clipped.iter().try_for_each(|record| self.slice(window, record))?;
-        }
-        for run in runs {
-            for record in recorded.records(*run) {
-                match record.head.tag {
-                    Tag::Slice if !is_clipped(&record) => self.slice(window, &record)?,
-                    Tag::Instant | Tag::Counter => self.event(&record)?,
-                    _ => {}
-                }
-            }
+    /// Hands on what was recorded in `runs`, and the calls that fall between.
+    pub(super) fn runs(&mut self, runs: Vec<Run>) -> io::Result<()> {
+        in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
+            Tag::Slice => self.slice(window, record),
+            Tag::Instant | Tag::Counter => self.event(record),
+            _ => Ok(()),
+        })?;
+        self.calls_until(Timestamp::from_nanos(u64::MAX))
+    }
+
+    /// Hands on the calls that begin before a slice does, for all that the clocks know.
+    fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
+        while let Some(call) = self.calls.next(slice, self.last) {
+            let place = self.nest.place(call.start, call.end);
+            let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
+            let marks =
+                Marks { finished: call.finished, clipped: call.clipped, thread: (place.row > 0).then_some(self.id) };
+            self.rows.activity(&Activity {
+                kind: call.entry.kind(),
+                name: call.name(),
+                track,
+                body: Body::Slice { start: place.start, end: place.end },
+                id: CorrelationId(0),
+                linked: CorrelationId(call.linked),
+                flow: call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start }),
+                args: &CallArgs { call: &call, marks: &marks },
+            })?;
         }
         Ok(())
     }
@@ -88,6 +103,8 @@ impl<'w> Thread<'w> {
         if !walk.draws_polls(span) {
             return Ok(());
         }
+        self.calls_until(start)?;
+        self.last = start;
         let place = self.nest.place(start, end);
         let marks = Marks { finished, clipped: is_clipped(record), thread: (place.row > 0).then_some(self.id) };
         self.met.add(&marks);
@@ -108,12 +125,12 @@ impl<'w> Thread<'w> {
             name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
             process: walk.process,
             thread: walk.row(self.id, place.row),
-            start,
+            start: place.start,
             end: place.end,
             id: CorrelationId(id),
             args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: marks.any() },
         })?;
-        if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, start, place.row) }
+        if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
     }
 
     fn arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
@@ -145,6 +162,44 @@ impl<'w> Thread<'w> {
             flow: None,
             args: if is_counter || record.head.payload != 0 || span != 0 { &args as &dyn Args } else { NO_ARGS },
         })
+    }
+}
+
+/// Calls `each` with all records of runs of one thread, in the order of their start.
+pub(super) fn in_order(
+    recorded: &Recorded,
+    index: &Index,
+    mut runs: Vec<Run>,
+    mut each: impl FnMut(&Window, &Record<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
+    runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
+    let epoch = |run: &Run| recorded.window_of(*run).epoch;
+    for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
+        let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };
+        if index.clipped > 0 {
+            // Slices that were open when the recording began are recorded when they end; they come first, the longest first.
+            let records = runs.iter().flat_map(|run| recorded.records(*run));
+            let mut clipped: Vec<Record<'_>> = records.filter(is_clipped).collect();
+            clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
+            clipped.iter().try_for_each(|record| each(window, record))?;
+        }
+        let records = runs.iter().flat_map(|run| recorded.records(*run));
+        records.filter(|record| !is_clipped(record)).try_for_each(|record| each(window, &record))?;
+    }
+    Ok(())
+}
+
+/// What is said of a call: its own arguments, and what the recording says of it.
+struct CallArgs<'c> {
+    call: &'c Call<'c>,
+    marks: &'c Marks,
+}
+
+impl Args for CallArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        self.call.visit(each);
+        self.marks.visit(each);
     }
 }
 

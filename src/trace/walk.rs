@@ -1,16 +1,19 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
 use super::args::{FieldArgs, Source};
+use super::device::{DeviceRows, Linked};
 use super::index::{Index, Run, Track};
 use super::keys::Keys;
 use super::recorded::Recorded;
 use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
 use super::thread::Thread;
-use crate::activity::{ArgValue, Args, Lane, Track as Row};
+use crate::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
 use crate::callsite::{COUNTER_TARGET, Site};
 use crate::clock::Converter;
+use crate::collector::Collection;
 use crate::config::AsyncSpans;
 use crate::time::{Ticks, Timestamp};
+use crate::write::chrome::{base_time, resolution_ns};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -21,6 +24,9 @@ use tracing_core::Metadata;
 pub(crate) struct Walk<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
+    /// What collectors recorded, and how it is linked.
+    pub(crate) collections: &'t [Collection],
+    pub(crate) linked: &'t [Linked],
     pub(crate) converter: &'t Converter,
     pub(crate) process: i64,
     pub(crate) process_name: &'t str,
@@ -29,6 +35,8 @@ pub(crate) struct Walk<'t> {
     pub(crate) with_location: bool,
     /// Name of the row that shows the whole recording.
     pub(crate) span_name: &'t str,
+    /// The types that were asked for.
+    pub(crate) selected: ActivityTypes,
 }
 
 /// What a walk has met.
@@ -38,6 +46,8 @@ pub(crate) struct Met {
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
     pub(crate) overlapping: u64,
+    /// Slices of devices.
+    pub(crate) overlapping_work: u64,
 }
 
 /// Second rows of a thread get ids that no kernel gives to threads.
@@ -46,13 +56,8 @@ const NEXT_ROW: i64 = 10_000_000;
 impl<'t> Walk<'t> {
     /// Hands all rows to `rows`, in the order of a Kineto file: processes, activities by thread, threads, the recording.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<Met> {
-        let source = Source {
-            recorded: self.recorded,
-            index: self.index,
-            sites: &self.sites(),
-            words: RefCell::default(),
-            later: RefCell::default(),
-        };
+        let sites = self.sites();
+        let source = self.source(&sites);
         let (start, end) = self.window();
         rows.process(&ProcessRow {
             process: Lane::Id(self.process),
@@ -61,16 +66,38 @@ impl<'t> Walk<'t> {
             sort_index: self.process,
             at: start,
         })?;
+        let devices = DeviceRows { walk: self, source: &source };
+        devices.processes(start, rows)?;
         let mut met = Met::default();
         for (thread, lanes) in self.threads() {
             let used = self.thread(thread, &lanes, &source, rows, &mut met)?;
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
+        devices.all(start, rows, &mut met)?;
         for (span, track) in self.tracks() {
             self.async_track(span, track, &source, rows)?;
         }
         rows.span(&SpanRow { name: self.span_name, iteration: 0, start, end, op_count: met.slices })?;
         Ok(met)
+    }
+
+    /// Hands what devices did to `rows`, and nothing else.
+    pub(crate) fn devices_alone(&self, rows: &mut dyn Rows) -> io::Result<Met> {
+        let (sites, mut met) = (self.sites(), Met::default());
+        let source = self.source(&sites);
+        DeviceRows { walk: self, source: &source }.all(self.window().0, rows, &mut met)?;
+        Ok(met)
+    }
+
+    fn source<'s>(&'s self, sites: &'s [SiteRow]) -> Source<'s> {
+        let (words, later) = (RefCell::default(), RefCell::default());
+        Source { recorded: self.recorded, index: self.index, sites, words, later }
+    }
+
+    /// By how many nanoseconds times must differ for readers to tell them apart.
+    pub(super) fn resolution_ns(&self) -> u64 {
+        let (start, end) = self.window();
+        resolution_ns(base_time(start), end)
     }
 
     /// When the recording began and ended.
@@ -86,6 +113,11 @@ impl<'t> Walk<'t> {
         for (lane, row) in self.recorded.lanes.iter().enumerate() {
             threads.entry(row.thread).or_default().push(lane);
         }
+        for linked in self.linked {
+            for id in linked.threads() {
+                threads.entry(id).or_default();
+            }
+        }
         threads
     }
 
@@ -98,7 +130,9 @@ impl<'t> Walk<'t> {
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
-        let name = names.rfind(|name| !name.is_empty()).unwrap_or_default();
+        // A thread that made calls and recorded nothing of its own.
+        let stranger = if lanes.is_empty() { "no spans" } else { "" };
+        let name = names.rfind(|name| !name.is_empty()).unwrap_or(stranger);
         for row in 0..used {
             let name = match row {
                 0 => format!("thread {thread} ({name})"),
@@ -125,12 +159,9 @@ impl<'t> Walk<'t> {
         rows: &mut dyn Rows,
         met: &mut Met,
     ) -> io::Result<usize> {
-        let mut runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
-        // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
-        runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
-        let epoch = |run: &Run| self.recorded.window_of(*run).epoch;
+        let runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
         let mut out = Thread::new(self, source, thread, rows, met);
-        runs.chunk_by(|a, b| epoch(a) == epoch(b)).try_for_each(|runs| out.runs(runs))?;
+        out.runs(runs)?;
         Ok(out.used())
     }
 

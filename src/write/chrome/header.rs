@@ -26,6 +26,15 @@ pub(crate) fn base_time(now: Timestamp) -> Timestamp {
     Timestamp::from_nanos(now.as_nanos() / QUARTER * QUARTER)
 }
 
+/// Returns by how many nanoseconds two times must differ for readers to tell which is the earlier one, 0 if by any.
+///
+/// They take a time for a double of microseconds. From 2^42 us after the base on, which is the last part of each quarter,
+/// that is a nanosecond wide, and Perfetto takes slices that touch for slices that overlap, and drops one.
+pub(crate) fn resolution_ns(base: Timestamp, end: Timestamp) -> u64 {
+    const EXACT: u64 = (1 << 42) * 1000;
+    if end.since(base) < EXACT { 0 } else { 2 }
+}
+
 /// Says whether the writer itself writes this key of the file's top level.
 pub(crate) fn is_reserved(key: &str) -> bool {
     const RESERVED: [&str; 6] =
@@ -175,5 +184,20 @@ mod tests {
         assert_eq!(base_time(now).as_nanos(), 1_790_857_026_000_000_000);
         assert_eq!(base_time(Timestamp::from_nanos(1_790_857_025_999_999_999)).as_nanos(), 1_782_967_788_000_000_000);
         assert_eq!(base_time(Timestamp::from_nanos(5)).as_nanos(), 0);
+    }
+
+    #[test]
+    fn late_in_a_quarter_times_are_a_nanosecond_wide() {
+        let parsed = |ns: u64| {
+            let text = format!("{}.{:03}", ns / 1000, ns % 1000);
+            (text.parse::<f64>().unwrap() * 1000.0).floor()
+        };
+        let at = |ns| resolution_ns(Timestamp::default(), Timestamp::from_nanos(ns));
+        let exact = (1_u64 << 42) * 1000;
+        assert_eq!((at(exact - 1), at(exact)), (0, 2));
+        let quarter = 7_889_238 * 1_000_000_000_u64;
+        for ns in (exact..quarter).step_by(10_000_033_333_337) {
+            assert!(parsed(ns + 2) > parsed(ns) && (parsed(ns) - ns as f64).abs() <= 1.0, "{ns}");
+        }
     }
 }

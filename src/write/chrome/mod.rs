@@ -8,7 +8,7 @@ mod span;
 
 use std::io::{self, Write};
 
-pub(crate) use self::header::{Header, base_time, is_reserved};
+pub(crate) use self::header::{Header, base_time, is_reserved, resolution_ns};
 use self::slice::SyncRows;
 use self::span::Shared;
 use super::buffer::Buffer;

@@ -55,12 +55,12 @@ impl<W: Write> ChromeWriter<W> {
     }
 
     /// Returns the row of a slice: its own, but a synchronization with a stream has one beside the stream's, which gets
-    /// its name when it is first used.
+    /// its name when it is first used, unless the trace has put it there already.
     #[inline]
     fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
         match activity.track {
             Track { process: Lane::Id(device), thread: Lane::Id(stream) }
-                if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" =>
+                if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
             {
                 self.sync_row(device, stream, at)
             }
