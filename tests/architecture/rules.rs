@@ -22,11 +22,21 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 2] = ["clock/", "os/"];
+const UNSAFE: [&str; 9] = [
+    "clock/",
+    "os/",
+    "collector/library.rs",
+    "collector/cuda/driver.rs",
+    "collector/cupti/callbacks.rs",
+    "collector/cupti/demangle.rs",
+    "collector/cupti/ffi.rs",
+    "collector/cupti/pool.rs",
+    "collector/cupti/text.rs",
+];
 /// The only file that reads the environment.
 const ENVIRONMENT: &str = "config/env.rs";
-/// The only files that print.
-const PRINTING: [&str; 2] = ["diag.rs", "diag/"];
+/// The only files that print: those of the command-line tool are another program.
+const PRINTING: [&str; 3] = ["diag.rs", "diag/", "bin/"];
 /// The only files that know what a trace file looks like.
 const FORMATS: [&str; 1] = ["write/"];
 /// The only files that read JSON: what a user gives as metadata or as an argument, and the settings on their way into

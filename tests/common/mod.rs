@@ -144,7 +144,7 @@ impl File {
             .collect()
     }
 
-    /// All slices, in the order of the file.
+    /// All slices of spans, in the order of the file.
     pub(crate) fn slices(&self) -> &[Slice] {
         &self.slices
     }
@@ -164,7 +164,8 @@ impl File {
                 args: event["args"].clone(),
             }
         };
-        self.rows("X").into_iter().map(slice).collect()
+        // What collectors recorded has no span.
+        self.rows("X").into_iter().filter(|event| event["args"].get("span id").is_some()).map(slice).collect()
     }
 
     /// All slices of that name, by their start.
@@ -233,17 +234,23 @@ impl File {
     /// On one row, slices nest or are disjoint.
     #[track_caller]
     pub(crate) fn check_nesting(&self) {
-        let mut rows: HashMap<u64, Vec<&Slice>> = HashMap::new();
-        self.slices.iter().for_each(|slice| rows.entry(slice.tid).or_default().push(slice));
+        /// Start and end of a slice, and its event.
+        type Row<'f> = Vec<(u64, std::cmp::Reverse<u64>, &'f Value)>;
+        let mut rows: HashMap<String, Row<'_>> = HashMap::new();
+        for event in self.rows("X") {
+            let start = nanos(&event["ts"]);
+            let slice = (start, std::cmp::Reverse(start + nanos(&event["dur"])), event);
+            rows.entry(format!("{} {}", event["pid"], event["tid"])).or_default().push(slice);
+        }
         for slices in rows.values_mut() {
-            slices.sort_by_key(|slice| (slice.start, std::cmp::Reverse(slice.end)));
-            let mut open: Vec<&Slice> = Vec::new();
-            for slice in slices.iter() {
-                while open.pop_if(|around| around.end <= slice.start).is_some() {}
-                if let Some(around) = open.last() {
-                    assert!(slice.end <= around.end, "{slice:?}\noverlaps\n{around:?}");
+            slices.sort_by_key(|(start, end, _)| (*start, *end));
+            let mut open: Vec<(u64, &Value)> = Vec::new();
+            for (start, std::cmp::Reverse(end), slice) in slices.iter() {
+                while open.pop_if(|(around, _)| *around <= *start).is_some() {}
+                if let Some((around, other)) = open.last() {
+                    assert!(end <= around, "{slice}\noverlaps\n{other}");
                 }
-                open.push(slice);
+                open.push((*end, slice));
             }
         }
     }

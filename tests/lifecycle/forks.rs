@@ -7,7 +7,9 @@ use crate::{Scenario, Test};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tracing_kineto::{ErrorKind, KinetoLayer, Status};
+use std::time::Instant;
+use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Status, Timestamp};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("fork", |folder| {
@@ -73,6 +75,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         }
         report(folder, &format!("{:?}", sys::wait(child)));
     }),
+    ("fork_with_collector", fork_with_collector),
     ("forks_among_threads", forks_among_threads),
 ];
 
@@ -130,6 +133,11 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
         assert_eq!(played.file("child.json").slices("child"), 2);
     }),
+    ("what_a_collector_had_before_a_fork_is_not_given_back_to_the_child", || {
+        let played = play("fork_with_collector").succeeded();
+        assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
+        assert_eq!(played.file("child.json").slices("child"), 5);
+    }),
     ("forks_while_other_threads_record_hang_nobody_and_lose_nothing", || {
         let played = play("forks_among_threads").succeeded();
         let file: File = played.file(OUTPUT);
@@ -168,6 +176,44 @@ fn fork_starts(folder: &Path) {
     report(folder, &format!("{:?}\n{child}", sys::wait(child)));
     work();
     drop(open);
+}
+
+/// Hands over what it cost to begin.
+#[derive(Debug)]
+struct Costly;
+
+impl Collector for Costly {
+    fn name(&self) -> &'static str {
+        "costly"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::from(ActivityType::Overhead)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        let first = STARTS.fetch_add(1, Ordering::Relaxed) == 0;
+        sink.record(|batch| batch.name(&"costs".repeat(if first { 100_000 } else { 1 })));
+        self.probe()
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+fn fork_with_collector(folder: &Path) {
+    use tracing_subscriber::prelude::*;
+    let (layer, guard) = KinetoLayer::builder().collector(Costly).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let child = sys::fork();
+        if child == 0 {
+            guard.profiler().start().unwrap();
+            in_child(5);
+            guard.profiler().stop().unwrap().save(folder.join("child.json")).unwrap();
+            sys::exit_now(0);
+        }
+        report(folder, &format!("{:?}", sys::wait(child)));
+    });
 }
 
 fn fork_of_a_fork(folder: &Path) {

@@ -1,0 +1,106 @@
+//! What is done with a library, in a process that it may end.
+#![allow(unsafe_code, reason = "NVIDIA's functions are called")]
+
+use crate::walker;
+use libloading::Library;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A child that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    /// What it printed, by lines.
+    pub(crate) lines: Vec<String>,
+    /// Such as "exit 0" or "signal 11".
+    pub(crate) end: String,
+}
+
+/// Runs a program to its end, in an environment of nothing but these variables.
+pub(crate) fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    // Rust's own handler says so before it ends the process.
+    let overflow = String::from_utf8_lossy(&output.stderr).contains("has overflowed its stack");
+    let end = match (output.status.code(), output.status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, signal) => {
+            format!("signal {}{}", signal.unwrap_or_default(), if overflow { ", stack overflow" } else { "" })
+        }
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    Ended { lines: text.lines().map(str::to_owned).collect(), end }
+}
+
+/// Plays a scenario in a child.
+pub(crate) fn start(scenario: &str, arguments: &[&str]) -> Ended {
+    let arguments: Vec<_> = ["--play", scenario].into_iter().chain(arguments.iter().copied()).collect();
+    run(&std::env::current_exe().unwrap(), &arguments, &[])
+}
+
+/// The scenarios, in the child.
+pub(crate) fn play(scenario: &str, arguments: &[String]) {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match (scenario, arguments.as_slice()) {
+        ("symbols", [library, names @ ..]) => symbols(&open(library), names),
+        ("version", [library]) => version(&open(library)),
+        ("walk", [library, buffer]) => walk(&open(library), &std::fs::read(buffer).unwrap()),
+        ("capture", [version, buffer]) => {
+            let (bytes, places) = walker::capture(version);
+            std::fs::write(buffer, bytes).unwrap();
+            places.iter().for_each(|(kind, at)| say(&format!("{kind} {at}")));
+        }
+        unknown => panic!("{unknown:?}"),
+    }
+}
+
+fn open(library: &str) -> Library {
+    // SAFETY: opening it runs its initialisers, which this process is for.
+    unsafe { Library::new(library) }.unwrap()
+}
+
+#[expect(clippy::print_stdout, reason = "this is how a child answers")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Says which of these functions the library has.
+fn symbols(library: &Library, names: &[&str]) {
+    for name in names {
+        // SAFETY: the function is looked for, and not called.
+        let found = unsafe { library.get::<extern "C" fn()>(name.as_bytes()) };
+        if found.is_ok() {
+            say(name);
+        }
+    }
+}
+
+/// Calls `cuptiGetVersion`, whether there is a driver or not.
+fn version(library: &Library) {
+    // SAFETY: the function has this type.
+    let get_version = unsafe { library.get::<extern "C" fn(*mut u32) -> u32>(b"cuptiGetVersion\0") }.unwrap();
+    let mut version = 0;
+    let code = get_version(&raw mut version);
+    say(&format!("{code} {version}"));
+}
+
+type GetNextRecord = extern "C" fn(*const u8, usize, *mut *const u8) -> u32;
+
+/// Says of each record of a buffer its kind and where it begins, and in the end the library's last word.
+fn walk(library: &Library, buffer: &[u8]) {
+    // SAFETY: the function has this type.
+    let next = unsafe { library.get::<GetNextRecord>(b"cuptiActivityGetNextRecord\0") }.unwrap();
+    let mut record = std::ptr::null();
+    // No buffer has more records than bytes; a library that never ends is wrong.
+    for _ in 0..=buffer.len() {
+        let code = next(buffer.as_ptr(), buffer.len(), &raw mut record);
+        if code != 0 {
+            return say(&format!("end {code}"));
+        }
+        let at = record.addr() - buffer.as_ptr().addr();
+        let kind = u32::from_ne_bytes(buffer[at..at + 4].try_into().unwrap());
+        say(&format!("{kind} {at}"));
+    }
+    panic!("it does not end");
+}

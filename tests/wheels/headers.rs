@@ -1,0 +1,202 @@
+//! Where the fields that `records.rs` reads lie, by NVIDIA's own headers: a C compiler says it.
+
+use crate::harness::Test;
+use crate::report;
+use crate::wheel::{self, Wheel};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) const TESTS: &[Test] = &[("headers::fields_lie_where_nvidias_headers_have_them", each_header)];
+
+/// A kind of record as `records.rs` reads it.
+#[derive(Debug)]
+struct View {
+    name: String,
+    /// No version's record is shorter.
+    size: usize,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    at: usize,
+    size: usize,
+    /// Not every version has it.
+    is_later: bool,
+}
+
+/// NVIDIA's names of records, without number, and ours.
+const STRUCTS: [(&str, &str); 10] = [
+    ("Kernel", "CUpti_ActivityKernel"),
+    ("Memcpy", "CUpti_ActivityMemcpy"),
+    ("Memcpy2", "CUpti_ActivityMemcpyPtoP"),
+    ("Memset", "CUpti_ActivityMemset"),
+    ("Api", "CUpti_ActivityAPI"),
+    ("Synchronization", "CUpti_ActivitySynchronization"),
+    ("CudaEvent", "CUpti_ActivityCudaEvent"),
+    ("ExternalCorrelation", "CUpti_ActivityExternalCorrelation"),
+    ("Overhead", "CUpti_ActivityOverhead"),
+    ("GraphTrace", "CUpti_ActivityGraphTrace"),
+];
+
+/// NVIDIA's name of a field; those of one record alone stand with it.
+fn field_name(view: &str, field: &str) -> String {
+    let name = match (view, field) {
+        ("Overhead", "what") => "overheadKind",
+        (_, "what") => "type",
+        ("CudaEvent", "event") => "eventId",
+        (_, "event") => "cudaEventId",
+        (_, "registers") => "registersPerThread",
+        (_, "static_shared") => "staticSharedMemory",
+        (_, "dynamic_shared") => "dynamicSharedMemory",
+        (_, "device") => "deviceId",
+        (_, "context") => "contextId",
+        (_, "stream") => "streamId",
+        (_, "correlation") => "correlationId",
+        (_, "graph") => "graphId",
+        (_, "graph_node") => "graphNodeId",
+        (_, "channel") => "channelID",
+        (_, "source_kind") => "srcKind",
+        (_, "target_kind") => "dstKind",
+        (_, "source_device") => "srcDeviceId",
+        (_, "source_context") => "srcContextId",
+        (_, "target_device") => "dstDeviceId",
+        (_, "target_context") => "dstContextId",
+        (_, "function") => "cbid",
+        (_, "thread") => "threadId",
+        (_, "result") => "returnValue",
+        (_, "device_time") => "deviceTimestamp",
+        (_, "id_kind") => "externalKind",
+        (_, "id") => "externalId",
+        // Theirs is ours in another case: "grid_x" is "gridX".
+        (_, other) => return camel_case(other),
+    };
+    name.to_owned()
+}
+
+fn camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
+}
+
+/// The views that `records.rs` declares.
+fn views() -> Vec<View> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/collector/cupti/records.rs");
+    let source = std::fs::read_to_string(source).unwrap();
+    let (_, list) = source.split_once("\nviews! {").unwrap();
+    let (list, _) = list.split_once("\n}").unwrap();
+    let mut views: Vec<View> = Vec::new();
+    let mut is_later = false;
+    for line in list.lines().map(str::trim).filter(|line| !line.starts_with("///")) {
+        if let Some(head) = line.strip_suffix(" bytes {") {
+            let (name, size) = head.split_once(", ").unwrap();
+            views.push(View { name: name.to_owned(), size: size.parse().unwrap(), fields: Vec::new() });
+            is_later = false;
+        }
+        is_later |= line.starts_with('+');
+        for field in line.trim_start_matches("+ {").split(", ").filter(|part| part.contains('@')) {
+            let (name, rest) = field.split_once(':').unwrap();
+            let (kind, at) = rest.split_once('@').unwrap();
+            let at = at.trim().trim_end_matches(['}', ',', ' ']).parse().unwrap();
+            let size = kind.trim().trim_start_matches('u').parse::<usize>().unwrap() / 8;
+            views.last_mut().unwrap().fields.push(Field { name: name.trim().to_owned(), at, size, is_later });
+        }
+    }
+    views
+}
+
+/// The newest form of a record in a header, and the text between its braces.
+fn newest<'h>(header: &'h str, name: &str) -> (String, &'h str) {
+    let end = format!("}} {name}");
+    let forms = header.match_indices(&end).filter_map(|(at, found)| {
+        let (number, _) = header[at + found.len()..].split_once(';')?;
+        let number: u32 = if number.is_empty() { 1 } else { number.parse().ok()? };
+        let begin = header[..at].rfind("typedef struct")?;
+        Some((number, &header[begin..at]))
+    });
+    let (number, body) = forms.max_by_key(|(number, _)| *number).unwrap_or_else(|| panic!("no {name}"));
+    (if number == 1 { name.to_owned() } else { format!("{name}{number}") }, body)
+}
+
+/// A program in C that prints, for each field that the header has, where it lies and its size, and the record's size.
+fn program(views: &[View], header: &str) -> String {
+    let mut text = "#include <stddef.h>\n#include <stdio.h>\n#include <cupti.h>\nint main(void) {\n".to_owned();
+    for view in views {
+        let (_, theirs) = STRUCTS.iter().find(|(ours, _)| *ours == view.name).expect("a struct for each view");
+        let (name, body) = newest(header, theirs);
+        writeln!(text, "printf(\"{} - 0 %zu\\n\", sizeof({name}));", view.name).unwrap();
+        for field in &view.fields {
+            let member = field_name(&view.name, &field.name);
+            let is_there = body.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == member);
+            if is_there || !field.is_later {
+                let (view, ours) = (&view.name, &field.name);
+                let size = format!("sizeof((({name} *)0)->{member})");
+                writeln!(text, "printf(\"{view} {ours} %zu %zu\\n\", offsetof({name}, {member}), {size});").unwrap();
+            }
+        }
+    }
+    text + "return 0;\n}\n"
+}
+
+/// What the headers of a version say, as lines of view, field (`-` for the record), place and size.
+fn compiled(wheel: &Wheel, views: &[View], folder: &Path) -> Vec<(String, String, usize, usize)> {
+    let read = |name: &str| std::fs::read_to_string(wheel.include.join(name)).unwrap_or_default();
+    let header = read("cupti_activity.h") + &read("cupti_activity_deprecated.h");
+    let (source, binary) = (folder.join("fields.c"), folder.join("fields"));
+    std::fs::write(&source, program(views, &header)).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg("-w").arg("-I").arg(&wheel.include).arg("-I").arg(wheel::cuda_headers());
+    let built = compiler.arg(&source).arg("-o").arg(&binary).output().unwrap();
+    assert!(built.status.success(), "{}: {}", wheel.version, String::from_utf8_lossy(&built.stderr));
+    let output = Command::new(&binary).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        (words[0].to_owned(), words[1].to_owned(), words[2].parse().unwrap(), words[3].parse().unwrap())
+    };
+    text.lines().map(line).collect()
+}
+
+#[expect(clippy::print_stdout, reason = "what is passed over is said")]
+fn each_header() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        return println!("passed over: there is no C compiler (cc)");
+    }
+    let views = views();
+    assert_eq!(views.len(), STRUCTS.len(), "{views:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let mut rows = Vec::new();
+    for wheel in wheel::all() {
+        let said = compiled(&wheel, &views, folder.path());
+        let told = |view: &str, field: &str| {
+            said.iter().find(|line| line.0 == view && line.1 == field).map(|line| (line.2, line.3))
+        };
+        let (mut checked, mut absent, mut sizes) = (0, Vec::new(), Vec::new());
+        for view in &views {
+            let version = &wheel.version;
+            let (_, size) = told(&view.name, "-").unwrap();
+            assert!(size >= view.size, "{version}: {} has {size} bytes, not {}", view.name, view.size);
+            sizes.push(format!("{} {size}", view.name));
+            for Field { name, at, size: width, .. } in &view.fields {
+                match told(&view.name, name) {
+                    Some(place) => {
+                        assert_eq!(place, (*at, *width), "{version}: {}.{name}", view.name);
+                        checked += 1;
+                    }
+                    // The record's length has to tell that it is not there.
+                    None => {
+                        assert!(at + width > size, "{version}: {}.{name} would be read from what is not it", view.name);
+                        absent.push(format!("{}.{name}", view.name));
+                    }
+                }
+            }
+        }
+        let absent = if absent.is_empty() { "none".to_owned() } else { absent.join(", ") };
+        rows.push(vec![wheel.version, checked.to_string(), absent, sizes.join(", ")]);
+    }
+    let columns = ["CUPTI", "fields as in the headers", "not in this version", "bytes of a record"];
+    report::table("Fields of records, by NVIDIA's headers", &columns, &rows);
+}

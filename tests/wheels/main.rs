@@ -1,0 +1,55 @@
+//! NVIDIA's own libraries and headers, of several versions, against what this crate knows of them.
+//!
+//! `CUPTI_WHEELS` names a folder that `scripts/wheels.sh` has filled; without it there is nothing to do, which is said.
+//! Some of these libraries end the process, so each is opened in a child: this program, started again
+//! (`--play <scenario> <arguments>`). What is found is printed as tables at the end, and written to `target/wheels.md`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test; clippy knows those of Rust's own harness alone"
+)]
+
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "it is a client of a library in C")]
+#[path = "../sim/cuda/cupti/tests/common/mod.rs"]
+mod common;
+#[path = "../common/harness.rs"]
+mod harness;
+#[cfg(target_os = "linux")]
+mod headers;
+#[cfg(target_os = "linux")]
+mod loader;
+#[cfg(target_os = "linux")]
+mod report;
+#[cfg(target_os = "linux")]
+mod walker;
+#[cfg(target_os = "linux")]
+mod wheel;
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::print_stdout, reason = "there is no harness of Rust's to do it")]
+fn main() -> std::process::ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [play, scenario, rest @ ..] = args.as_slice()
+        && play == "--play"
+    {
+        child::play(scenario, rest);
+        return std::process::ExitCode::SUCCESS;
+    }
+    if !args.iter().any(|arg| arg == "--list") && wheel::all().is_empty() {
+        println!("passed over: CUPTI_WHEELS names no folder with NVIDIA's libraries (scripts/wheels.sh)");
+        return std::process::ExitCode::SUCCESS;
+    }
+    let code = harness::run(&args, &[loader::TESTS, walker::TESTS, headers::TESTS]);
+    report::publish();
+    code
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> std::process::ExitCode {
+    harness::run(&std::env::args().skip(1).collect::<Vec<_>>(), &[])
+}

@@ -1,0 +1,133 @@
+//! NVIDIA's own walker over buffers of the simulator: the same records at the same places, so the simulator is right.
+
+use crate::child;
+use crate::common::cuda::{self, Stream};
+use crate::common::{self, ALL, GRAPH_TRACE};
+use crate::harness::Test;
+use crate::report;
+use crate::wheel::{self, Wheel};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+pub(crate) const TESTS: &[Test] =
+    &[("walker::nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
+
+/// The versions whose walker works without a driver.
+const WITHOUT_DRIVER: [&str; 4] = ["11.8", "12.4", "12.9", "13.0"];
+
+/// Kinds of records, and where they begin.
+type Places = Vec<(u32, usize)>;
+
+/// In a child: what the simulated CUPTI of a version records of a small program, in one buffer; and the places that its
+/// own walker finds.
+pub(crate) fn capture(version: &str) -> (Vec<u8>, Places) {
+    let kinds: Vec<_> = ALL.into_iter().filter(|kind| *kind != GRAPH_TRACE).collect();
+    let mut bytes = record(&format!("devices=2,nested_driver=1,cupti={version}"), &kinds);
+    // A graph is one record if that is asked for, and one for each node if not.
+    bytes.extend(record(&format!("cupti={version}"), &[GRAPH_TRACE]));
+    cuda::configure(&format!("cupti={version}"));
+    let mut at = 0;
+    let place = |record: common::Record| {
+        at += record.bytes.len();
+        (record.kind(), at - record.bytes.len())
+    };
+    let places = common::walk(&bytes, 12).into_iter().map(place).collect();
+    (bytes, places)
+}
+
+fn record(settings: &str, kinds: &[u32]) -> Vec<u8> {
+    let session = common::session(settings, kinds);
+    let cuda = &session.cuda;
+    let (stream, other) = (cuda.stream(), cuda.stream());
+    let kernel = cuda.only_kernel("vecadd");
+    let memory = cuda.allocate(4096);
+    let mut back = vec![0; 4096];
+    for id in 1..20 {
+        assert_eq!(common::push(3, id), 0);
+        cuda.memcpy_htod(memory, &back, stream);
+        cuda.memset(memory, 3, stream);
+        cuda.launch(kernel, 16, stream);
+        cuda.launch_by_runtime(kernel, 16, other);
+        let event = cuda.event();
+        cuda.record(event, stream);
+        cuda.wait(other, event);
+        cuda.memcpy_dtoh(&mut back, memory, stream);
+        assert_eq!(common::pop(3), Ok(id));
+        cuda.synchronize_stream(stream);
+    }
+    if settings.contains("devices=2") {
+        let (here, there) = (cuda.context(0), cuda.context(1));
+        cuda.set_current(there);
+        let far = cuda.allocate(4096);
+        cuda.set_current(here);
+        cuda.memcpy_peer((far, there), (memory, here), Stream::NULL);
+    }
+    let graph = cuda.graph(stream, || {
+        cuda.launch(kernel, 16, stream);
+        cuda.launch(kernel, 16, stream);
+    });
+    cuda.launch_graph(graph, stream);
+    cuda.synchronize();
+    common::flush(true);
+    common::buffers().into_iter().flat_map(|buffer| buffer.bytes).collect()
+}
+
+/// Kinds and places of the records that a library finds in a buffer, and its last word.
+fn by_library(wheel: &Wheel, buffer: &Path) -> (Places, String) {
+    let child = child::start("walk", &[wheel.library.to_str().unwrap(), buffer.to_str().unwrap()]);
+    let last = child.lines.last().filter(|line| line.starts_with("end ")).cloned().unwrap_or(child.end);
+    (places(&child.lines), last)
+}
+
+/// Lines of a kind and a place.
+fn places(lines: &[String]) -> Places {
+    let numbers = |line: &String| {
+        let (kind, at) = line.split_once(' ')?;
+        Some((kind.parse().ok()?, at.parse().ok()?))
+    };
+    lines.iter().filter_map(numbers).collect()
+}
+
+fn walk_buffers() {
+    let folder = tempfile::tempdir().unwrap();
+    let wheels = wheel::all();
+    let mut buffers = BTreeMap::new();
+    for wheel in &wheels {
+        let path = folder.path().join(&wheel.version);
+        let child = child::start("capture", &[&wheel.version, path.to_str().unwrap()]);
+        assert_eq!(child.end, "exit 0", "{}", wheel.version);
+        buffers.insert(wheel.version.clone(), (path, places(&child.lines)));
+    }
+    let mut rows = Vec::new();
+    for wheel in &wheels {
+        let version = wheel.version.as_str();
+        let (buffer, expected) = &buffers[version];
+        let bytes = std::fs::read(buffer).unwrap();
+        let kinds: BTreeSet<_> = expected.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds.len(), ALL.len(), "{version}: a record of each kind, not {kinds:?}");
+        let (theirs, last) = by_library(wheel, buffer);
+        let same = theirs == *expected;
+        // It goes on without a driver, to the end of the buffer.
+        if WITHOUT_DRIVER.contains(&version) || wheel::has_driver() {
+            assert!(same && last == "end 12", "{version}: {} of {} records, {last}", theirs.len(), expected.len());
+        } else {
+            assert!(theirs.is_empty(), "{version}: {theirs:?}");
+        }
+        // A control: that they are the same says something only if another version's are not.
+        let stranger = if version == "11.8" { "12.4" } else { "11.8" };
+        let stranger = wheels.iter().find(|other| other.version == stranger).unwrap();
+        let (misread, end) = by_library(stranger, buffer);
+        assert_ne!(misread, *expected, "{version} by {}", stranger.version);
+        rows.push(vec![
+            version.to_owned(),
+            bytes.len().to_string(),
+            expected.len().to_string(),
+            format!("{} ({last})", theirs.len()),
+            if same { "yes".to_owned() } else { "its walker needs a driver".to_owned() },
+            format!("{}: {} records, then {end}", stranger.version, misread.len()),
+        ]);
+    }
+    let columns =
+        ["CUPTI", "bytes", "records", "by NVIDIA's walker", "at the same places", "control: another version's"];
+    report::table("NVIDIA's walker over the simulator's buffers", &columns, &rows);
+}
