@@ -1,18 +1,21 @@
 //! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
 //!
 //! ```sh
-//! instructions <base|ours> <empty|fields|again>
+//! instructions <base|ours|told> <empty|fields|again>
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
-//! anything. `ours` is a registry with [`KinetoLayer`], recording. Without arguments nothing happens, so that
+//! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of each
+//! slice and does nothing. Without arguments nothing happens, so that
 //! `cargo bench` and `cargo test --benches` pass it by.
 
 use std::hint::black_box;
 
 use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
-use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_kineto::activity::CorrelationId;
+use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
@@ -23,6 +26,30 @@ const CHILDREN: u64 = 1000;
 struct DefaultMethods;
 
 impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
+
+/// A collector that takes each slice and records nothing.
+#[derive(Debug)]
+struct Told;
+
+impl Collector for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityType::ConcurrentKernel.into()
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.probe()
+    }
+    fn push(&self, id: CorrelationId) -> bool {
+        black_box(id);
+        true
+    }
+    fn stop(&self, _: Timestamp, _: std::time::Instant) {}
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -56,6 +83,11 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
         }
         "ours" => {
             let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+            set_global_default(Registry::default().with(layer))?;
+            Ok(Some(guard))
+        }
+        "told" => {
+            let (layer, guard) = KinetoLayer::builder().no_output().collector(Told).build()?;
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))
         }
