@@ -5,11 +5,12 @@
 //! ```
 //!
 //! An async part reads the data set, two loader threads make batches of it, and the main thread trains a classifier on
-//! them with the help of two more threads. Nearly all of what the trace shows comes from ordinary `tracing` spans; of
+//! them with the help of two more threads and of a GPU, a simulated one where there is none. Nearly all of what the trace shows comes from ordinary `tracing` spans; of
 //! tracing-kineto there are the layer, `annotate!` for the steps and `counter!` for the queue.
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 mod dataset;
+mod gpu;
 mod loader;
 mod matrix;
 mod model;
@@ -24,6 +25,7 @@ use tracing_kineto::{KinetoLayer, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::gpu::Gpu;
 use crate::matrix::Pool;
 use crate::model::Model;
 
@@ -31,16 +33,19 @@ const STEPS: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(default_path);
+    let gpu = Gpu::open();
+    announce(gpu.as_ref());
     let (layer, guard) = KinetoLayer::builder().output(&path).metadata("model", "three spirals, two layers").build()?;
     tracing_subscriber::registry().with(layer).init();
 
-    let (loss, accuracy) = train()?;
+    let (loss, accuracy) = train(gpu.as_ref())?;
 
     // Dropping the guard would save the file too; this way there is a trace to look into.
     let trace = guard.finish()?;
     trace.save(&path)?;
     println!("Trained for {STEPS} steps: loss {loss:.3}, accuracy {:.1} %.\n", accuracy * 100.0);
     report::describe(&trace);
+    announce(gpu.as_ref());
     report::how_to_open(&path);
     Ok(())
 }
@@ -53,7 +58,7 @@ fn default_path() -> String {
 }
 
 /// Trains the classifier; returns the last loss and the accuracy on points that it has not seen.
-fn train() -> Result<(f32, f32), Box<dyn Error>> {
+fn train(gpu: Option<&Gpu>) -> Result<(f32, f32), Box<dyn Error>> {
     let points = dataset::fetch()?;
     let batches = loader::start(points, STEPS + 1)?;
     let pool = Pool::new(2)?;
@@ -62,12 +67,23 @@ fn train() -> Result<(f32, f32), Box<dyn Error>> {
     for step in 0..STEPS {
         let _step = annotate!("ProfilerStep#{}", step).entered();
         let batch = batches.next()?;
-        loss = model.step(&pool, &batch, step);
+        loss = model.step(&pool, gpu, &batch, step);
         if step == STEPS / 2 {
             // Fails, and the slice says why; the training goes on.
             drop(model.checkpoint("no-such-folder/model.bin"));
         }
     }
     let unseen = batches.next()?;
-    Ok((loss, model.accuracy(&pool, &unseen)))
+    Ok((loss, model.accuracy(&pool, gpu, &unseen)))
+}
+
+/// Says which GPU the kernels of the trace ran on, loudly if it is none.
+fn announce(gpu: Option<&Gpu>) {
+    match gpu {
+        Some(Gpu { name, simulated: true, .. }) => {
+            println!("*** NO NVIDIA GPU HERE: THE KERNELS IN THIS TRACE ARE SIMULATED, on \"{name}\". ***\n");
+        }
+        Some(Gpu { name, .. }) => println!("The kernels run on {name}.\n"),
+        None => println!("*** Neither a GPU nor its simulator is here: the trace has no kernels. ***\n"),
+    }
 }

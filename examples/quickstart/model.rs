@@ -4,6 +4,7 @@ use std::{fs, io, iter};
 
 use tracing::{Span, field, info_span, instrument};
 
+use crate::gpu::Gpu;
 use crate::loader::{Batch, FEATURES};
 use crate::matrix::{Matrix, Pool};
 use crate::random::Random;
@@ -26,33 +27,46 @@ impl Model {
     }
 
     /// One step of gradient descent; returns the loss before it.
-    #[instrument(skip(self, pool, batch), fields(batch = batch.inputs.rows, loss = field::Empty))]
-    pub(crate) fn step(&mut self, pool: &Pool, batch: &Batch, step: usize) -> f32 {
+    #[instrument(skip(self, pool, gpu, batch), fields(batch = batch.inputs.rows, loss = field::Empty))]
+    pub(crate) fn step(&mut self, pool: &Pool, gpu: Option<&Gpu>, batch: &Batch, step: usize) -> f32 {
+        if let Some(gpu) = gpu {
+            gpu.upload(&batch.inputs.data);
+        }
         let seq = self.seq;
         self.seq += 2;
-        let (activations, logits) = info_span!("forward").in_scope(|| self.forward(pool, batch, seq));
+        let (activations, logits) = info_span!("forward").in_scope(|| self.forward(pool, gpu, batch, seq));
         let (loss, gradient) = cross_entropy(&logits, &batch.labels);
         Span::current().record("loss", loss);
 
-        let _backward = info_span!("backward").entered();
-        let gradient = self.head.backward(pool, &activations, &gradient, seq + 1);
+        let backward = info_span!("backward").entered();
+        let gradient = self.head.backward(pool, gpu, &activations, &gradient, seq + 1);
         let gradient = gradient.zip(&activations, |g, a| if a > 0.0 { g } else { 0.0 });
-        self.hidden.backward(pool, &batch.inputs, &gradient, seq);
+        self.hidden.backward(pool, gpu, &batch.inputs, &gradient, seq);
+        drop(backward);
+        if let Some(gpu) = gpu {
+            gpu.wait();
+        }
         loss
     }
 
     /// Returns the activations of the hidden layer and the logits.
-    fn forward(&self, pool: &Pool, batch: &Batch, seq: usize) -> (Matrix, Matrix) {
-        let hidden = self.hidden.forward(pool, &batch.inputs, seq);
+    fn forward(&self, pool: &Pool, gpu: Option<&Gpu>, batch: &Batch, seq: usize) -> (Matrix, Matrix) {
+        let hidden = self.hidden.forward(pool, gpu, &batch.inputs, seq);
         let activations = hidden.map(|v| v.max(0.0));
-        let logits = self.head.forward(pool, &activations, seq + 1);
+        if let Some(gpu) = gpu {
+            gpu.launch("relu");
+        }
+        let logits = self.head.forward(pool, gpu, &activations, seq + 1);
         (activations, logits)
     }
 
     /// The share of `batch` that the model puts into the right class.
     #[instrument(ret, skip_all)]
-    pub(crate) fn accuracy(&self, pool: &Pool, batch: &Batch) -> f32 {
-        let (_, logits) = self.forward(pool, batch, self.seq);
+    pub(crate) fn accuracy(&self, pool: &Pool, gpu: Option<&Gpu>, batch: &Batch) -> f32 {
+        let (_, logits) = self.forward(pool, gpu, batch, self.seq);
+        if let Some(gpu) = gpu {
+            gpu.wait();
+        }
         let best = |row: &[f32]| row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| class);
         let right = logits.rows().zip(&batch.labels).filter(|(row, label)| best(row) == Some(**label)).count();
         right as f32 / batch.labels.len() as f32
@@ -81,8 +95,11 @@ impl Linear {
     }
 
     /// `dims` and `seq` become Kineto's "Input Dims" and "Sequence number".
-    #[instrument(name = "linear", skip(self, pool, x), fields(dims = ?[x.dims(), self.weight.dims()]))]
-    fn forward(&self, pool: &Pool, x: &Matrix, seq: usize) -> Matrix {
+    #[instrument(name = "linear", skip(self, pool, gpu, x), fields(dims = ?[x.dims(), self.weight.dims()]))]
+    fn forward(&self, pool: &Pool, gpu: Option<&Gpu>, x: &Matrix, seq: usize) -> Matrix {
+        if let Some(gpu) = gpu {
+            gpu.launch("linear_forward");
+        }
         let mut y = pool.matmul(x, &self.weight).data.to_vec();
         for row in y.chunks_exact_mut(self.weight.cols) {
             row.iter_mut().zip(&self.bias).for_each(|(y, b)| *y += b);
@@ -91,11 +108,17 @@ impl Linear {
     }
 
     /// Takes the gradient of the outputs, learns from it, returns the gradient of the inputs.
-    #[instrument(name = "linear_backward", skip(self, pool, x, gradient), fields(dims = ?[gradient.dims(), x.dims()]))]
-    fn backward(&mut self, pool: &Pool, x: &Matrix, gradient: &Matrix, seq: usize) -> Matrix {
+    #[instrument(name = "linear_backward", skip(self, pool, gpu, x, gradient), fields(dims = ?[gradient.dims(), x.dims()]))]
+    fn backward(&mut self, pool: &Pool, gpu: Option<&Gpu>, x: &Matrix, gradient: &Matrix, seq: usize) -> Matrix {
+        if let Some(gpu) = gpu {
+            ["linear_backward_input", "linear_backward_weight"].iter().for_each(|kernel| gpu.launch(kernel));
+        }
         let of_inputs = pool.matmul(gradient, &self.weight.transposed());
         let of_weight = pool.matmul(&x.transposed(), gradient);
         let _optimizer = info_span!("optimizer").entered();
+        if let Some(gpu) = gpu {
+            gpu.launch("sgd_update");
+        }
         self.weight = self.weight.zip(&of_weight, |w, g| w - RATE * g);
         for row in gradient.rows() {
             self.bias.iter_mut().zip(row).for_each(|(b, g)| *b -= RATE * g);
