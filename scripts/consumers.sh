@@ -8,7 +8,8 @@
 # The tools are installed once, into KINETO_CONSUMERS_VENV or else into the user's cache folder, and kept there.
 #
 # Every trace must be read by all four tools, none skipped and nothing unexpected found; no two slices of it may overlap; and it
-# must be valid by the schema.
+# must be valid by the schema. One finding is expected: where a graph's launch has an arrow to each of its nodes, as in Kineto's
+# own traces, chrome://tracing draws the first and warns of the others.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -43,6 +44,14 @@ path, code = sys.argv[1], int(sys.argv[2])
 report = json.load(open(path))
 wanted = {"hta", "tensorboard", "perfetto", "chrome"}
 result, figures = report.get("result", {}), report.get("expected", {})
+more_ends = figures.get("flow_ends", 0) - figures.get("flow_starts", 0)
+chrome = report.get("consumers", {}).get("chrome", {})
+warned = chrome.get("notes") == [f"import warning flow_slice_ordering_error: {more_ends}"] and not chrome.get("errors")
+if result.get("chrome") == "FAIL" and warned:
+    result["chrome"] = "PASS"
+    print(f"  chrome://tracing does not draw {more_ends} arrows of graphs")
+    if wanted == {name for name, status in result.items() if status == "PASS"} and not figures["flows_back_in_time"]:
+        code = 0
 print("  " + ", ".join(f"{name} {status}" for name, status in result.items()))
 keys = ("events", "slices", "steps", "flows_paired", "overlapping_slices")
 print("  " + ", ".join(f"{figures.get(key)} {key}" for key in keys))

@@ -1,0 +1,45 @@
+//! The kernels, as PTX that every GPU since Maxwell can run.
+
+/// `vecadd(a, b, c, n)`: c = a + b, one thread an element. `empty()`: nothing.
+pub const PTX: &str = "\
+.version 6.0
+.target sm_50
+.address_size 64
+
+.visible .entry vecadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
+{
+    .reg .pred %past;
+    .reg .f32 %x, %y;
+    .reg .b32 %block, %threads, %thread, %index, %count;
+    .reg .b64 %a, %b, %c, %at;
+
+    ld.param.u64 %a, [a];
+    ld.param.u64 %b, [b];
+    ld.param.u64 %c, [c];
+    ld.param.u32 %count, [n];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %threads, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mad.lo.s32 %index, %block, %threads, %thread;
+    setp.ge.u32 %past, %index, %count;
+    @%past bra end;
+    cvta.to.global.u64 %a, %a;
+    cvta.to.global.u64 %b, %b;
+    cvta.to.global.u64 %c, %c;
+    mul.wide.u32 %at, %index, 4;
+    add.s64 %a, %a, %at;
+    add.s64 %b, %b, %at;
+    add.s64 %c, %c, %at;
+    ld.global.f32 %x, [%a];
+    ld.global.f32 %y, [%b];
+    add.f32 %x, %x, %y;
+    st.global.f32 [%c], %x;
+end:
+    ret;
+}
+
+.visible .entry empty()
+{
+    ret;
+}
+";

@@ -1,0 +1,169 @@
+//! A CUDA program that records itself with tracing-kineto and checks what it finds: the proof on a real GPU.
+//!
+//! ```sh
+//! cd examples/cuda && cargo run --release [FILE.pt.trace.json.gz] [--overhead] [--json]
+//! ```
+//!
+//! It needs an NVIDIA driver and libcupti, which it finds at run time: `pip install nvidia-cuda-cupti` in a virtual
+//! environment that is active, a CUDA toolkit, or `KINETO_CUPTI_PATH`. No compiler of CUDA is needed; the kernels are PTX
+//! in the source. `scripts/gpu-acceptance.sh` builds and runs it, has other tools read its trace, and compares with
+//! torch.profiler where that is there.
+//!
+//! The [program](program) works on two streams of each GPU that `CUDA_VISIBLE_DEVICES` leaves: copies, a fill, kernels,
+//! events, and a graph that is captured and launched twice; then some calls of the CUDA runtime, and a copy from GPU to
+//! GPU if there are two. Each check is a line: PASS or FAIL, what was checked, and the figures that were seen. The exit
+//! status is 0 only if all passed.
+//!
+//! - `--overhead`: also measures what a launch costs without the layer, with it, and with CUPTI.
+//! - `--json`: prints all as JSON lines.
+//! - `--ptx`: prints the kernels, and nothing else.
+//!
+//! Where there is no GPU, `scripts/run-examples.sh cuda` runs it on the simulated one, which computes nothing: the sums are
+//! not looked at, times mean nothing, and what is proved is the program.
+
+mod checks;
+mod kernels;
+mod overhead;
+mod program;
+mod report;
+mod rival;
+mod sessions;
+mod view;
+
+use checks::{Checks, now};
+use program::{Done, Machine};
+use report::Report;
+use rival::Rival;
+use std::error::Error;
+use std::process::ExitCode;
+use tracing::info_span;
+use tracing_kineto::{KinetoGuard, KinetoLayer, Profiler};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use view::View;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    path: Option<String>,
+    overhead: bool,
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("FAIL  {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome<ExitCode> {
+    let mut options = Options::default();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--overhead" => options.overhead = true,
+            "--json" => options.json = true,
+            "--ptx" => {
+                print!("{}", kernels::PTX);
+                return Ok(ExitCode::SUCCESS);
+            }
+            "--measure" => return overhead::measure(&arguments.next().unwrap_or_default()).map(|()| ExitCode::SUCCESS),
+            "--only-run" => return only_run(&arguments.next().unwrap_or_default()),
+            flag if flag.starts_with("--") => return Err(format!("no such option: {flag}").into()),
+            path => options.path = Some(path.to_owned()),
+        }
+    }
+    if !program::has_driver() {
+        return Err("there is no CUDA driver here (libcuda.so.1)".into());
+    }
+    let path = options.path.unwrap_or_else(|| "cuda.pt.trace.json.gz".into());
+    let mut report = Report::new(options.json);
+    accept(&path, &mut report)?;
+    if options.overhead {
+        overhead::table(&report)?;
+    }
+    Ok(report.end())
+}
+
+/// Makes all checks; the trace of the first recording stays.
+fn accept(path: &str, report: &mut Report) -> Outcome<()> {
+    let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+    tracing_subscriber::registry().with(layer).init();
+    let profiler = guard.profiler();
+
+    // The first call of CUDA comes while the recording runs already.
+    let start = now();
+    profiler.start()?;
+    let mut machine = info_span!("open").in_scope(Machine::open)?;
+    describe(&machine, &profiler, report);
+    let done = machine.run()?;
+    let rival = sessions::library(&profiler).map_err(Into::into).and_then(|path| Rival::new(&path));
+    if let Ok(rival) = &rival {
+        sessions::second_subscriber(rival, report);
+    }
+    let trace = profiler.stop()?;
+    let window = (start, now());
+    trace.save(path)?;
+
+    sums(&machine, done, report);
+    let view = View::new(&trace)?;
+    Checks { trace: &trace, view, done, gpus: machine.gpus.len(), window }.all(report);
+    report.say(format_args!("      {}", trace.stats()));
+    drop(trace);
+
+    let simulated = machine.is_simulated();
+    sessions::again(&profiler, &mut machine, report)?;
+    match &rival {
+        Ok(rival) => {
+            sessions::subscription_is_given_back(rival, report);
+            sessions::busy(&profiler, rival, &mut machine.gpus[0], report)?;
+        }
+        Err(error) => report.check("CUPTI is loaded", false, error),
+    }
+    sessions::stop_in_a_capture(&profiler, &mut machine.gpus[0], simulated, report)?;
+    sessions::disabled(report)?;
+    report.say(format_args!("\nThe trace is in {path}; drag it onto https://ui.perfetto.dev."));
+    Ok(())
+}
+
+/// Says what it runs on.
+fn describe(machine: &Machine, profiler: &Profiler, report: &Report) {
+    let names: Vec<_> = machine.gpus.iter().map(|gpu| &*gpu.name).collect();
+    report.say(format_args!("{}", names.join(", ")));
+    if machine.is_simulated() {
+        report.say("THIS GPU IS SIMULATED: what follows proves the program, not the profiler on a GPU.");
+    }
+    profiler.collectors().iter().for_each(|collector| match &collector.state {
+        Ok(can) => {
+            let facts = can.metadata.iter().map(|(key, value)| format!("{key} {value}"));
+            let library = can.library.as_ref().map_or_else(String::new, |path| path.display().to_string());
+            report.say(format_args!("{}: {library} {}", collector.name, facts.collect::<Vec<_>>().join(", ")));
+        }
+        Err(reason) => report.say(format_args!("{}: {reason}", collector.name)),
+    });
+    report.say("");
+}
+
+fn sums(machine: &Machine, done: Done, report: &mut Report) {
+    const NAME: &str = "the sums are right";
+    if machine.is_simulated() {
+        return report.pass_over(NAME, "a simulated GPU computes nothing");
+    }
+    let all = machine.gpus.len() * program::STREAMS * program::ELEMENTS as usize;
+    report.check(NAME, done.wrong == 0, format_args!("{} of {all} elements are wrong", done.wrong));
+}
+
+/// Runs the program with whatever the environment says, and saves the trace.
+fn only_run(path: &str) -> Outcome<ExitCode> {
+    let (layer, guard): (KinetoLayer, KinetoGuard) = KinetoLayer::builder().no_output().build()?;
+    tracing_subscriber::registry().with(layer).init();
+    Machine::open()?.run()?;
+    guard.finish()?.save(path)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,149 @@
+//! What recording costs a program that launches kernels.
+//!
+//! Each way of recording is measured in a process of its own, which prints its figures; launches of an empty kernel are
+//! timed in lots that the launch queue has room for, so that the GPU's speed does not matter.
+
+use crate::program::{Gpu, Machine};
+use crate::report::Report;
+use crate::rival::Rival;
+use crate::sessions;
+use cudarc::driver::result;
+use serde_json::{Map, Value, json};
+use std::error::Error;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tracing::info_span;
+use tracing_kineto::{ActivityType, KinetoGuard, KinetoLayer};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The ways of recording, and what they are called.
+const WAYS: [(&str, &str); 4] = [
+    ("none", "no layer"),
+    ("idle", "the layer, not recording"),
+    ("spans", "spans alone"),
+    ("cupti", "spans and CUPTI"),
+];
+const ROUNDS: usize = 9;
+const LOTS: u32 = 20;
+const LOT: u32 = 500;
+
+/// Measures each way and prints a table.
+pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
+    let mut figures = Vec::new();
+    for (way, _) in WAYS {
+        let output = Command::new(std::env::current_exe()?).args(["--measure", way]).output()?;
+        if !output.status.success() {
+            return Err(format!("{way}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        figures.push(serde_json::from_slice::<Map<String, Value>>(&output.stdout)?);
+    }
+    let number = |figures: &Map<String, Value>, key: &str| figures.get(key).and_then(Value::as_f64);
+    let none = figures.first().and_then(|none| number(none, "launch")).unwrap_or(0.0);
+    report
+        .say(format_args!("\n{:<26} {:>12} {:>14} {:>12} {:>10}", "ns", "launch", "launch in span", "on top", "span"));
+    for ((way, name), figures) in WAYS.iter().zip(&figures) {
+        let [launch, inside, span] =
+            ["launch", "launch_in_span", "span"].map(|key| number(figures, key).unwrap_or(0.0));
+        let more = inside - none;
+        report.say(format_args!("{name:<26} {launch:>12.0} {inside:>14.0} {more:>12.0} {span:>10.1}"));
+        for (key, value) in figures {
+            report.figure(&format!("{way}: {key}"), value.clone(), "ns");
+        }
+    }
+    let last = figures.last().cloned().unwrap_or_default();
+    for (key, what) in [("push_and_pop", "cuptiActivityPush and PopExternalCorrelationId, ns"), ("stop", "stop, ns")] {
+        if let Some(value) = number(&last, key) {
+            report.say(format_args!("{what}: {value:.0}"));
+        }
+    }
+    if let (Some(records), Some(bytes)) = (number(&last, "records"), number(&last, "bytes")) {
+        report.say(format_args!("{records:.0} records of CUPTI; {bytes:.0} bytes with those of the spans"));
+    }
+    Ok(())
+}
+
+/// Measures one way and prints its figures as JSON.
+pub fn measure(way: &str) -> Result<(), Box<dyn Error>> {
+    let guard = install(way)?;
+    let machine = Machine::open()?;
+    let gpu = machine.gpus.first().ok_or("there is no GPU")?;
+    // Once for what is done at the first time.
+    launches(gpu, true)?;
+    let mut figures = Map::new();
+    figures.insert("launch".to_owned(), json!(median(|| launches(gpu, false))?));
+    figures.insert("launch_in_span".to_owned(), json!(median(|| launches(gpu, true))?));
+    figures.insert("span".to_owned(), json!(median(|| Ok(spans()))?));
+    if let ("cupti", Some(guard)) = (way, guard) {
+        if let Ok(library) = sessions::library(&guard.profiler()) {
+            let push = Rival::new(&library)?.push_and_pop().map_err(|code| format!("CUPTI returns {code}"))?;
+            figures.insert("push_and_pop".to_owned(), json!(push));
+        }
+        let start = Instant::now();
+        let trace = guard.finish()?;
+        figures.insert("stop".to_owned(), json!(nanoseconds(start.elapsed())));
+        let stats = trace.stats();
+        let records: u64 = stats.collectors.iter().map(|report| report.records).sum();
+        figures.insert("records".to_owned(), json!(records));
+        figures.insert("bytes".to_owned(), json!(stats.bytes));
+    }
+    println!("{}", Value::Object(figures));
+    Ok(())
+}
+
+fn install(way: &str) -> Result<Option<KinetoGuard>, Box<dyn Error>> {
+    let builder = KinetoLayer::builder().no_output();
+    let (layer, guard) = match way {
+        "none" => return Ok(None),
+        "idle" => builder.record_from_start(false),
+        "spans" => builder.activities(ActivityType::CpuOp),
+        "cupti" => builder,
+        _ => return Err(format!("no such way: {way}").into()),
+    }
+    .build()?;
+    tracing_subscriber::registry().with(layer).init();
+    Ok(Some(guard))
+}
+
+/// Returns the time of a launch, in nanoseconds.
+fn launches(gpu: &Gpu, in_spans: bool) -> Result<f64, Box<dyn Error>> {
+    let stream = &gpu.lanes[0].stream;
+    let launch = || {
+        // SAFETY: the kernel takes nothing and does nothing.
+        unsafe { result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) }
+    };
+    let mut time = Duration::ZERO;
+    for _ in 0..LOTS {
+        let start = Instant::now();
+        for _ in 0..LOT {
+            if in_spans {
+                info_span!("launch").in_scope(launch)?;
+            } else {
+                launch()?;
+            }
+        }
+        time += start.elapsed();
+        stream.synchronize()?;
+    }
+    Ok(nanoseconds(time) / f64::from(LOTS * LOT))
+}
+
+/// Returns the time of a span with nothing in it, in nanoseconds.
+fn spans() -> f64 {
+    const TIMES: u32 = 20_000;
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        info_span!("empty").in_scope(|| {});
+    }
+    nanoseconds(start.elapsed()) / f64::from(TIMES)
+}
+
+fn nanoseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64
+}
+
+fn median(mut measure: impl FnMut() -> Result<f64, Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
+    let mut times = (0..ROUNDS).map(|_| measure()).collect::<Result<Vec<_>, _>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[ROUNDS / 2])
+}

@@ -1,0 +1,90 @@
+//! Another profiler in this process: it asks for the one subscription that CUPTI has to give.
+
+use libloading::os::unix::{Library, RTLD_NOW};
+use std::error::Error;
+use std::ffi::c_void;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+/// libcupti, as any program may use it.
+pub struct Rival {
+    subscribe: unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void) -> u32,
+    unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
+    push: unsafe extern "C" fn(u32, u64) -> u32,
+    pop: unsafe extern "C" fn(u32, *mut u64) -> u32,
+    /// It stays open as long as its functions are called.
+    _library: Library,
+}
+
+/// The subscription; given back when dropped.
+pub struct Held<'r> {
+    rival: &'r Rival,
+    subscriber: *mut c_void,
+}
+
+extern "C" fn ignore(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
+
+impl Rival {
+    /// Takes the library that is loaded already.
+    pub fn new(path: &Path) -> Result<Rival, Box<dyn Error>> {
+        const RTLD_NOLOAD: i32 = 4;
+        // SAFETY: its initialisers have run long ago.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_NOLOAD) }?;
+        Ok(Rival {
+            // SAFETY: NVIDIA's header declares it so, here and below.
+            subscribe: unsafe { *library.get(b"cuptiSubscribe\0")? },
+            // SAFETY: see above.
+            unsubscribe: unsafe { *library.get(b"cuptiUnsubscribe\0")? },
+            // SAFETY: see above.
+            push: unsafe { *library.get(b"cuptiActivityPushExternalCorrelationId\0")? },
+            // SAFETY: see above.
+            pop: unsafe { *library.get(b"cuptiActivityPopExternalCorrelationId\0")? },
+            _library: library,
+        })
+    }
+
+    /// Asks for the subscription.
+    ///
+    /// # Errors
+    /// CUPTI's code: 39 if somebody has it.
+    pub fn subscribe(&self) -> Result<Held<'_>, u32> {
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: the place is ours, and the callback does nothing.
+        match unsafe { (self.subscribe)(&mut subscriber, ignore, std::ptr::null_mut()) } {
+            0 => Ok(Held { rival: self, subscriber }),
+            code => Err(code),
+        }
+    }
+
+    /// Returns the time that pushing an id and popping it takes, in nanoseconds, or CUPTI's code.
+    pub fn push_and_pop(&self) -> Result<f64, u32> {
+        const TIMES: u32 = 100_000;
+        /// Ids of a kind that nobody else uses.
+        const CUSTOM: u32 = 5;
+        let mut least = Duration::MAX;
+        for _ in 0..5 {
+            let start = Instant::now();
+            for id in 1..=TIMES {
+                let mut popped = 0;
+                // SAFETY: it takes two numbers.
+                let pushed = unsafe { (self.push)(CUSTOM, id.into()) };
+                // SAFETY: the place is ours.
+                let code = unsafe { (self.pop)(CUSTOM, &mut popped) };
+                if pushed != 0 || code != 0 || popped != u64::from(id) {
+                    return Err(pushed.max(code));
+                }
+            }
+            least = least.min(start.elapsed());
+        }
+        Ok(least.as_nanos() as f64 / f64::from(TIMES))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it is what `cuptiSubscribe` gave, and is given back once.
+        unsafe { (self.rival.unsubscribe)(self.subscriber) };
+    }
+}

@@ -1,0 +1,131 @@
+//! What must be true of recordings in a row, of several profilers, and of a recording without CUPTI.
+
+use crate::checks::{counted, expected, now};
+use crate::program::{GRAPH_KERNELS, Gpu, Machine};
+use crate::report::Report;
+use crate::rival::Rival;
+use crate::view::View;
+use cudarc::driver::sys::CUstreamCaptureStatus;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tracing::info_span;
+use tracing_kineto::collector::Why;
+use tracing_kineto::{Profiler, Trace};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// What CUPTI answers to the second subscriber.
+const REFUSED: u32 = 39;
+
+/// Returns the library that the collector uses, or why there is none.
+pub fn library(profiler: &Profiler) -> Result<PathBuf, String> {
+    let reports = profiler.collectors();
+    let report = reports.iter().find(|report| report.name == "cupti").ok_or("there is no collector of CUDA")?;
+    let can = report.state.as_ref().map_err(ToString::to_string)?;
+    can.library.clone().ok_or_else(|| "it does not say which library it uses".to_owned())
+}
+
+/// While a recording runs, nobody else gets the subscription.
+pub fn second_subscriber(rival: &Rival, report: &mut Report) {
+    let code = rival.subscribe().err();
+    let figures = format!("cuptiSubscribe returns {}", code.unwrap_or(0));
+    report.check("a second subscriber is refused", code == Some(REFUSED), figures);
+}
+
+/// Afterwards it is there for others.
+pub fn subscription_is_given_back(rival: &Rival, report: &mut Report) {
+    let code = rival.subscribe().err();
+    let figures = format!("cuptiSubscribe returns {} after the stop", code.unwrap_or(0));
+    report.check("the subscription is given back", code.is_none(), figures);
+}
+
+/// The same program again gives the same counts, and nothing of the recording before.
+pub fn again(profiler: &Profiler, machine: &mut Machine, report: &mut Report) -> Outcome {
+    let start = now();
+    profiler.start()?;
+    let done = machine.run()?;
+    let trace = profiler.stop()?;
+    let view = View::new(&trace)?;
+    let (wanted, found) = (expected(machine.gpus.len(), done), counted(&view));
+    let older = view.work().filter(|row| row.start < start - 1_000_000).count();
+    let figures = format!("{} kernels of {}, {older} from before", found.kernels, wanted.kernels);
+    report.check("a second recording", found == wanted && older == 0, figures);
+    Ok(())
+}
+
+/// A recording that ends while the program captures a graph does not disturb the capture.
+pub fn stop_in_a_capture(profiler: &Profiler, gpu: &mut Gpu, simulated: bool, report: &mut Report) -> Outcome {
+    let lane = &mut gpu.lanes[0];
+    lane.upload()?;
+    profiler.start()?;
+    info_span!("before").in_scope(|| lane.add())?;
+    lane.begin_capture()?;
+    lane.add()?;
+    let trace = profiler.stop()?;
+    let status = lane.stream.capture_status()?;
+    (1..GRAPH_KERNELS).try_for_each(|_| lane.add())?;
+    let graph = lane.end_capture();
+    let ended = graph.as_ref().map_or_else(ToString::to_string, |_| "ends well".to_owned());
+    let wrong = match &graph {
+        Ok(graph) => {
+            lane.clear()?;
+            graph.launch()?;
+            lane.download()?
+        }
+        Err(_) => 0,
+    };
+    let kernels = counted(&View::new(&trace)?).kernels;
+    let active = status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    let state = if active { "goes on" } else { "is broken off" };
+    let sums = if simulated { String::new() } else { format!(", {wrong} elements wrong") };
+    let figures = format!("{kernels} kernel recorded; the capture {state} and {ended}{sums}");
+    let passed = active && graph.is_ok() && (simulated || wrong == 0) && kernels == 1;
+    report.check("a stop in a capture is harmless", passed, figures);
+    Ok(())
+}
+
+/// Where another profiler has CUPTI, the host alone is recorded, and the trace says why.
+pub fn busy(profiler: &Profiler, rival: &Rival, gpu: &mut Gpu, report: &mut Report) -> Outcome {
+    let held = rival.subscribe().map_err(|code| format!("cuptiSubscribe returns {code}"))?;
+    let trace = one_kernel(profiler, gpu)?;
+    drop(held);
+    let stats = trace.stats();
+    let reason = stats.collectors.iter().find_map(|report| report.state.as_ref().err());
+    let is_busy = reason.is_some_and(|reason| reason.why() == Why::Busy);
+    let work = View::new(&trace)?.work().count();
+    let reason = reason.map_or_else(|| "no reason".to_owned(), ToString::to_string);
+    let figures = format!("{} slices, {work} device activities: {reason}", stats.slices);
+    report.check("while another profiler has CUPTI", is_busy && work == 0 && stats.slices > 0, figures);
+
+    let kernels = counted(&View::new(&one_kernel(profiler, gpu)?)?).kernels;
+    report.check("after the other profiler", kernels == 1, format!("{kernels} kernel recorded"));
+    Ok(())
+}
+
+fn one_kernel(profiler: &Profiler, gpu: &mut Gpu) -> Result<Trace, Box<dyn Error>> {
+    profiler.start()?;
+    info_span!("alone").in_scope(|| gpu.lanes[0].add())?;
+    gpu.lanes[0].stream.synchronize()?;
+    Ok(profiler.stop()?)
+}
+
+/// A process that is told to leave CUPTI alone does, and its trace says so.
+pub fn disabled(report: &mut Report) -> Outcome {
+    let path = std::env::temp_dir().join(format!("cuda-example-{}.json", std::process::id()));
+    let mut child = Command::new(std::env::current_exe()?);
+    let status = child.arg("--only-run").arg(&path).env("KINETO_DISABLE_CUPTI", "1").status()?;
+    let view = read(&path)?;
+    let (work, steps) = (view.work().count(), view.of("user_annotation").count());
+    let reason = view.collector()["unavailable"].as_str().unwrap_or("no reason").to_owned();
+    let passed = status.success() && work == 0 && steps > 0 && reason.contains("DISABLE_CUPTI");
+    let figures = format!("{steps} annotations, {work} device activities: {reason}");
+    report.check("with KINETO_DISABLE_CUPTI=1", passed, figures);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<View, Box<dyn Error>> {
+    let json = std::fs::read(path)?;
+    std::fs::remove_file(path)?;
+    View::read(&json)
+}
