@@ -30,6 +30,14 @@ pub fn flush_all() {
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
     for session in live {
+        if !session.is_reachable() {
+            diag!(
+                Error,
+                "flush",
+                "the trace was not written: a recording is being started or stopped and does not come to an end"
+            );
+            continue;
+        }
         let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
         if session.is_forked() || !is_recording || session.output().is_none() {
             continue;

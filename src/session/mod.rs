@@ -107,18 +107,29 @@ impl Session {
             return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // In a forked child, the thread that held the lock may not exist.
-        let deadline = Instant::now() + FORKED_LOCK;
+        let why = "the process was forked while its parent was starting or stopping a recording";
+        self.lock_within(FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
+    }
+
+    /// Locks the state if that takes no longer than `wait`.
+    fn lock_within(&self, wait: Duration) -> Option<MutexGuard<'_, State>> {
+        let begun = Instant::now();
         loop {
             match self.state.try_lock() {
-                Ok(state) => return Ok(state),
-                Err(std::sync::TryLockError::Poisoned(state)) => return Ok(state.into_inner()),
-                Err(std::sync::TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::yield_now(),
-                Err(std::sync::TryLockError::WouldBlock) => {
-                    let why = "the process was forked while its parent was starting or stopping a recording";
-                    return Err(Error::new(ErrorKind::Forked, why));
+                Ok(state) => return Some(state),
+                Err(std::sync::TryLockError::Poisoned(state)) => return Some(state.into_inner()),
+                Err(std::sync::TryLockError::WouldBlock) if begun.elapsed() < wait => {
+                    std::thread::sleep(Duration::from_micros(100));
                 }
+                Err(std::sync::TryLockError::WouldBlock) => return None,
             }
         }
+    }
+
+    /// Whether the session can be used: nobody who will not come back, such as this very thread, is starting or stopping
+    /// a recording.
+    fn is_reachable(&self) -> bool {
+        self.lock_within(self.config.flush_timeout).is_some()
     }
 
     /// Has the collectors begin, so that a start takes no time; returns how each fared.
@@ -404,6 +415,18 @@ mod tests {
         let before = session.pulse.anchors().len();
         std::thread::sleep(Duration::from_millis(2500));
         assert!(session.pulse.anchors().len() > before, "{before}");
+    }
+
+    #[test]
+    fn who_holds_the_state_for_ever_is_not_waited_for_for_ever() {
+        let mut config = Config::default();
+        config.flush_timeout = Duration::from_millis(1);
+        let recorder = Arc::new(Recorder::for_tests());
+        let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+        let held = session.lock().unwrap();
+        assert!(!session.is_reachable());
+        drop(held);
+        assert!(session.is_reachable());
     }
 
     #[test]
