@@ -4,8 +4,8 @@ use super::{Linked, Mark, is_work};
 use crate::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track,
 };
-use crate::collector::{Collection, Entry, Shaped};
-use crate::link::{Call, DeviceAnnotation, Handle, Records as _};
+use crate::collector::{Collection, Entry, Role, Shaped};
+use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
 use crate::trace::nest::Nest;
@@ -164,7 +164,7 @@ impl<'w> StreamRows<'_, 'w> {
         let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
-        let mut marks = marks.filter(|mark| !is_sync(collection, mark)).peekable();
+        let mut marks = marks.filter(|mark| !is_beside(mark)).peekable();
         let margins = margins(&on.annotations, self.all.walk.resolution_ns());
         let drawn = on.annotations.iter().copied().zip(margins);
         let mut annotations = drawn.filter(|_| wants).peekable();
@@ -190,17 +190,17 @@ impl<'w> StreamRows<'_, 'w> {
         }
     }
 
-    /// Hands on the waits of the host for this stream, which have rows of their own.
+    /// Hands on the waits for this stream and in it, which have rows of their own.
     fn syncs(&mut self, on: &Stream<'w>) -> io::Result<()> {
         let mut nest = Nest::new(0, self.all.walk.resolution_ns());
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
-            if is_sync(self.collection, &entry) {
+            if is_beside(&entry) {
                 let (start, end) = self.collection.interval(&entry);
                 let place = nest.place(start, self.linked.drawn(end));
                 let row = self.row(place.row) + SYNC_ROW;
-                let slice = self.call_of(&entry).map_or(0, |call| self.linked.links.linked(&call));
-                self.slice(&entry, row, (place.start, place.end), slice, None)?;
+                let (slice, wait) = self.origin(&entry);
+                self.slice(&entry, row, (place.start, place.end), slice, wait)?;
             }
         }
         for row in 0..nest.rows() {
@@ -245,10 +245,15 @@ impl<'w> StreamRows<'_, 'w> {
         // An event is a moment, drawn as a nanosecond.
         let end = self.linked.drawn(end).max(later(start, 1));
         let (row, start, end) = self.place(start, end);
+        let (slice, wait) = self.origin(entry);
+        self.slice(entry, row, (start, end), slice, wait)
+    }
+
+    /// The slice that waited or recorded an event, and where the event was recorded.
+    fn origin(&self, entry: &Entry<'_>) -> (u64, Option<Wait>) {
         let links = &self.linked.links;
         let wait = links.wait(entry.device_or_context(), entry.event(), entry.correlation());
-        let slice = self.call_of(entry).map_or(0, |call| links.linked(&call));
-        self.slice(entry, row, (start, end), slice, wait)
+        (self.call_of(entry).map_or(0, |call| links.linked(&call)), wait)
     }
 
     /// The call that launched work, or that waited.
@@ -281,7 +286,7 @@ impl<'w> StreamRows<'_, 'w> {
         row: i64,
         (start, end): (Timestamp, Timestamp),
         linked: u64,
-        wait: Option<crate::link::Wait>,
+        wait: Option<Wait>,
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);
@@ -336,9 +341,9 @@ impl<'w> StreamRows<'_, 'w> {
     }
 }
 
-/// Whether the host waits for a stream.
-fn is_sync(collection: &Collection, entry: &Entry<'_>) -> bool {
-    collection.records.names.text(entry.name) == "Stream Sync"
+/// Whether it is drawn beside its stream's row: a wait is as long as the host's call, whatever the stream does meanwhile.
+fn is_beside(entry: &Entry<'_>) -> bool {
+    entry.role() == Role::Sync && entry.stream() != u32::MAX
 }
 
 fn later(at: Timestamp, ns: u64) -> Timestamp {
