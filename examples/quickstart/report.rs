@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tracing_kineto::activity::{Body, Lane};
-use tracing_kineto::{Timestamp, Trace};
+use tracing_kineto::{ActivityType, Timestamp, Trace};
 
 /// Slices of one name, and the nanoseconds that they lasted.
 #[derive(Default)]
@@ -38,6 +38,10 @@ pub(crate) fn describe(trace: &Trace) {
     let mut kinds = BTreeMap::<&str, u64>::new();
     trace.for_each(|activity| {
         *kinds.entry(activity.kind.as_str()).or_default() += 1;
+        // It spans what a stream did, and the time between.
+        if activity.kind == ActivityType::GpuUserAnnotation {
+            return;
+        }
         if let (Body::Slice { start, end }, Lane::Id(thread)) = (activity.body, activity.track.thread) {
             slices.push((thread, start, end));
             // ProfilerStep#0, ProfilerStep#1 and so on are one line.

@@ -74,8 +74,8 @@ impl<'w> DeviceRows<'w> {
                 let nest = Nest::new(0, self.walk.resolution_ns());
                 let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, nest };
                 out.all(&on)?;
-                out.syncs(&on)?;
                 out.names(at)?;
+                out.syncs(&on)?;
             }
             self.overheads(collection, linked, rows)?;
         }
