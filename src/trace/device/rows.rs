@@ -33,8 +33,9 @@ type Drawn<'t> = (&'t DeviceAnnotation, u64);
 
 /// Groups of devices stand below the host's, as in libkineto.
 const DEVICES: i64 = 5_000_000;
-/// The group of what collectors cost, and where it stands.
-const OVERHEAD: (i64, i64) = (-1, 0x100_000A);
+/// The group of what collectors cost. It has rows with names, but none itself: Perfetto takes -1 for 0, and would show its
+/// name in place of the first device's.
+const OVERHEAD: i64 = -1;
 /// How far the row of waits for a stream lies from the stream's.
 const SYNC_ROW: i64 = 1_000_000;
 
@@ -57,11 +58,6 @@ impl<'w> DeviceRows<'w> {
                 let (process, name) = (Lane::Id(i64::from(*device)), self.walk.process_name);
                 let sort_index = DEVICES + i64::from(*device);
                 rows.process(&ProcessRow { process, name, label, sort_index, at })?;
-            }
-            if !linked.overheads.is_empty() {
-                let name = format!("{} Overhead", collection.name.to_uppercase());
-                let (process, sort_index) = OVERHEAD;
-                rows.process(&ProcessRow { process: Lane::Id(process), name: &name, label: "", sort_index, at })?;
             }
         }
         Ok(())
@@ -87,19 +83,26 @@ impl<'w> DeviceRows<'w> {
         let mut entries: Vec<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
         entries.sort_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end())));
         let mut nest = Nest::new(0, self.walk.resolution_ns());
+        let row = |row| i64::try_from(row).unwrap_or(0);
+        let at = self.walk.window().0;
         for entry in entries {
             let (start, end) = collection.interval(&entry);
             let place = nest.place(start, linked.drawn(end));
             rows.activity(&Activity {
                 kind: ActivityType::Overhead,
                 name: collection.records.names.text(entry.name),
-                track: Track::new(OVERHEAD.0, i64::try_from(place.row).unwrap_or(0)),
+                track: Track::new(OVERHEAD, row(place.row)),
                 body: Body::Slice { start: place.start, end: place.end },
                 id: CorrelationId(0),
                 linked: CorrelationId(0),
                 flow: None,
                 args: NO_ARGS,
             })?;
+        }
+        for used in 0..nest.rows() {
+            let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
+            let (track, sort_index) = (Track::new(OVERHEAD, row(used)), row(used));
+            rows.thread(&ThreadRow { track, name: &name, sort_index, at })?;
         }
         Ok(())
     }
