@@ -6,6 +6,7 @@
 //! leaves a reason in the trace, never an error: the recording of the host goes on.
 
 mod clock;
+mod collected;
 pub(crate) mod cuda;
 mod cupti;
 mod device;
@@ -19,6 +20,7 @@ mod store;
 pub mod trial;
 mod unavailable;
 
+pub(crate) use collected::{Entry, Role};
 pub use cupti::Cupti;
 pub use device::Device;
 pub use library::{Attempt, Places};
@@ -27,8 +29,8 @@ pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchron
 pub use report::CollectorReport;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
+pub(crate) use store::Budget;
 pub use store::{Batch, RecordSink};
-pub(crate) use store::{Budget, Entry, Role};
 pub use unavailable::{Unavailable, Why};
 
 use crate::activity::{ActivityTypes, CorrelationId};

@@ -1,8 +1,9 @@
 //! The collectors of a session: started and stopped together, each for itself.
 
 use super::clock::{ClockMap, Reading};
+use super::collected::Collected;
 use super::report::CollectorReport;
-use super::store::{Budget, Collected, RecordSink};
+use super::store::{Budget, RecordSink};
 use super::{Capabilities, Collector, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
 use crate::correlation::CorrelationSink;

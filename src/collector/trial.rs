@@ -1,6 +1,7 @@
 //! Tries a collector on its own: what it hands over, without a session, a layer or a trace.
 
-use super::store::{Budget, Collected, Entry, RecordSink, Role};
+use super::collected::{Collected, Entry, Role};
+use super::store::{Budget, RecordSink};
 use super::{Capabilities, Collector, Selection, Shaped, Thread, Unavailable};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;

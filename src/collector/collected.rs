@@ -1,0 +1,255 @@
+//! The records of one collector in one recording, as they are read.
+
+use super::device::Device;
+use super::names::{Name, Names};
+use super::record::Thread;
+use super::shape::Shape;
+use super::store::Budget;
+use crate::activity::ActivityType;
+use crate::buffer::Loss;
+use std::sync::Arc;
+
+/// Words in a block.
+pub(super) const BLOCK: usize = 8192;
+pub(super) const BLOCK_BYTES: u64 = (BLOCK * size_of::<u64>()) as u64;
+
+/// Calls, work, and the rest.
+pub(super) const SHELVES: usize = 3;
+/// How many words a shelf may hold: places are numbers of 32 bits, of which the shelf takes two.
+pub(super) const SHELF_WORDS: usize = 1 << 30;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Role {
+    Call = 1,
+    Work = 2,
+    Sync = 3,
+    Event = 4,
+    External = 5,
+    Overhead = 6,
+}
+
+impl Role {
+    /// Which shelf records of this role lie on.
+    pub(super) const fn shelf(self) -> usize {
+        match self {
+            Role::Call => 0,
+            Role::Work => 1,
+            _ => 2,
+        }
+    }
+
+    /// How many words of a record are its own, the head not counted.
+    const fn words(tag: u8) -> usize {
+        match tag & 0xF {
+            1 | 3 | 4 => 5,
+            2 => 4,
+            _ => 2,
+        }
+    }
+}
+
+/// The flag of a call that launches something.
+pub(super) const LAUNCHES: u8 = 1 << 4;
+/// The flag of a call whose thread is named by its handle.
+pub(super) const BY_HANDLE: u8 = 1 << 5;
+
+/// The records of one collector in one recording, as they were taken.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub(super) shelves: [Vec<Arc<Vec<u64>>>; SHELVES],
+    pub(crate) names: Names,
+    pub(super) shapes: Vec<&'static dyn Shape>,
+    pub(super) contexts: Vec<(u32, i32)>,
+    pub(crate) losses: Vec<(Loss, u64)>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) devices: Vec<Device>,
+    pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
+}
+
+/// A record, seen where it lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'t> {
+    /// Its place.
+    pub(crate) at: u32,
+    tag: u8,
+    kind: u8,
+    shape: u8,
+    pub(crate) name: Name,
+    /// All but the head.
+    own: &'t [u64],
+    /// What its shape shows.
+    pub(crate) words: &'t [u64],
+}
+
+impl Collected {
+    /// No records.
+    pub(crate) fn empty() -> Collected {
+        let (names, shapes, contexts, losses) = (Names::default(), Vec::new(), Vec::new(), Vec::new());
+        Collected {
+            shelves: Default::default(),
+            names,
+            shapes,
+            contexts,
+            losses,
+            notes: Vec::new(),
+            devices: Vec::new(),
+            owned: None,
+        }
+    }
+
+    /// Returns the calls, in the order in which they came.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Call.shelf())
+    }
+
+    /// Returns the work, in the order in which it came.
+    pub(crate) fn work(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Work.shelf())
+    }
+
+    /// Returns everything else, in the order in which it came.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.on(Role::Overhead.shelf())
+    }
+
+    fn on(&self, shelf: usize) -> impl Iterator<Item = Entry<'_>> + '_ {
+        let blocks = self.shelves.get(shelf).map(Vec::as_slice).unwrap_or_default();
+        blocks.iter().enumerate().flat_map(move |(number, block)| {
+            let mut at = 0;
+            std::iter::from_fn(move || {
+                let entry = Entry::read(block, place(shelf, number, at)?, at)?;
+                at += 1 + entry.own.len() + entry.words.len();
+                Some(entry)
+            })
+        })
+    }
+
+    /// Returns the record at that place.
+    #[inline]
+    pub(crate) fn entry(&self, at: u32) -> Option<Entry<'_>> {
+        let (shelf, word) = (at as usize / SHELF_WORDS, at as usize % SHELF_WORDS);
+        Entry::read(self.shelves.get(shelf)?.get(word / BLOCK)?, at, word % BLOCK)
+    }
+
+    /// Returns the device of a context, -1 if no record has said it.
+    pub(crate) fn device_of(&self, context: u32) -> i32 {
+        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| *device)
+    }
+
+    pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn Shape> {
+        self.shapes.get(usize::from(entry.shape)).copied()
+    }
+
+    /// Returns what the records take in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let filled = |blocks: &Vec<Arc<Vec<u64>>>| blocks.iter().filter(|block| !block.is_empty()).count() as u64;
+        self.shelves.iter().map(filled).sum::<u64>() * BLOCK_BYTES
+    }
+}
+
+impl Drop for Collected {
+    fn drop(&mut self) {
+        if let Some((budget, bytes)) = self.owned.take() {
+            budget.release(bytes);
+        }
+    }
+}
+
+/// The place of a record: its shelf, then the number of its head among all words there.
+fn place(shelf: usize, block: usize, at: usize) -> Option<u32> {
+    let word = block.checked_mul(BLOCK)?.checked_add(at).filter(|word| *word < SHELF_WORDS)?;
+    u32::try_from(shelf * SHELF_WORDS + word).ok()
+}
+
+impl<'t> Entry<'t> {
+    /// Reads the record whose head is the word `at` of a block; its place is `place`.
+    #[inline]
+    fn read(block: &'t [u64], place: u32, at: usize) -> Option<Entry<'t>> {
+        let head = *block.get(at)?;
+        let [tag, kind, shape, used] = ((head & 0xFFFF_FFFF) as u32).to_le_bytes();
+        let own = Role::words(tag);
+        let rest = block.get(at + 1..at + 1 + own + usize::from(used))?;
+        let (own, words) = rest.split_at_checked(own)?;
+        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), own, words })
+    }
+
+    /// Its type.
+    pub(crate) fn kind(&self) -> ActivityType {
+        ActivityType::from_number(self.kind).unwrap_or(ActivityType::Overhead)
+    }
+
+    #[inline]
+    pub(crate) fn role(&self) -> Role {
+        match self.tag & 0xF {
+            1 => Role::Call,
+            2 => Role::Work,
+            3 => Role::Sync,
+            4 => Role::Event,
+            5 => Role::External,
+            _ => Role::Overhead,
+        }
+    }
+
+    #[inline]
+    fn own(&self, at: usize) -> u64 {
+        self.own.get(at).copied().unwrap_or(0)
+    }
+
+    /// When it began, on the collector's clock; of an external id, what call it is of.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        self.own(0)
+    }
+
+    /// When it ended, 0 if it has not; of an external id, the slice.
+    #[inline]
+    pub(crate) fn end(&self) -> u64 {
+        self.own(1)
+    }
+
+    #[inline]
+    pub(crate) fn correlation(&self) -> u64 {
+        self.own(2)
+    }
+
+    /// Of a call: who made it.
+    #[inline]
+    pub(crate) fn thread(&self) -> Thread {
+        match self.tag & BY_HANDLE {
+            0 => Thread::Id(self.own(3).cast_signed()),
+            _ => Thread::Handle((self.own(3) & 0xFFFF_FFFF) as u32),
+        }
+    }
+
+    /// Of a call: the slice that it belongs to, 0 if that is not known.
+    #[inline]
+    pub(crate) fn external(&self) -> u64 {
+        self.own(4)
+    }
+
+    /// Of a call: whether it is known to launch something.
+    #[inline]
+    pub(crate) fn launches(&self) -> bool {
+        self.tag & LAUNCHES != 0
+    }
+
+    /// Of work: its device. Of a wait or an event: its context.
+    #[inline]
+    pub(crate) fn device_or_context(&self) -> u32 {
+        (self.own(3) >> 32) as u32
+    }
+
+    /// Of anything but a call.
+    #[inline]
+    pub(crate) fn stream(&self) -> u32 {
+        (self.own(3) & 0xFFFF_FFFF) as u32
+    }
+
+    /// Of a wait or an event.
+    #[inline]
+    pub(crate) fn event(&self) -> u64 {
+        self.own(4)
+    }
+}
