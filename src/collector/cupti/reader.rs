@@ -68,6 +68,23 @@ const COPY: u32 = 1 << 24;
 const FILL: u32 = 2 << 24;
 const GRAPH: u32 = 3 << 24;
 
+/// What a record says that all work of devices has, of a type and with a name, and the words of its shape.
+macro_rules! work {
+    ($record:ident, $kind:ident, $name:expr, $shape:ident, $words:ident) => {
+        DeviceWork {
+            kind: ActivityType::$kind,
+            name: $name,
+            device: $record.device().cast_signed(),
+            stream: $record.stream(),
+            start: $record.start(),
+            end: $record.end(),
+            correlation: $record.correlation().into(),
+            shape: &shapes::$shape,
+            words: &shapes::$words($record),
+        }
+    };
+}
+
 impl Reader {
     pub(super) fn new(sink: RecordSink, types: ActivityTypes, ask: Ask) -> Reader {
         Reader {
@@ -188,33 +205,13 @@ impl Reader {
     fn kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
         self.on_device(kernel.context(), kernel.device(), kernel.correlation(), batch);
         let name = self.kernels.name(kernel.name(), batch);
-        batch.work(&DeviceWork {
-            kind: ActivityType::ConcurrentKernel,
-            name,
-            device: kernel.device().cast_signed(),
-            stream: kernel.stream(),
-            start: kernel.start(),
-            end: kernel.end(),
-            correlation: kernel.correlation().into(),
-            shape: &shapes::KERNEL,
-            words: &shapes::kernel_words(kernel),
-        });
+        batch.work(&work!(kernel, ConcurrentKernel, name, KERNEL, kernel_words));
     }
 
     fn copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
         self.on_device(copy.context(), copy.device(), copy.correlation(), batch);
         let name = self.copy_name([copy.copy_kind(), copy.source_kind(), copy.target_kind()], batch);
-        batch.work(&DeviceWork {
-            kind: ActivityType::GpuMemcpy,
-            name,
-            device: copy.device().cast_signed(),
-            stream: copy.stream(),
-            start: copy.start(),
-            end: copy.end(),
-            correlation: copy.correlation().into(),
-            shape: &shapes::COPY,
-            words: &shapes::copy_words(copy),
-        });
+        batch.work(&work!(copy, GpuMemcpy, name, COPY, copy_words));
     }
 
     fn peer_copy(&mut self, copy: &Memcpy2<'_>, batch: &mut Batch<'_>) {
@@ -222,50 +219,20 @@ impl Reader {
         self.in_context(copy.source_context(), copy.source_device(), batch);
         self.in_context(copy.target_context(), copy.target_device(), batch);
         let name = self.copy_name([copy.copy_kind(), copy.source_kind(), copy.target_kind()], batch);
-        batch.work(&DeviceWork {
-            kind: ActivityType::GpuMemcpy,
-            name,
-            device: copy.device().cast_signed(),
-            stream: copy.stream(),
-            start: copy.start(),
-            end: copy.end(),
-            correlation: copy.correlation().into(),
-            shape: &shapes::PEER_COPY,
-            words: &shapes::peer_copy_words(copy),
-        });
+        batch.work(&work!(copy, GpuMemcpy, name, PEER_COPY, peer_copy_words));
     }
 
     fn fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
         self.on_device(fill.context(), fill.device(), fill.correlation(), batch);
         let memory = u32::from(fill.memory_kind());
         let name = self.composed(FILL | memory, || format!("Memset ({})", memory_name(memory)), batch);
-        batch.work(&DeviceWork {
-            kind: ActivityType::GpuMemset,
-            name,
-            device: fill.device().cast_signed(),
-            stream: fill.stream(),
-            start: fill.start(),
-            end: fill.end(),
-            correlation: fill.correlation().into(),
-            shape: &shapes::COPY,
-            words: &shapes::fill_words(fill),
-        });
+        batch.work(&work!(fill, GpuMemset, name, COPY, fill_words));
     }
 
     fn graph(&mut self, graph: &GraphTrace<'_>, batch: &mut Batch<'_>) {
         self.on_device(graph.context(), graph.device(), graph.correlation(), batch);
         let name = self.composed(GRAPH, || "CUDA graph".to_owned(), batch);
-        batch.work(&DeviceWork {
-            kind: ActivityType::ConcurrentKernel,
-            name,
-            device: graph.device().cast_signed(),
-            stream: graph.stream(),
-            start: graph.start(),
-            end: graph.end(),
-            correlation: graph.correlation().into(),
-            shape: &shapes::GRAPH,
-            words: &shapes::graph_words(graph),
-        });
+        batch.work(&work!(graph, ConcurrentKernel, name, GRAPH, graph_words));
     }
 
     fn event(&mut self, event: &CudaEvent<'_>, batch: &mut Batch<'_>) {
