@@ -259,6 +259,38 @@ fn annotations_within_one_another_lie_on_the_row_of_their_work() {
 }
 
 #[test]
+fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
+    let toys = [Toy::default(), Toy::default()];
+    let file = record_with(
+        |builder| toys.iter().fold(builder, |builder, toy| builder.collector(toy.clone())),
+        || {
+            for toy in &toys {
+                // Each ends in the middle of the other's.
+                toy.launch("k", 7, &[(1000, 500_000)]);
+                let sink = toy.state.sink.lock().unwrap();
+                sink.as_ref().unwrap().record(|batch| {
+                    let (name, start) = (batch.name("Buffer Flush"), now());
+                    batch.overhead(&Overhead { name, start, end: start + 500_000 });
+                });
+            }
+            spin();
+        },
+    );
+    let tids = |cat| events(&file, "X", cat).iter().map(|row| row["tid"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((tids("kernel"), tids("overhead")), (vec![7, 10_000_007], vec![0, 1]));
+    let rows = file.events().filter(|row| row["name"] == "thread_name" && row["pid"].as_i64() < Some(1));
+    let names: Vec<_> = rows.map(|row| row["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["stream 7 ", "TOY Overhead", "stream 7 (2)", "TOY Overhead"]);
+    let labels = file.events().filter(|row| row["name"] == "process_labels" && row["pid"] == 0);
+    assert_eq!((labels.count(), file.json["deviceProperties"].as_array().unwrap().len()), (1, 1));
+    let reports = &file.json["tracing_kineto"]["collectors"];
+    assert_eq!((&reports["toy"]["records"], &reports["toy (2)"]["records"]), (&json!(2), &json!(2)));
+    let stats = file.trace.stats();
+    assert!(stats.to_string().contains("\n  toy (2): 2 records"), "{stats}");
+    assert_eq!(stats.lost(Loss::OverlappingWork), 0, "they are no overlaps of one stream");
+}
+
+#[test]
 fn what_overlaps_on_a_stream_goes_to_a_second_row_of_it() {
     let toy = Toy::default();
     let file = record(&toy, || {

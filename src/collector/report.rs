@@ -8,8 +8,8 @@ use std::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorReport {
-    /// Its name.
-    pub name: &'static str,
+    /// Its name; the second of one name is "name (2)".
+    pub name: String,
     /// What it recorded with, or why it recorded nothing.
     pub state: Result<Capabilities, Unavailable>,
     /// How many records are in the trace.
@@ -24,9 +24,21 @@ pub struct CollectorReport {
 
 impl CollectorReport {
     /// The report on a collector that has recorded nothing yet.
-    pub(crate) fn new(name: &'static str, state: Result<Capabilities, Unavailable>) -> CollectorReport {
+    pub(crate) fn new(name: &str, state: Result<Capabilities, Unavailable>) -> CollectorReport {
         let notes = state.as_ref().map(|can| can.notes.clone()).unwrap_or_default();
-        CollectorReport { name, state, records: 0, notes, clock_error_ns: 0, clock_offset_ns: 0 }
+        CollectorReport { name: name.to_owned(), state, records: 0, notes, clock_error_ns: 0, clock_offset_ns: 0 }
+    }
+
+    /// Gives those that have one name names of their own.
+    pub(crate) fn tell_apart(reports: impl Iterator<Item = CollectorReport>) -> Vec<CollectorReport> {
+        let mut told: Vec<CollectorReport> = Vec::new();
+        for mut report in reports {
+            let names = std::iter::once(report.name.clone()).chain((2..).map(|nth| format!("{} ({nth})", report.name)));
+            let free = names.into_iter().find(|name| !told.iter().any(|known| known.name == *name));
+            report.name = free.unwrap_or_default();
+            told.push(report);
+        }
+        told
     }
 
     /// What the header of the trace says.

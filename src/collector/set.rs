@@ -84,7 +84,7 @@ impl CollectorSet {
     pub(crate) fn probe(&self) -> Vec<CollectorReport> {
         let off = self.off.iter().map(|(name, reason)| (*name, Err(reason.clone())));
         let states = self.collectors.iter().map(|collector| (collector.name(), collector.probe())).chain(off);
-        states.map(|(name, state)| CollectorReport::new(name, state)).collect()
+        CollectorReport::tell_apart(states.map(|(name, state)| CollectorReport::new(name, state)))
     }
 
     /// Has those collectors begin of which something is selected; returns how each fared.
@@ -98,7 +98,7 @@ impl CollectorSet {
             running.push(Running { collector: collector.clone(), sink, state, readings: Vec::new() });
         }
         let report = |running: &Running| CollectorReport::new(running.collector.name(), running.state.clone());
-        let reports = running.iter().map(report).collect();
+        let reports = CollectorReport::tell_apart(running.iter().map(report));
         *self.running() = running;
         reports
     }

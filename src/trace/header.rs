@@ -87,7 +87,7 @@ impl Trace {
             "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
         });
         if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
-            let reports = stats.collectors.iter().map(|report| (report.name.to_owned(), report.to_json()));
+            let reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
             about.insert("collectors".to_owned(), Value::Object(reports.collect()));
             about.insert("device_activities".to_owned(), stats.device_activities.into());
         }

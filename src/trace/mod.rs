@@ -21,7 +21,7 @@ pub use stats::TraceStats;
 use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::collector::{Collection, Device};
+use crate::collector::{Collection, CollectorReport, Device};
 use crate::error::Error;
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
@@ -110,7 +110,9 @@ impl Trace {
     fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
         let (metadata, base) = self.header();
         let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
-        let devices: Vec<_> = devices.map(Device::to_json).collect();
+        let mut devices: Vec<_> = devices.map(Device::to_json).collect();
+        // Two collectors may describe the same device.
+        devices.dedup();
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
         self.walk().rows(&mut writer)?;
@@ -178,7 +180,9 @@ impl Trace {
             device_activities: self.linked().iter().map(Linked::work).sum(),
             duration: std::time::Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
-            collectors: collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)).collect(),
+            collectors: CollectorReport::tell_apart(
+                collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
+            ),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
         }
     }

@@ -51,7 +51,7 @@ pub(crate) struct Met {
 }
 
 /// Second rows of a thread get ids that no kernel gives to threads.
-const NEXT_ROW: i64 = 10_000_000;
+pub(super) const NEXT_ROW: i64 = 10_000_000;
 
 impl<'t> Walk<'t> {
     /// Hands all rows to `rows`, in the order of a Kineto file: processes, activities by thread, threads, the recording.
@@ -108,7 +108,7 @@ impl<'t> Walk<'t> {
     }
 
     /// The lanes of each thread id: the kernel uses ids again, and a pause gives a thread another lane.
-    fn threads(&self) -> BTreeMap<i64, Vec<usize>> {
+    pub(super) fn threads(&self) -> BTreeMap<i64, Vec<usize>> {
         let mut threads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (lane, row) in self.recorded.lanes.iter().enumerate() {
             threads.entry(row.thread).or_default().push(lane);

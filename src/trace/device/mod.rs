@@ -1,6 +1,7 @@
 //! What a collector recorded, joined to the host's records once and walked whenever rows are asked for.
 
 mod calls;
+mod lanes;
 mod records;
 mod rows;
 mod spans;

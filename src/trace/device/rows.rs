@@ -1,16 +1,16 @@
 //! The rows of devices: what ran on each stream, and the annotations around it.
 
+use super::lanes::{Lane, Lanes, Taken};
 use super::{Linked, Mark, is_work};
 use crate::activity::{
-    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track,
+    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
 };
 use crate::collector::{Collection, Entry, Role, Shaped};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
-use crate::trace::nest::Nest;
 use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
-use crate::trace::walk::{Met, Walk};
+use crate::trace::walk::{Met, NEXT_ROW, Walk};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -46,52 +46,63 @@ impl<'w> DeviceRows<'w> {
 
     /// Hands on the groups of all devices.
     pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        for (collection, linked) in self.collections() {
-            let devices = &collection.records.devices;
-            let known = devices.iter().map(|device| (device.id, device.label.clone()));
-            let mut labels: BTreeMap<i32, String> = known.collect();
+        let mut labels: BTreeMap<i32, String> = BTreeMap::new();
+        for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
+            labels.entry(device.id).or_insert_with(|| device.label.clone());
+        }
+        for (_, linked) in self.collections() {
             let used = linked.links.streams().map(|(device, ..)| device).chain(linked.marks.iter().map(|m| m.device));
             for device in used {
                 labels.entry(device).or_insert_with(|| format!("GPU {device}"));
             }
-            for (device, label) in &labels {
-                let (process, name) = (Lane::Id(i64::from(*device)), self.walk.process_name);
-                let sort_index = DEVICES + i64::from(*device);
-                rows.process(&ProcessRow { process, name, label, sort_index, at })?;
-            }
         }
-        Ok(())
+        labels.iter().try_for_each(|(device, label)| {
+            let (process, name) = (activity::Lane::Id(i64::from(*device)), self.walk.process_name);
+            let sort_index = DEVICES + i64::from(*device);
+            rows.process(&ProcessRow { process, name, label, sort_index, at })
+        })
     }
 
     /// Hands on all rows.
     pub(in crate::trace) fn all(&self, at: Timestamp, rows: &mut dyn Rows, met: &mut Met) -> io::Result<()> {
+        let taken = &mut Taken::new(self.walk);
         for (collection, linked) in self.collections() {
             for ((device, stream), on) in streams(linked) {
-                let nest = Nest::new(0, self.walk.resolution_ns());
-                let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, nest };
+                let lanes = self.lanes(device, stream, 0);
+                let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, lanes, taken };
                 out.all(&on)?;
                 out.names(at)?;
                 out.syncs(&on)?;
             }
-            self.overheads(collection, linked, rows)?;
+            self.overheads(collection, linked, taken, rows)?;
         }
         Ok(())
     }
 
+    /// The rows of a stream that begin so far `beside` its own.
+    fn lanes(&self, device: i32, stream: u32, beside: i64) -> Lanes {
+        Lanes::new(i64::from(device), stream_id(stream) + beside, NEXT_ROW, self.walk.resolution_ns())
+    }
+
     /// What collectors cost has a group of its own.
-    fn overheads(&self, collection: &Collection, linked: &Linked, rows: &mut dyn Rows) -> io::Result<()> {
+    fn overheads(
+        &self,
+        collection: &Collection,
+        linked: &Linked,
+        taken: &mut Taken,
+        rows: &mut dyn Rows,
+    ) -> io::Result<()> {
         let mut entries: Vec<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
         entries.sort_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end())));
-        let mut nest = Nest::new(0, self.walk.resolution_ns());
-        let row = |row| i64::try_from(row).unwrap_or(0);
+        let mut lanes = Lanes::new(OVERHEAD, 0, 1, self.walk.resolution_ns());
         let at = self.walk.window().0;
         for entry in entries {
             let (start, end) = collection.interval(&entry);
-            let place = nest.place(start, linked.drawn(end));
+            let (row, place) = lanes.place(start, linked.drawn(end), taken);
             rows.activity(&Activity {
                 kind: ActivityType::Overhead,
                 name: collection.records.names.text(entry.name),
-                track: Track::new(OVERHEAD, row(place.row)),
+                track: Track::new(OVERHEAD, row),
                 body: Body::Slice { start: place.start, end: place.end },
                 id: CorrelationId(0),
                 linked: CorrelationId(0),
@@ -99,12 +110,10 @@ impl<'w> DeviceRows<'w> {
                 args: NO_ARGS,
             })?;
         }
-        for used in 0..nest.rows() {
+        lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
             let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
-            let (track, sort_index) = (Track::new(OVERHEAD, row(used)), row(used));
-            rows.thread(&ThreadRow { track, name: &name, sort_index, at })?;
-        }
-        Ok(())
+            rows.thread(&ThreadRow { track: Track::new(OVERHEAD, lane.id), name: &name, sort_index: lane.id, at })
+        })
     }
 }
 
@@ -149,7 +158,8 @@ struct StreamRows<'o, 'w> {
     stream: u32,
     rows: &'o mut dyn Rows,
     met: &'o mut Met,
-    nest: Nest,
+    lanes: Lanes,
+    taken: &'o mut Taken,
 }
 
 /// What comes next on a stream.
@@ -195,37 +205,27 @@ impl<'w> StreamRows<'_, 'w> {
 
     /// Hands on the waits for this stream and in it, which have rows of their own.
     fn syncs(&mut self, on: &Stream<'w>) -> io::Result<()> {
-        let mut nest = Nest::new(0, self.all.walk.resolution_ns());
+        let mut lanes = self.all.lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
             if is_beside(&entry) {
                 let (start, end) = self.collection.interval(&entry);
-                let place = nest.place(start, self.linked.drawn(end));
-                let row = self.row(place.row) + SYNC_ROW;
+                let (row, place) = lanes.place(start, self.linked.drawn(end), self.taken);
                 let (slice, wait) = self.origin(&entry);
                 self.slice(&entry, row, (place.start, place.end), slice, wait)?;
             }
         }
-        for row in 0..nest.rows() {
-            let name = format!("stream {} (sync){}", self.stream_id(), again(row));
-            self.name(self.row(row) + SYNC_ROW, &name, self.all.walk.window().0)?;
-        }
-        Ok(())
-    }
-
-    fn stream_id(&self) -> i64 {
-        if self.stream == u32::MAX { -1 } else { i64::from(self.stream) }
-    }
-
-    fn row(&self, row: usize) -> i64 {
-        self.all.walk.row(self.stream_id(), row)
+        lanes.used().iter().try_for_each(|lane| {
+            let name = format!("stream {} (sync){}", stream_id(self.stream), again(lane.nth));
+            self.name(lane.id, &name, self.all.walk.window().0)
+        })
     }
 
     /// Finds a row; returns it with what is left of the slice.
     fn place(&mut self, start: Timestamp, end: Timestamp) -> (i64, Timestamp, Timestamp) {
-        let place = self.nest.place(start, end);
+        let (row, place) = self.lanes.place(start, end, self.taken);
         self.met.overlapping_work += u64::from(place.row > 0);
-        (self.row(place.row), place.start, place.end)
+        (row, place.start, place.end)
     }
 
     fn work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
@@ -328,20 +328,25 @@ impl<'w> StreamRows<'_, 'w> {
 
     /// Hands on the names of the rows that are used.
     fn names(&mut self, at: Timestamp) -> io::Result<()> {
-        for row in 0..self.nest.rows() {
-            let name = match self.stream_id() {
-                -1 => format!("Device {}{}", self.device, again(row)),
-                stream => format!("stream {stream}{}", if row == 0 { " ".to_owned() } else { again(row) }),
+        for Lane { id, nth } in self.lanes.used().to_vec() {
+            let name = match stream_id(self.stream) {
+                -1 => format!("Device {}{}", self.device, again(nth)),
+                stream => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { again(nth) }),
             };
-            self.name(self.row(row), &name, at)?;
+            self.name(id, &name, at)?;
         }
         Ok(())
     }
 
     fn name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
         let track = Track::new(i64::from(self.device), row);
-        self.rows.thread(&ThreadRow { track, name, sort_index: self.stream_id(), at })
+        self.rows.thread(&ThreadRow { track, name, sort_index: stream_id(self.stream), at })
     }
+}
+
+/// The number of a stream in a file, -1 for what all of them wait for.
+fn stream_id(stream: u32) -> i64 {
+    if stream == u32::MAX { -1 } else { i64::from(stream) }
 }
 
 /// Whether it is drawn beside its stream's row: a wait is as long as the host's call, whatever the stream does meanwhile.
