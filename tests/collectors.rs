@@ -595,6 +595,29 @@ fn the_limit_bounds_what_collectors_keep() {
 }
 
 #[test]
+fn calls_without_end_leave_room_for_work() {
+    let toy = Toy::default();
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).buffer_limit_bytes(8 * 64 * 1024),
+        || {
+            let sink = toy.state.sink.lock().unwrap().clone().unwrap();
+            sink.record(|batch| {
+                let (kind, name, shape, at) = (ActivityType::CudaDriver, batch.name("cuEventQuery"), &ToyShape, now());
+                let (thread, correlation, external, launches, words) = (Thread::Id(1), 0, 0, false, &[][..]);
+                let (start, end) = (at, at + 1);
+                let call = HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words };
+                (0..20_000).for_each(|_| batch.call(&call));
+            });
+            info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+        },
+    );
+    assert_eq!(events(&file, "X", "kernel").len(), 1);
+    let there = events(&file, "X", "cuda_driver").len() as u64;
+    let lost = file.trace.stats().lost(Loss::DeviceRecordsOverLimit);
+    assert!(there > 5000 && there + lost == 20_001, "{there} and {lost}");
+}
+
+#[test]
 fn a_collective_says_on_its_kernels_what_it_is() {
     let toy = Toy::default();
     let file = record(&toy, || {

@@ -94,9 +94,13 @@ impl Pool {
 
     /// Sets `bytes` of the budget aside; `false` if that many are not left.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        self.reserve_leaving(bytes, 0)
+    }
+
+    fn reserve_leaving(&self, bytes: u64, left: u64) -> bool {
         // Relaxed: a counter; nothing is read on the strength of it.
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes) <= self.bytes_max;
+        let fits = before.saturating_add(bytes).saturating_add(left) <= self.bytes_max;
         if !fits {
             self.release(bytes);
         }
@@ -104,9 +108,9 @@ impl Pool {
     }
 
     /// Sets `bytes` of the budget aside for something else than a chunk, if need be in place of chunks that are ready;
-    /// `false` if that many are not left.
-    pub(crate) fn reserve_for_use(&self, bytes: u64) -> bool {
-        while !self.reserve(bytes) {
+    /// `false` unless at least `left` are left then.
+    pub(crate) fn reserve_for_use(&self, bytes: u64, left: u64) -> bool {
+        while !self.reserve_leaving(bytes, left) {
             if self.ready.pop().is_none() {
                 return false;
             }
@@ -118,6 +122,11 @@ impl Pool {
     /// Returns `bytes` to the budget.
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes may exist.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Returns how many bytes exist now.
@@ -146,9 +155,10 @@ mod tests {
     fn chunks_that_nobody_uses_are_in_nobodys_way() {
         let pool = Pool::new(3 * Chunk::BYTES);
         pool.refill();
-        assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5));
+        assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
+        assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5, Chunk::BYTES));
         assert!(pool.take().is_some() && pool.take().is_none());
-        assert!(pool.reserve_for_use(5) && !pool.reserve_for_use(1));
+        assert!(pool.reserve_for_use(5, 0) && !pool.reserve_for_use(1, 0));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) trait Budget: fmt::Debug + Send + Sync {
     /// Sets that many bytes aside; `false` if they are not left.
     fn reserve(&self, bytes: u64) -> bool;
+    /// Does the same for what is not work of a device, and so may not have the last share, which is kept for that.
+    fn reserve_beside_work(&self, bytes: u64) -> bool;
     /// Gives that many bytes back.
     fn release(&self, bytes: u64);
 }
@@ -253,7 +255,11 @@ impl Batch<'_> {
         }
         if shelf.open.capacity() - shelf.open.len() < 1 + N + used {
             let is_full = shelf.full.len() >= SHELF_WORDS / BLOCK - 1;
-            if is_full || !self.budget.reserve(BLOCK_BYTES) {
+            let has_room = match role {
+                Role::Work => self.budget.reserve(BLOCK_BYTES),
+                _ => self.budget.reserve_beside_work(BLOCK_BYTES),
+            };
+            if is_full || !has_room {
                 return held.lost(Loss::DeviceRecordsOverLimit, 1);
             }
             held.bytes += BLOCK_BYTES;
@@ -293,6 +299,9 @@ mod tests {
     impl Budget for Bytes {
         fn reserve(&self, bytes: u64) -> bool {
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        }
+        fn reserve_beside_work(&self, bytes: u64) -> bool {
+            self.left.load(Ordering::Relaxed) >= bytes + BLOCK_BYTES && self.reserve(bytes)
         }
         fn release(&self, bytes: u64) {
             self.left.fetch_add(bytes, Ordering::Relaxed);
@@ -384,6 +393,23 @@ mod tests {
         drop(collected);
         drop(sink);
         assert_eq!(budget.left.load(Ordering::Relaxed), 2 * BLOCK_BYTES + 1000);
+    }
+
+    #[test]
+    fn calls_leave_room_for_work() {
+        let (sink, _) = sink(3 * BLOCK_BYTES + 1000);
+        let call = |batch: &mut Batch<'_>| {
+            let (kind, name, shape) = (ActivityType::CudaRuntime, batch.name("c"), &Plain);
+            let (thread, words) = (Thread::Id(1), &[][..]);
+            let (start, end, correlation, external, launches) = (1, 2, 3, 4, false);
+            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+        };
+        (0..10_000).for_each(|_| sink.record(call));
+        sink.record(|batch| work(batch, 1, &[]));
+        let collected = sink.collect(true);
+        let calls = collected.calls().count() as u64;
+        assert_eq!((calls, collected.work().count()), (2 * (BLOCK as u64 / 6), 1));
+        assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 10_000 - calls)]);
     }
 
     #[test]

@@ -192,6 +192,10 @@ impl Budget for Unbounded {
         true
     }
 
+    fn reserve_beside_work(&self, _bytes: u64) -> bool {
+        true
+    }
+
     fn release(&self, _bytes: u64) {}
 }
 

@@ -232,7 +232,7 @@ impl Recorder {
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
     pub(crate) fn keep_block(&self, payload: &[u64]) -> Option<u64> {
-        self.pool().reserve_for_use(size_of_val(payload) as u64).then(|| {
+        self.pool().reserve_for_use(size_of_val(payload) as u64, 0).then(|| {
             let id = ids();
             self.shelf().blocks.push((id, payload.into()));
             id
