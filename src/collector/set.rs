@@ -7,9 +7,10 @@ use super::store::{Budget, RecordSink};
 use super::{Capabilities, Collector, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
 use crate::correlation::CorrelationSink;
+use crate::os::fork;
 use crate::time::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
 
 /// All collectors of a session, and what they are doing.
@@ -18,7 +19,7 @@ pub(crate) struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
     /// Those that were switched off, with the reason.
     off: Vec<(&'static str, Unavailable)>,
-    running: Mutex<Vec<Running>>,
+    running: fork::Own<Vec<Running>>,
     street: OnceLock<&'static Street>,
 }
 
@@ -73,11 +74,11 @@ impl Street {
 
 impl CollectorSet {
     pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<(&'static str, Unavailable)>) -> CollectorSet {
-        CollectorSet { collectors, off, running: Mutex::default(), street: OnceLock::new() }
+        CollectorSet { collectors, off, running: fork::Own::default(), street: OnceLock::new() }
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     /// Asks each collector what it can do here.

@@ -2,6 +2,36 @@
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A value behind a lock, of which each forked child has one of its own, at its default: in its parent's, a thread that the
+/// child does not have may hold the lock for ever.
+#[derive(Debug)]
+pub(crate) struct Own<T> {
+    /// The process in which it was made.
+    born: u64,
+    link: Link<T>,
+}
+
+#[derive(Debug, Default)]
+struct Link<T> {
+    value: Mutex<T>,
+    child: OnceLock<Box<Link<T>>>,
+}
+
+impl<T: Default> Own<T> {
+    /// Locks the value of this process, which is whole whoever has panicked with it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let own = (self.born..generation()).fold(&self.link, |link, _| link.child.get_or_init(Box::default));
+        own.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Default> Default for Own<T> {
+    fn default() -> Own<T> {
+        Own { born: generation(), link: Link::default() }
+    }
+}
 
 /// How many forks lie between this process and the one that first recorded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -16,7 +46,7 @@ pub(crate) fn generation() -> u64 {
 /// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
 #[cfg(unix)]
 pub(crate) fn watch(in_child: fn()) {
-    static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+    static IN_CHILD: OnceLock<fn()> = OnceLock::new();
     extern "C" fn child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
         if let Some(in_child) = IN_CHILD.get() {

@@ -15,7 +15,7 @@ use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Process-wide: ids, of which chunks take [`SLOTS`] in a row, and epochs. 0 is none.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
@@ -42,7 +42,7 @@ pub(crate) struct Recorder {
     /// Bumped when a span closes that threads may have cached; see `layer::home`.
     closings: [AtomicU32; CLOSINGS],
     /// Whom threads tell which slice they are in; read once by each thread in an epoch.
-    street: Mutex<Option<&'static dyn CorrelationSink>>,
+    street: fork::Own<Option<&'static dyn CorrelationSink>>,
     pub(crate) settings: Settings,
 }
 
@@ -106,7 +106,7 @@ impl Recorder {
             sites,
             disorder: AtomicBool::new(false),
             closings: std::array::from_fn(|_| AtomicU32::new(0)),
-            street: Mutex::default(),
+            street: fork::Own::default(),
             settings,
         }
     }
@@ -141,12 +141,12 @@ impl Recorder {
 
     /// Returns whom threads tell which slice they are in.
     pub(crate) fn street(&self) -> Option<&'static dyn CorrelationSink> {
-        *self.street.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.street.lock()
     }
 
     /// Starts an epoch, in which threads tell `street` which slice they are in, and returns it.
     pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
-        *self.street.lock().unwrap_or_else(PoisonError::into_inner) = street;
+        *self.street.lock() = street;
         let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
         self.fork.store(fork::generation(), Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Release);

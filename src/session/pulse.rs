@@ -3,9 +3,10 @@
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
+use crate::os::fork;
 use crate::recorder::Recorder;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ pub(crate) struct Pulse {
 struct Shared {
     recorder: Arc<Recorder>,
     collectors: Arc<CollectorSet>,
-    anchors: Mutex<Vec<Anchor>>,
+    anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
 }
 
@@ -33,7 +34,7 @@ const ANCHORS_MAX: usize = 8192;
 
 impl Pulse {
     pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> Pulse {
-        let shared = Shared { recorder, collectors, anchors: Mutex::default(), alive: AtomicBool::new(true) };
+        let shared = Shared { recorder, collectors, anchors: fork::Own::default(), alive: AtomicBool::new(true) };
         Pulse { shared: Arc::new(shared) }
     }
 
@@ -84,7 +85,7 @@ impl Starter for Shared {
 
 impl Shared {
     fn anchors(&self) -> MutexGuard<'_, Vec<Anchor>> {
-        self.anchors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.anchors.lock()
     }
 
     fn add(&self, anchor: Anchor) {

@@ -76,6 +76,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         report(folder, &format!("{:?}", sys::wait(child)));
     }),
     ("fork_with_collector", fork_with_collector),
+    ("fork_while_a_clock_is_read", fork_while_a_clock_is_read),
     ("forks_among_threads", forks_among_threads),
 ];
 
@@ -135,6 +136,11 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("what_a_collector_had_before_a_fork_is_not_given_back_to_the_child", || {
         let played = play("fork_with_collector").succeeded();
+        assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
+        assert_eq!(played.file("child.json").slices("child"), 5);
+    }),
+    ("a_fork_while_a_clock_is_read_does_not_hang_the_child", || {
+        let played = play("fork_while_a_clock_is_read").succeeded();
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!(played.file("child.json").slices("child"), 5);
     }),
@@ -214,6 +220,55 @@ fn fork_with_collector(folder: &Path) {
         }
         report(folder, &format!("{:?}", sys::wait(child)));
     });
+}
+
+/// Whether the clock below is to be read for long, and is.
+static IS_SLOW: AtomicBool = AtomicBool::new(false);
+static IS_READ: AtomicBool = AtomicBool::new(false);
+
+/// Has a clock that is read for as long as it is slow.
+#[derive(Debug)]
+struct SlowClock;
+
+impl Collector for SlowClock {
+    fn name(&self) -> &'static str {
+        "slow clock"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::from(ActivityType::Overhead)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.probe()
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+    fn clock(&self) -> Option<u64> {
+        while IS_SLOW.load(Ordering::Relaxed) {
+            IS_READ.store(true, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+        None
+    }
+}
+
+fn fork_while_a_clock_is_read(folder: &Path) {
+    let guard = record_as(KinetoLayer::builder().collector(SlowClock).no_output());
+    work();
+    IS_SLOW.store(true, Ordering::Relaxed);
+    while !IS_READ.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    let child = sys::fork();
+    IS_SLOW.store(false, Ordering::Relaxed);
+    if child == 0 {
+        guard.profiler().start().unwrap();
+        in_child(5);
+        guard.profiler().stop().unwrap().save(folder.join("child.json")).unwrap();
+        sys::exit_now(0);
+    }
+    report(folder, &format!("{:?}", sys::wait(child)));
 }
 
 fn fork_of_a_fork(folder: &Path) {

@@ -27,14 +27,14 @@ mod worker;
 use super::library::{Attempt, Places};
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
 use crate::activity::{ActivityTypes, CorrelationId};
+use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
 use hub::HUB;
-use once_cell::sync::OnceCell;
 use start::Loaded;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use worker::{End, Orders};
 
@@ -45,9 +45,9 @@ use worker::{End, Orders};
 #[derive(Debug)]
 pub struct Cupti {
     places: Places,
-    loaded: OnceCell<Loaded>,
-    attempts: Mutex<Vec<Attempt>>,
-    running: Mutex<Option<Running>>,
+    loaded: OnceLock<Loaded>,
+    attempts: fork::Own<Vec<Attempt>>,
+    running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
 }
@@ -58,8 +58,6 @@ struct Running {
     orders: Arc<Orders>,
     sink: RecordSink,
     teardown: bool,
-    /// A forked child has none of its parent's recordings.
-    process: u32,
 }
 
 impl Cupti {
@@ -67,30 +65,28 @@ impl Cupti {
     pub fn new(places: Places) -> Cupti {
         Cupti {
             places,
-            loaded: OnceCell::new(),
-            attempts: Mutex::default(),
-            running: Mutex::default(),
+            loaded: OnceLock::new(),
+            attempts: fork::Own::default(),
+            running: fork::Own::default(),
             takes_ids: AtomicBool::new(false),
         }
     }
 
     /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
     pub fn attempts(&self) -> Vec<Attempt> {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.attempts.lock().clone()
     }
 
     /// Finds the libraries. Until they are found, each time anew.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        self.loaded.get_or_try_init(|| {
-            let mut attempts = Vec::new();
-            let loaded = Loaded::find(&self.places, &mut attempts);
-            *self.attempts.lock().unwrap_or_else(PoisonError::into_inner) = attempts;
-            loaded
-        })
+        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
+        let mut attempts = self.attempts.lock();
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        attempts.clear();
+        let loaded = Loaded::find(&self.places, &mut attempts)?;
+        Ok(self.loaded.get_or_init(|| loaded))
     }
 }
 
@@ -113,14 +109,14 @@ impl Collector for Cupti {
             let message = "this process was forked from one that recorded CUDA, which does not work in a fork";
             return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
         }
-        let mut running = self.running();
+        let mut running = self.running.lock();
         if running.is_some() || !HUB.take() {
             let message = "another recording of this process has libcupti, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
         let (capabilities, orders) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
         let teardown = selection.teardown;
-        *running = Some(Running { orders, sink, teardown, process: std::process::id() });
+        *running = Some(Running { orders, sink, teardown });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -143,7 +139,7 @@ impl Collector for Cupti {
     }
 
     fn drain(&self) {
-        let orders = self.running().as_ref().map(|running| running.orders.clone());
+        let orders = self.running.lock().as_ref().map(|running| running.orders.clone());
         if let Some(orders) = orders {
             orders.drain(Duration::from_secs(1));
         }
@@ -152,8 +148,8 @@ impl Collector for Cupti {
     fn stop(&self, end: Timestamp, deadline: Instant) {
         /// Beyond the deadline: for what has to be done whatever the time.
         const GRACE: Duration = Duration::from_secs(2);
-        let Some(running) = self.running().take() else { return };
-        let Some(loaded) = self.loaded.get().filter(|_| running.process == std::process::id()) else { return };
+        let Some(running) = self.running.lock().take() else { return };
+        let Some(loaded) = self.loaded.get() else { return };
         self.takes_ids.store(false, Ordering::Release);
         let end = End { at: loaded.on_their_clock(end), deadline, teardown: running.teardown };
         let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
