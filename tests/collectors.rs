@@ -508,6 +508,33 @@ fn costs_of_the_library_outside_of_the_recording_are_not_drawn() {
 }
 
 #[test]
+fn an_end_that_cannot_be_is_taken_for_none() {
+    const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _step = annotate!("step").entered();
+        info_span!("s").in_scope(|| {
+            toy.launch("endless", 8, &[(100, 0)]);
+            toy.launch("for years", 7, &[(100, 3 * YEAR)]);
+            toy.launch("in years", 9, &[(3 * YEAR as i64, 10)]);
+        });
+        let sink = toy.state.sink.lock().unwrap();
+        sink.as_ref().unwrap().record(|batch| {
+            let (name, start) = (batch.name("Buffer Flush"), now());
+            batch.overhead(&Overhead { name, start, end: start + YEAR });
+        });
+    });
+    let devices = ["kernel", "gpu_user_annotation", "overhead"].map(|cat| events(&file, "X", cat));
+    assert_eq!(devices.each_ref().map(Vec::len), [3, 3, 1]);
+    for row in devices.iter().flatten() {
+        assert!(nanos(&row["dur"]) < 60_000_000_000, "{row}");
+    }
+    assert!(devices[0].iter().all(|kernel| kernel["args"]["finished"] == json!(false)));
+    let stats = file.trace.stats();
+    assert_eq!([Loss::TimesBeyondEnd, Loss::UnfinishedWork].map(|loss| stats.lost(loss)), [3, 1], "{stats}");
+}
+
+#[test]
 fn a_stop_may_wait_for_ever() {
     let toy = Toy::default();
     let builder = |builder: tracing_kineto::KinetoLayerBuilder| {

@@ -31,6 +31,7 @@ impl Loss {
                 | Loss::Overlapping
                 | Loss::FieldsCut
                 | Loss::UnfinishedWork
+                | Loss::TimesBeyondEnd
                 | Loss::CorrelationsReused
                 | Loss::LinkedByTime
                 | Loss::WorkBeforeLaunch
@@ -78,6 +79,9 @@ losses! {
     OutOfWindow = "device_records_out_of_window";
     /// Device work that had not ended when the recording did; it is there, marked `"finished": false`.
     UnfinishedWork = "unfinished_device_work";
+    /// Records of collectors that begin or end later than they were handed over, by an error of the vendor's: when, is not
+    /// known.
+    TimesBeyondEnd = "device_times_beyond_end";
     /// Calls that put work on a device which was not seen.
     LaunchesWithoutWork = "launches_without_work";
     /// Device work without the call that launched it.

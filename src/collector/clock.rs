@@ -41,7 +41,8 @@ impl Reading {
     }
 }
 
-fn now() -> u64 {
+/// Reads CLOCK_REALTIME.
+pub(super) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
 }

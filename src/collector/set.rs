@@ -39,6 +39,8 @@ pub(crate) struct Collection {
     pub(crate) state: Result<Capabilities, Unavailable>,
     pub(crate) records: Collected,
     pub(crate) clock: ClockMap,
+    /// Nothing can have been later, for all that the clocks know: it was handed over by then.
+    pub(crate) latest: Timestamp,
 }
 
 /// The way to the collectors that run and want to know slices. Threads refer to it plainly, so it is never freed: there
@@ -49,6 +51,9 @@ struct Street {
     /// Which of them are told.
     open: AtomicU64,
 }
+
+/// A time that is later than now by no more than this is taken for an error of a clock.
+const LENIENCE_NS: u64 = 1_000_000_000;
 
 impl CorrelationSink for Street {
     fn push(&self, slice: u64) -> u64 {
@@ -168,6 +173,7 @@ impl CollectorSet {
             state: Err(reason.clone()),
             records: Collected::empty(),
             clock: ClockMap::default(),
+            latest: Timestamp::default(),
         });
         ran.chain(off).collect()
     }
@@ -189,6 +195,8 @@ impl Running {
             records.devices = self.collector.devices();
         }
         let clock = ClockMap::new(&self.readings);
-        Collection { name: self.collector.name(), state: self.state.clone(), records, clock }
+        let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(LENIENCE_NS);
+        let (name, state) = (self.collector.name(), self.state.clone());
+        Collection { name, state, records, clock, latest: Timestamp::from_nanos(latest) }
     }
 }

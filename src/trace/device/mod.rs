@@ -63,6 +63,7 @@ struct Counts {
     work: u64,
     unfinished: u64,
     out_of_window: u64,
+    beyond_end: u64,
     /// Some work of a stream began before other work of it had ended, or came late.
     may_overlap: bool,
 }
@@ -98,14 +99,20 @@ impl Linked {
             counts.calls += 1;
             if !overlaps(&reach, collection.interval(&call)) {
                 counts.out_of_window += 1;
-            } else if outside.contains(&call.correlation()) {
+                continue;
+            }
+            counts.beyond_end += collection.is_beyond_end(&call);
+            if outside.contains(&call.correlation()) {
                 launched.insert(call.correlation());
             }
         }
         drop(outside);
         for entry in collection.records.rest() {
             match entry.role() {
-                Role::Overhead if overlaps(&windows, collection.interval(&entry)) => overheads.push(entry.at),
+                Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
+                    counts.beyond_end += collection.is_beyond_end(&entry);
+                    overheads.push(entry.at);
+                }
                 // What it took to begin is none of the recording.
                 Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
                 Role::Overhead => counts.out_of_window += 1,
@@ -123,6 +130,7 @@ impl Linked {
                 continue;
             }
             counts.unfinished += u64::from(work.end() == 0);
+            counts.beyond_end += collection.is_beyond_end(&work);
             let (start, end) = collection.interval(&work);
             over = [start, end].into_iter().filter(|at| *at != NEVER).fold(over, Timestamp::max);
             let stream = (work.device_or_context(), work.stream());
@@ -158,6 +166,7 @@ impl Linked {
                 continue;
             }
             if overlaps(&self.reach, (start, end)) {
+                self.counts.beyond_end += collection.is_beyond_end(entry);
                 marks.push(Mark { device, stream, start, at: entry.at });
             } else {
                 self.counts.out_of_window += 1;
@@ -198,6 +207,7 @@ impl Linked {
         let counts = self.links.counts();
         add(Loss::OutOfWindow, self.counts.out_of_window);
         add(Loss::UnfinishedWork, self.counts.unfinished);
+        add(Loss::TimesBeyondEnd, self.counts.beyond_end);
         add(Loss::LaunchesWithoutWork, counts.launches_without_work);
         add(Loss::WorkWithoutLaunch, counts.work_without_launch);
         add(Loss::CorrelationsReused, counts.correlations_reused);
@@ -237,12 +247,18 @@ impl Collection {
         report
     }
 
-    /// When a record began and ended; [`NEVER`] if it had not.
+    /// When a record began and ended; [`NEVER`] if it had not, or if that cannot be.
     #[inline]
     fn interval(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
-        let at = |theirs| if theirs == 0 { NEVER } else { self.clock.timestamp(theirs) };
+        let possible = |at: Timestamp| if at > self.latest { NEVER } else { at };
+        let at = |theirs| if theirs == 0 { NEVER } else { possible(self.clock.timestamp(theirs)) };
         let (start, end) = (at(entry.start()), at(entry.end()));
         (start, end.max(start))
+    }
+
+    /// Returns 1 if a record is said to end later than anything can.
+    fn is_beyond_end(&self, entry: &Entry<'_>) -> u64 {
+        u64::from(entry.end() != 0 && self.interval(entry).1 == NEVER)
     }
 
     fn call(&self, entry: &Entry<'_>, threads: &Threads) -> link::Call {

@@ -1,7 +1,7 @@
 //! The rows of devices: what ran on each stream, and the annotations around it.
 
 use super::lanes::{Lane, Lanes, Taken};
-use super::{Linked, Mark, is_work};
+use super::{Linked, Mark, NEVER, is_work};
 use crate::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
 };
@@ -310,7 +310,7 @@ impl<'w> StreamRows<'_, 'w> {
             entry,
             shaped,
             linked,
-            finished: entry.end() != 0,
+            finished: self.collection.interval(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
         self.rows.activity(&Activity {
