@@ -120,6 +120,13 @@ impl RecordSink {
             blocks.push(Arc::new(shelf.open.clone()));
             blocks
         });
+        // A look has the part-filled blocks twice, in the budget if there is room, and the names.
+        let copied =
+            shelves.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
+        let owned = match close {
+            true => held.bytes,
+            false => Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0),
+        };
         let collected = Collected {
             shelves,
             names: held.names.clone(),
@@ -128,7 +135,7 @@ impl RecordSink {
             losses: held.losses.clone(),
             notes: held.notes.clone(),
             devices: Vec::new(),
-            owned: close.then(|| (self.store.budget.clone(), held.bytes)),
+            owned: Some((self.store.budget.clone(), owned)),
         };
         if close {
             *held = Held { closed: true, ..Held::default() };
@@ -418,7 +425,11 @@ mod tests {
         sink.record(|batch| work(batch, 1, &[]));
         sink.discard();
         sink.record(|batch| work(batch, 2, &[]));
-        assert_eq!(sink.collect(false).work().count(), 1);
+        let before = budget.left.load(Ordering::Relaxed);
+        let look = sink.collect(false);
+        assert_eq!((look.work().count(), before - budget.left.load(Ordering::Relaxed)), (1, 40), "its copy counts");
+        drop(look);
+        assert_eq!(budget.left.load(Ordering::Relaxed), before);
         sink.record(|batch| work(batch, 3, &[]));
         let collected = sink.collect(true);
         assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [2, 3]);

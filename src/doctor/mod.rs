@@ -41,9 +41,14 @@ pub struct Doctor {
     env: Option<Env>,
 }
 
-/// What the host records without any collector.
-const BY_HOST: ActivityTypes =
-    ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
+/// What the host records without any collector: spans and events, and what no device does but spans may say that they are.
+const BY_HOST: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::CpuOp,
+    ActivityType::UserAnnotation,
+    ActivityType::CpuInstantEvent,
+    ActivityType::PythonFunction,
+    ActivityType::CollectiveComm,
+]);
 
 /// NVIDIA's driver, or why there is none.
 type DriverState = Result<Driver, Unavailable>;
@@ -357,7 +362,9 @@ mod tests {
         assert!(cupti.attempts.is_empty(), "nothing was looked for");
         let host = examine(&told, false, &[("KINETO_ACTIVITIES", "cpu")]);
         assert!(!host.collectors[1].is_selected);
-        assert!(diagnosis.configuration.not_recorded.contains(ActivityType::GpuMemcpy));
+        let not_recorded = diagnosis.configuration.not_recorded;
+        assert!(not_recorded.contains(ActivityType::GpuMemcpy));
+        assert!(!not_recorded.contains(ActivityType::PythonFunction), "a span may say that it is one");
     }
 
     #[test]
