@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{File, layer, nanos, record_with};
+use common::{File, enter, exit, layer, nanos, on_thread, record_with};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -409,6 +409,32 @@ fn spans_that_end_out_of_order_are_followed() {
         let slice = file.slices().iter().find(|slice| slice.name == around).unwrap();
         assert_eq!(kernel["args"]["External id"], slice.args["External id"], "{kernel}");
     }
+    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+}
+
+#[test]
+fn what_is_launched_after_another_thread_has_exited_a_span_is_none_of_that_span() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _outer = info_span!("outer").entered();
+        let lent = info_span!("lent");
+        enter(&lent);
+        toy.launch("in lent", 7, &[(100, 10)]);
+        spin();
+        on_thread("other", || exit(&lent));
+        spin();
+        toy.launch("in outer", 7, &[(100, 10)]);
+        info_span!("inner").in_scope(|| toy.launch("in inner", 7, &[(100, 10)]));
+        toy.launch("in outer", 7, &[(100, 10)]);
+        spin();
+    });
+    for kernel in events(&file, "X", "kernel") {
+        let around = kernel["name"].as_str().unwrap().trim_start_matches("in ");
+        let slice = file.slices().iter().find(|slice| slice.name == around).unwrap();
+        assert_eq!(kernel["args"]["External id"], slice.args["External id"], "{kernel}");
+    }
+    let stats = file.trace.stats();
+    assert_eq!([Loss::LinkedByTime, Loss::LaunchesUnlinked].map(|loss| stats.lost(loss)), [1, 0], "{stats}");
     assert_eq!(INSIDE.with_borrow(Vec::len), 0);
 }
 

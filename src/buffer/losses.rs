@@ -92,7 +92,7 @@ losses! {
     LinkedByTime = "linked_by_time";
     /// Launches of which it is not known which slice they belong to.
     LaunchesUnlinked = "launches_unlinked";
-    /// Ids around calls that are of no slice of this recording.
+    /// Ids around calls that are of no slice of this recording, or of one that was over.
     IdsUnknown = "external_ids_unknown";
     /// Device work that starts before its launch, by an error of a clock; it is there.
     WorkBeforeLaunch = "work_before_launch";

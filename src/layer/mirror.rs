@@ -5,7 +5,9 @@ use super::lane::NO_EPOCH;
 use crate::correlation::CorrelationSink;
 use std::cell::Cell;
 
-/// What the thread has pushed and not popped: while something else is recorded, or nothing, it stays as it is, and the
+/// What the thread has pushed and not popped. A slice that another thread ends stays there until the owner's next careful
+/// hook, such as that of the next span that it makes: what is launched meanwhile says it is that slice's, and the link, which
+/// knows when it ended, does not believe it. While something else is recorded, or nothing, it stays as it is, and the
 /// next recording that wants to know puts it right.
 pub(crate) struct Mirror {
     /// Whom to tell; nobody in most recordings.

@@ -143,7 +143,8 @@ impl Linked {
             }
         }
         records.all_inside = counts.out_of_window == 0;
-        let links = Links::new(&records, &HostSpans { host, threads: &threads });
+        let links =
+            Links::new(&records, &HostSpans { host, threads: &threads, slack_ns: error + host.converter.error_ns() });
         let mut linked =
             Linked { links, threads, windows, reach, over, launched, marks: Vec::new(), overheads, counts, number };
         linked.marks = linked.marks_among(collection, &others, host.wait_events);

@@ -13,6 +13,8 @@ use crate::trace::thread::in_order;
 pub(super) struct HostSpans<'t> {
     pub(super) host: &'t Host<'t>,
     pub(super) threads: &'t Threads,
+    /// How far the times of calls and slices may be from one another.
+    pub(super) slack_ns: u64,
 }
 
 impl link::Spans for HostSpans<'_> {
@@ -21,15 +23,18 @@ impl link::Spans for HostSpans<'_> {
     }
 
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
-        let Host { recorded, converter, .. } = self.host;
+        let Host { recorded, index, converter, .. } = self.host;
         let Some(record) = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice) else { return false };
-        // Whoever was inside when a pause began pushes anew after it.
-        recorded.windows.len() < 2
-            || recorded
-                .windows
-                .iter()
-                .find(|window| window.epoch == record.chunk.epoch())
-                .is_none_or(|window| at <= converter.timestamp(window.end))
+        if recorded.windows.len() < 2 && !recorded.disorder {
+            return true;
+        }
+        let window = recorded.windows.iter().find(|window| window.epoch == record.chunk.epoch());
+        window.is_none_or(|window| match recorded.disorder {
+            // Its thread may not have noticed yet that another one has exited it.
+            true => at.since(converter.timestamp(index.times(window, &record).1)) <= self.slack_ns,
+            // Whoever was inside when a pause began pushes anew after it.
+            false => at <= converter.timestamp(window.end),
+        })
     }
 
     fn parent_of(&self, span: u64) -> u64 {
