@@ -2,7 +2,7 @@
 
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::collector::{Collector, CollectorSet, Cupti, Unavailable, Why};
+use crate::collector::{Collector, CollectorSet, Contained, Cupti, Unavailable, Why};
 use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::Error;
@@ -333,7 +333,7 @@ fn collectors(gpu: &config::Gpu, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
     } else {
         off.push(("cupti", Unavailable::new(Why::Disabled, "switched off by DISABLE_CUPTI", "")));
     }
-    collectors.extend(own);
+    collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
     CollectorSet::new(collectors, off)
 }
 

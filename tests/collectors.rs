@@ -12,8 +12,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Capabilities, Device, DeviceWork, HostCall, Name, Overhead, RecordSink, Selection, Shape, Shaped, Thread,
-    Unavailable, Why,
+    Attempt, Capabilities, CollectorReport, Device, DeviceWork, HostCall, Name, Overhead, RecordSink, Selection, Shape,
+    Shaped, Thread, Unavailable, Why,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, Loss, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -163,6 +163,60 @@ impl Collector for Picky {
         assert!(before > 0, "no pop without a push");
     }
     fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+/// Panics in one of its methods.
+#[derive(Debug)]
+struct Broken(&'static str);
+
+impl Broken {
+    fn at(&self, method: &str) {
+        assert_ne!(self.0, method, "on purpose");
+    }
+}
+
+impl Collector for Broken {
+    fn name(&self) -> &'static str {
+        self.at("name");
+        "broken"
+    }
+    fn types(&self) -> ActivityTypes {
+        self.at("types");
+        ActivityTypes::from(ActivityType::ConcurrentKernel)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.at("probe");
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.at("start");
+        Ok(Capabilities::default())
+    }
+    fn push(&self, _: CorrelationId) -> bool {
+        self.at("push");
+        true
+    }
+    fn pop(&self) {
+        self.at("pop");
+    }
+    fn drain(&self) {
+        self.at("drain");
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {
+        self.at("stop");
+    }
+    fn attempts(&self) -> Vec<Attempt> {
+        self.at("attempts");
+        Vec::new()
+    }
+    fn devices(&self) -> Vec<Device> {
+        self.at("devices");
+        Vec::new()
+    }
+    fn clock(&self) -> Option<u64> {
+        self.at("clock");
+        None
+    }
 }
 
 fn thread_id() -> i64 {
@@ -599,6 +653,43 @@ fn a_collector_that_cannot_leaves_a_reason_and_the_host_is_recorded() {
     let header = &file.json["tracing_kineto"]["collectors"]["toy"]["unavailable"];
     assert_eq!(header, "another profiler has the toy; stop that one");
     assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+}
+
+#[test]
+fn a_collector_that_panics_harms_nobody_and_the_trace_says_where() {
+    for method in ["name", "types", "start", "push", "pop", "drain", "stop", "devices", "clock"] {
+        let toy = Toy::default();
+        let (layer, guard) = layer(|builder| builder.collector(Broken(method)).collector(toy.clone()));
+        let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..3 {
+                info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+            }
+            let profiler = guard.profiler();
+            assert!(profiler.supported_activities().contains(ActivityType::ConcurrentKernel));
+            drop(profiler.snapshot().unwrap());
+            File::of(profiler.stop().unwrap())
+        });
+        let linked = events(&file, "X", "kernel").iter().filter(|row| row["args"].get("External id").is_some()).count();
+        assert_eq!((file.slices().len(), linked, file.trace.stats().losses.len()), (3, 3, 0), "{method}");
+        let stats = file.trace.stats();
+        let is_its = |report: &&CollectorReport| !["toy", "cupti"].contains(&&*report.name);
+        let report = stats.collectors.iter().find(is_its).unwrap();
+        let said = report.state.as_ref().err().map_or_else(|| report.notes.join(""), ToString::to_string);
+        assert!(said.contains(&format!("it panicked in `{method}`: assertion")), "{method}: {said}");
+        assert!(said.contains("on purpose"), "{said}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_probe_is_a_reason() {
+    let (_layer, guard) = layer(|builder| builder.collector(Broken("probe")).record_from_start(false));
+    let reports = guard.profiler().collectors();
+    let reason = reports.iter().find(|report| report.name == "broken").unwrap().state.as_ref().unwrap_err();
+    assert!(reason.message().starts_with("it panicked in `probe`: "), "{reason}");
+    for method in ["probe", "attempts", "types"] {
+        let diagnosis = tracing_kineto::Doctor::new().collector(Broken(method)).examine();
+        assert_eq!(diagnosis.collectors[1].reason.is_some(), method != "attempts", "{diagnosis}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod clock;
 mod collected;
+mod contained;
 pub(crate) mod cuda;
 mod cupti;
 mod device;
@@ -21,6 +22,7 @@ pub mod trial;
 mod unavailable;
 
 pub(crate) use collected::{Entry, Role};
+pub(crate) use contained::Contained;
 pub use cupti::Cupti;
 pub use device::Device;
 pub use library::{Attempt, Places};
@@ -42,7 +44,8 @@ use std::time::{Duration, Instant};
 /// Records what accelerators do, and the calls that had them do it.
 ///
 /// Methods are called by one thread at a time, but for [`push`](Collector::push) and [`pop`](Collector::pop), which
-/// every thread of the program calls. None may panic, or call the [`Profiler`](crate::Profiler), which waits for them.
+/// every thread of the program calls. None may call the [`Profiler`](crate::Profiler), which waits for them. One that panics
+/// harms nobody else: the [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
 pub trait Collector: fmt::Debug + Send + Sync {
     /// Returns its name, one word in lower case, such as "cupti".
     fn name(&self) -> &'static str;

@@ -190,10 +190,9 @@ impl Drop for CollectorSet {
 
 impl Running {
     fn collect(&self, close: bool) -> Collection {
+        let devices = if self.state.is_ok() { self.collector.devices() } else { Vec::new() };
         let mut records = self.sink.collect(close);
-        if self.state.is_ok() {
-            records.devices = self.collector.devices();
-        }
+        records.devices = devices;
         let clock = ClockMap::new(&self.readings);
         let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(LENIENCE_NS);
         let (name, state) = (self.collector.name(), self.state.clone());

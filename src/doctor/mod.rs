@@ -11,11 +11,12 @@ use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::trial::Trial;
-use crate::collector::{Capabilities, Collector, Cupti, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why};
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use machine::Machine;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Examines this machine: looks for the libraries of GPUs, asks drivers, and reads the configuration.
@@ -36,7 +37,7 @@ use std::time::Duration;
 pub struct Doctor {
     cupti: Option<PathBuf>,
     start: bool,
-    collectors: Vec<Box<dyn Collector>>,
+    collectors: Vec<Contained>,
     /// The process's, unless a test has one of its own.
     env: Option<Env>,
 }
@@ -67,7 +68,7 @@ impl Doctor {
 
     /// Examines that collector too; may be called more than once.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Doctor {
-        self.collectors.push(Box::new(collector));
+        self.collectors.push(Contained::new(Arc::new(collector)));
         self
     }
 
@@ -93,7 +94,7 @@ impl Doctor {
         };
         let selected = configuration.selected;
         let mut collectors = vec![self.examine_cupti(&config, &circumstances, devices.is_empty())];
-        collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(&**collector, selected)));
+        collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
         let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
         if recorded.contains(ActivityType::ConcurrentKernel) {
             // They are made of spans and kernels.

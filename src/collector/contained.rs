@@ -1,0 +1,117 @@
+//! A collector of the program's own, whose panics go no further.
+
+use super::{Attempt, Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::os::fork;
+use crate::time::Timestamp;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// A collector that may panic.
+///
+/// One that panics when it is to start leaves that for a reason. One that panics later is asked for nothing more but its
+/// stop, and leaves a note.
+#[derive(Debug)]
+pub(crate) struct Contained {
+    collector: Arc<dyn Collector>,
+    name: &'static str,
+    types: Result<ActivityTypes, Unavailable>,
+    /// It has panicked in the recording that goes on.
+    is_broken: AtomicBool,
+    /// That of the recording that goes on, or of the last one.
+    sink: fork::Own<Option<RecordSink>>,
+}
+
+impl Contained {
+    pub(crate) fn new(collector: Arc<dyn Collector>) -> Contained {
+        let name = attempt("name", || collector.name());
+        let types = name.clone().and_then(|_| attempt("types", || collector.types()));
+        let (is_broken, sink) = (AtomicBool::new(false), fork::Own::default());
+        Contained { name: name.unwrap_or("unnamed"), types, collector, is_broken, sink }
+    }
+
+    /// Asks for something, of which there is none once it has panicked.
+    fn ask<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
+        // Relaxed: a thread that does not know yet asks once more.
+        if self.is_broken.load(Ordering::Relaxed) { R::default() } else { self.ask_all_the_same(what, call) }
+    }
+
+    fn ask_all_the_same<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
+        attempt(what, || call(&*self.collector)).unwrap_or_else(|reason| {
+            self.is_broken.store(true, Ordering::Relaxed);
+            if let Some(sink) = &*self.sink.lock() {
+                sink.note(format!("{}; from then on it was asked for nothing", reason.message()));
+            }
+            R::default()
+        })
+    }
+}
+
+/// Calls what may panic.
+fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let message = format!("it panicked in `{what}`: {}", text(&*panic));
+        // It is the program's too, and may panic when it is dropped.
+        std::mem::forget(panic);
+        Unavailable::new(Why::Failed, message, "")
+    })
+}
+
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}
+
+impl Collector for Contained {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn types(&self) -> ActivityTypes {
+        // Of one that cannot say, the reason is to be seen whatever is selected.
+        self.types.clone().unwrap_or(ActivityTypes::ALL)
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.types.clone()?;
+        attempt("probe", || self.collector.probe())?
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.types.clone()?;
+        self.is_broken.store(false, Ordering::Relaxed);
+        *self.sink.lock() = Some(sink.clone());
+        attempt("start", || self.collector.start(selection, sink))?
+    }
+
+    fn push(&self, id: CorrelationId) -> bool {
+        self.ask("push", |collector| collector.push(id))
+    }
+
+    fn pop(&self) {
+        self.ask("pop", |collector| collector.pop());
+    }
+
+    fn drain(&self) {
+        self.ask("drain", |collector| collector.drain());
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        self.ask_all_the_same("stop", |collector| collector.stop(end, deadline));
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        attempt("attempts", || self.collector.attempts()).unwrap_or_default()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.ask("devices", |collector| collector.devices())
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.ask("clock", |collector| collector.clock())
+    }
+}
