@@ -41,7 +41,8 @@ impl Driver {
     /// There is none, or it is not a real one.
     pub(crate) fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
         let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
-        let candidates = [Candidate::Mapped(NAME.into()), Candidate::Loader(NAME.into())].into_iter().chain(files);
+        // The loader gives what is in the process already; to ask for that alone, it searches as long where there is none.
+        let candidates = std::iter::once(Candidate::Loader(NAME.into())).chain(files);
         let none = |message: &str| {
             let advice = "install NVIDIA's driver, or give the container access to it (`--gpus all`)";
             Unavailable::new(Why::NoDevice, message, advice)
