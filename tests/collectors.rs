@@ -313,6 +313,33 @@ fn annotations_within_one_another_lie_on_the_row_of_their_work() {
 }
 
 #[test]
+fn annotations_whose_work_touches_lie_on_one_row() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let at = now();
+        for (nth, name) in ["one", "two", "three"].iter().enumerate() {
+            let nth = nth as u64;
+            let _step = annotate!("{name}").entered();
+            let external = INSIDE.with_borrow(|inside| inside.last().copied().unwrap());
+            toy.state.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
+                let (name, kind, thread) = (batch.name("c"), ActivityType::CudaDriver, Thread::Id(thread_id()));
+                let (start, end, correlation) = (at + nth, at + nth + 1, nth + 1);
+                let (launches, shape, words) = (true, &ToyShape, &[][..]);
+                batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+                let (kind, device, stream) = (ActivityType::ConcurrentKernel, 0, 7);
+                let (start, end) = (at + 1000 * nth + 1000, at + 1000 * nth + 2000);
+                batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+            });
+            spin();
+        }
+    });
+    let spans = events(&file, "X", "gpu_user_annotation");
+    assert_eq!(spans.iter().map(|span| &span["name"]).collect::<Vec<_>>(), ["one", "two", "three"]);
+    assert!(spans.iter().chain(&events(&file, "X", "kernel")).all(|row| row["tid"] == 7), "{spans:?}");
+    assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
+}
+
+#[test]
 fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
     let toys = [Toy::default(), Toy::default()];
     let file = record_with(

@@ -28,8 +28,8 @@ struct Stream<'t> {
     annotations: Vec<&'t DeviceAnnotation>,
 }
 
-/// An annotation, and how many nanoseconds wider than what it spans it is drawn at each side.
-type Drawn<'t> = (&'t DeviceAnnotation, u64);
+/// An annotation, and how many nanoseconds wider than what it spans it is drawn before and behind.
+type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
 /// Groups of devices stand below the host's, as in libkineto.
 const DEVICES: i64 = 5_000_000;
@@ -133,8 +133,26 @@ fn streams(linked: &Linked) -> BTreeMap<(i32, u32), Stream<'_>> {
 
 /// Returns by how much each annotation is drawn wider than what it spans, so that readers see the work of a stream, and
 /// annotations that begin or end with the same work, lie within one another: by a nanosecond, as in libkineto, or where
-/// readers tell times apart no better than `resolution_ns`, by that, and by as much more for each one within.
-fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<u64> {
+/// readers tell times apart no better than `resolution_ns`, by that, and by as much more for each one within. Where the next
+/// one begins sooner, each has half of what is between them.
+fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<[u64; 2]> {
+    let mut ends: Vec<_> = annotations.iter().map(|span| span.end).collect();
+    ends.sort_unstable();
+    let last_end = |at: Timestamp| ends.get(ends.partition_point(|end| *end <= at).checked_sub(1)?);
+    let next_start = |at: Timestamp| annotations.get(annotations.partition_point(|span| span.start < at));
+    let both_sides = annotations.iter().zip(widths(annotations, resolution_ns)).map(|(span, width)| {
+        if span.start == span.end {
+            return [width; 2];
+        }
+        let before = last_end(span.start).map_or(width, |end| span.start.since(*end).div_ceil(2));
+        let behind = next_start(span.end).map_or(width, |next| next.start.since(span.end) / 2);
+        [width.min(before), width.min(behind)]
+    });
+    both_sides.collect()
+}
+
+/// The same with as much room as it takes.
+fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<u64> {
     let mut margins = vec![resolution_ns.max(1); annotations.len()];
     let mut around: Vec<(Timestamp, &mut u64)> = Vec::new();
     for (span, margin) in annotations.iter().zip(&mut margins) {
@@ -184,7 +202,7 @@ impl<'w> StreamRows<'_, 'w> {
         loop {
             let at_work = work.peek().map(|entry| collection.interval(entry).0);
             let at_mark = marks.peek().map(|entry| collection.interval(entry).0);
-            let at_annotation = annotations.peek().map(|(span, margin)| earlier(span.start, *margin));
+            let at_annotation = annotations.peek().map(|(span, [before, _])| earlier(span.start, *before));
             let first = [at_annotation, at_work, at_mark].into_iter().flatten().min();
             let Some(first) = first else { return Ok(()) };
             let next = if at_annotation == Some(first) {
@@ -265,9 +283,9 @@ impl<'w> StreamRows<'_, 'w> {
         Some(self.linked.records(self.collection).call_at(at))
     }
 
-    fn annotation(&mut self, (span, margin): Drawn<'_>) -> io::Result<()> {
+    fn annotation(&mut self, (span, [before, behind]): Drawn<'_>) -> io::Result<()> {
         let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
-        let (row, start, end) = self.place(earlier(start, margin), later(end, margin));
+        let (row, start, end) = self.place(earlier(start, before), later(end, behind));
         let track = Track::new(i64::from(self.device), row);
         let mut words = Vec::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
@@ -392,5 +410,40 @@ impl Args for WorkArgs<'_, '_> {
         if self.clipped {
             each("clipped", ArgValue::Bool(true));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::nest::Nest;
+
+    #[test]
+    fn annotations_that_are_close_share_what_is_between_them() {
+        let at = Timestamp::from_nanos;
+        let drawn = |spans: &[(u64, u64)], resolution_ns| {
+            let new = |(start, end): &(u64, u64)| {
+                let (start, end) = (at(*start), at(*end));
+                DeviceAnnotation { device: 0, stream: 7, start, end, annotation: 1 }
+            };
+            let spans: Vec<_> = spans.iter().map(new).collect();
+            let margins = margins(&spans.iter().collect::<Vec<_>>(), resolution_ns);
+            let mut nest = Nest::new(0, resolution_ns);
+            let places = spans
+                .iter()
+                .zip(&margins)
+                .map(|(span, [before, behind])| nest.place(earlier(span.start, *before), later(span.end, *behind)).row);
+            (places.max(), margins)
+        };
+        for resolution_ns in [0, 2] {
+            let most = [resolution_ns.max(1); 2];
+            assert_eq!(drawn(&[(100, 200), (204, 300)], resolution_ns), (Some(0), vec![most, most]));
+            for gap in 0..4 {
+                let next = 200 + gap;
+                let touching = [(100, 200), (150, 200), (next, 400), (next, 300), (300 + gap, 400)];
+                assert_eq!(drawn(&touching, resolution_ns).0, Some(0), "{gap}");
+            }
+        }
+        assert_eq!(drawn(&[(100, 200), (203, 300)], 2).1, [[2, 1], [2, 2]]);
     }
 }
