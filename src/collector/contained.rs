@@ -53,9 +53,8 @@ impl Contained {
 /// Calls what may panic.
 fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        let message = format!("it panicked in `{what}`: {}", text(&*panic));
         // It is the program's too, and may panic when it is dropped.
-        std::mem::forget(panic);
+        let message = format!("it panicked in `{what}`: {}", text(Box::leak(panic)));
         Unavailable::new(Why::Failed, message, "")
     })
 }
