@@ -3,11 +3,15 @@
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{Collector, CollectorSet, Contained, Cupti, Unavailable, Why};
-use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Output, Overflow, Overrides, Switch};
+use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::Error;
 use crate::guard::KinetoGuard;
 use crate::layer::{KinetoLayer, home};
+#[cfg(feature = "itt")]
+use crate::observer::itt::Itt;
+use crate::observer::nvtx::Nvtx;
+use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
 use crate::recorder::{Recorder, Settings};
 use crate::session::{self, Session};
@@ -34,6 +38,7 @@ pub struct KinetoLayerBuilder {
     annotation_targets: Vec<String>,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     collectors: Vec<Arc<dyn Collector>>,
+    observers: Vec<Arc<dyn SpanObserver>>,
     log_sink: Option<LogSink>,
     env: Option<Env>,
     /// Only requests from outside start a recording.
@@ -238,6 +243,24 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Says what becomes of spans: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
+    pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
+        self.overrides.mode = Some(mode.into());
+        self
+    }
+
+    /// The domain of ITT's tasks. Default: "tracing-kineto"; torch's is "PyTorch". Without the feature `itt`, nobody asks.
+    pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
+        self.overrides.itt_domain = Some(name.into());
+        self
+    }
+
+    /// Tells that observer of spans as they happen; may be called more than once.
+    pub fn observer(mut self, observer: impl SpanObserver + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
     /// Records a launch of a CUDA graph as one row, not one for each node. Default: false.
     ///
     /// A graph of a thousand kernels takes a thousand records for each launch, and what it costs CUPTI to make them; as
@@ -295,7 +318,16 @@ impl KinetoLayerBuilder {
         };
         let settings =
             Settings { field_bytes_max: config.field_limit_bytes, fields_while_idle: config.fields_while_idle };
-        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), settings));
+        let mut observers = self.observers;
+        if config.mode.contains(Mode::Nvtx) {
+            observers.push(Arc::new(Nvtx::new(config.nvtx_injection.clone())));
+        }
+        #[cfg(feature = "itt")]
+        if config.mode.contains(Mode::Itt) {
+            observers.push(Arc::new(Itt::new(config.itt_domain.clone())));
+        }
+        let observers = Observers::new(observers);
+        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, settings));
         let mut sinks = Sinks::default();
         for (scheme, sink) in self.sinks {
             if sinks.register(&scheme, sink)? {

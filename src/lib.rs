@@ -65,12 +65,14 @@ mod guard;
 mod layer;
 mod link;
 mod macros;
+mod observer;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the rows of devices, which come next"))]
 mod occupancy;
 mod os;
 mod profiler;
 mod recorder;
 mod session;
+mod text;
 mod time;
 mod trace;
 mod write;
@@ -80,7 +82,7 @@ pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValu
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collector::{Collector, CollectorReport};
-pub use config::{AsyncSpans, DistributedInfo, Overflow};
+pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, UnknownMode};
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
 pub use error::{Error, ErrorKind};
@@ -88,6 +90,9 @@ pub use guard::KinetoGuard;
 pub use layer::KinetoLayer;
 #[doc(hidden)]
 pub use macros::__private;
+#[cfg(feature = "itt")]
+pub use observer::itt;
+pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 pub use profiler::{Prepared, Profiler};
 pub use session::{Status, flush_all};
 pub use time::Timestamp;

@@ -77,6 +77,14 @@ impl Library {
         Library(Box::leak(Box::new(library)))
     }
 
+    /// Opens that file.
+    ///
+    /// # Errors
+    /// The loader's words.
+    pub(crate) fn file(path: &Path) -> Result<Library, String> {
+        Library::open(path.as_os_str())
+    }
+
     fn open(name: &OsStr) -> Result<Library, String> {
         // SAFETY: it is the vendor's library, whose initialisation any program that uses the vendor's devices runs.
         let opened = unsafe { libloading::Library::new(name) };

@@ -25,6 +25,7 @@ pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::Contained;
 pub use cupti::Cupti;
 pub use device::Device;
+pub(crate) use library::Library;
 pub use library::{Attempt, Places};
 pub use names::Name;
 pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};

@@ -88,6 +88,10 @@ keys! {
         "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
     ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
+    Mode: Both Now "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
+        "what becomes of spans: kineto records them; nvtx, itt and privateuse1 tell other profilers; joined by `+`";
+    IttDomain: Both Now "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
+        "the domain of ITT's tasks; torch's is PyTorch";
     ActivityTypes: Both Now "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
         "which activities are recorded; empty means the default";
     Activities: Both Now "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
@@ -264,7 +268,8 @@ pub(super) fn is_removed(name: &str) -> bool {
 }
 
 /// Variables of the environment that are no keys, with what they do; the first column is also what is read.
-pub(super) const OTHER_VARIABLES: [(&[&str], &str); 6] = [
+pub(super) const OTHER_VARIABLES: [(&[&str], &str); 7] = [
+    (&["NVTX_INJECTION64_PATH"], "the tool that listens to NVTX, as its own client reads it"),
     (
         &["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV"],
         "folders in which libcupti is looked for, beside the loader's",

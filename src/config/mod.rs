@@ -10,6 +10,7 @@ mod env;
 mod file;
 mod gpu;
 mod keys;
+mod mode;
 mod output;
 mod overflow;
 mod overrides;
@@ -17,7 +18,7 @@ mod parse;
 mod settings;
 mod value;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing_core::LevelFilter;
@@ -27,6 +28,7 @@ pub use async_spans::AsyncSpans;
 pub use distributed::DistributedInfo;
 pub(crate) use env::{Env, Switch};
 pub(crate) use gpu::Gpu;
+pub use mode::{Mode, Modes, UnknownMode};
 pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
@@ -41,6 +43,8 @@ use value::Value;
 /// What a layer does, as builder, environment, configuration file and defaults have decided it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    pub(crate) mode: Modes,
+    pub(crate) itt_domain: String,
     pub(crate) activities: ActivityTypes,
     pub(crate) output: Output,
     /// What this layer sees; `None` is everything.
@@ -63,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) gzip_level: u32,
     pub(crate) host_name: Option<String>,
     pub(crate) trace_id: Option<String>,
+    /// The tool that listens to NVTX.
+    pub(crate) nvtx_injection: Option<PathBuf>,
     pub(crate) gpu: Gpu,
     pub(crate) log_level: Severity,
     pub(crate) verbose_log_modules: Vec<String>,
@@ -105,6 +111,7 @@ impl Config {
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.look_for_places(env);
+        config.nvtx_injection = env.text("NVTX_INJECTION64_PATH").map(PathBuf::from);
         if config.overflow != Overflow::Stop {
             let what = config.overflow.as_str();
             let message =
@@ -125,6 +132,8 @@ impl Config {
     /// Sets what a key stands for; those that are kept for later stand for nothing.
     fn set(&mut self, key: Key, value: &Value) {
         match (key, value) {
+            (Key::IttDomain, Value::Text(name)) => self.itt_domain.clone_from(name),
+            (Key::Mode, Value::Modes(modes)) => self.mode = *modes,
             (Key::ActivityTypes | Key::Activities, Value::Activities(types)) => {
                 self.activities = self.activities.union(*types);
             }
@@ -216,6 +225,8 @@ impl Default for Config {
     /// What holds when no source says anything: the defaults of the table.
     fn default() -> Self {
         Config {
+            mode: Modes::default(),
+            itt_domain: "tracing-kineto".to_owned(),
             activities: ActivityTypes::DEFAULT,
             output: Output::Default,
             filter: None,
@@ -235,6 +246,7 @@ impl Default for Config {
             gzip_level: 1,
             host_name: None,
             trace_id: None,
+            nvtx_injection: None,
             gpu: Gpu::default(),
             log_level: Door::DEFAULT_THRESHOLD,
             verbose_log_modules: Vec::new(),

@@ -9,6 +9,7 @@ use tracing_subscriber::filter::Targets;
 use super::async_spans::AsyncSpans;
 use super::distributed::DistributedInfo;
 use super::keys::Key;
+use super::mode::Modes;
 use super::output::Output;
 use super::overflow::Overflow;
 use super::settings::{Fault, Reading};
@@ -19,6 +20,8 @@ use crate::diag::Severity;
 /// What the builder was told; `None` leaves a setting to the other sources.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
+    pub(crate) mode: Option<Modes>,
+    pub(crate) itt_domain: Option<String>,
     pub(crate) activities: Option<ActivityTypes>,
     pub(crate) output: Option<Output>,
     pub(crate) filter: Option<Targets>,
@@ -63,6 +66,8 @@ impl Overrides {
         let config_file = self.config_file.as_ref().map(|path| Value::Text(path.display().to_string()));
         let values = [
             (Key::ConfigFile, config_file),
+            (Key::IttDomain, self.itt_domain.clone().map(Value::Text)),
+            (Key::Mode, self.mode.map(Value::Modes)),
             (Key::ActivityTypes, self.activities.map(Value::Activities)),
             (Key::LogFile, self.output.clone().map(Value::Output)),
             (Key::Filter, self.filter.clone().map(|targets| Value::Filter(Box::new(targets)))),
@@ -92,6 +97,7 @@ fn fault(key: Key, value: &Value) -> Option<Fault> {
     let fits = match (value, &spec.kind) {
         (Value::Int(value), Kind::Int(range)) => range.contains(value),
         (Value::Bytes(bytes), _) => *bytes > 0,
+        (Value::Modes(modes), _) => modes.go_together(),
         (Value::Output(Output::Exact(path)), _) => !path.as_os_str().is_empty(),
         _ => return None,
     };
@@ -134,6 +140,8 @@ mod tests {
     #[test]
     fn each_key_with_a_builder_method_can_be_overridden() {
         let overrides = Overrides {
+            mode: Some(Modes::default()),
+            itt_domain: Some("x".into()),
             activities: Some(ActivityTypes::ALL),
             output: Some(Output::Nowhere),
             filter: Some(Targets::new()),

@@ -9,6 +9,7 @@ use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 use super::async_spans::AsyncSpans;
+use super::mode::Modes;
 use super::output::Output;
 use super::overflow::Overflow;
 use crate::activity::{ActivityGroup, ActivityTypes};
@@ -27,6 +28,7 @@ pub(crate) enum Value {
     Severity(Severity),
     Events(LevelFilter),
     AsyncSpans(AsyncSpans),
+    Modes(Modes),
     Overflow(Overflow),
     Output(Output),
     Filter(Box<Targets>),
@@ -60,6 +62,8 @@ pub(crate) enum Kind {
     /// The least level of events that are recorded.
     Events,
     AsyncSpans,
+    /// Names of modes, joined by `+`.
+    Modes,
     Overflow,
     /// A file's name, into which the process's number goes.
     LogFile,
@@ -106,6 +110,7 @@ impl Kind {
             Kind::Severity => Severity::parse(text).map(Value::Severity),
             Kind::Events => events(text).map(Value::Events),
             Kind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
+            Kind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             Kind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
             Kind::LogFile => (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text)))),
             Kind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
@@ -145,6 +150,7 @@ impl fmt::Display for Kind {
             Kind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
             Kind::Events => f.write_str("off, error, warn, info, debug or trace"),
             Kind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
+            Kind::Modes => f.write_str("disabled, nvtx, itt, privateuse1, kineto, or several joined by +"),
             Kind::Overflow => f.write_str("stop, keep_newest or spill"),
             Kind::LogFile => f.write_str("a path"),
             Kind::Filter => f.write_str("target=level with commas between"),
@@ -168,6 +174,7 @@ impl fmt::Display for Value {
             Value::Severity(severity) => severity.as_str().to_ascii_lowercase().fmt(f),
             Value::Events(level) => level.fmt(f),
             Value::AsyncSpans(spans) => spans.as_str().fmt(f),
+            Value::Modes(modes) => modes.fmt(f),
             Value::Overflow(overflow) => overflow.as_str().fmt(f),
             Value::Output(Output::Nowhere) => f.write_str("none"),
             Value::Output(Output::Default) => f.write_str("default"),

@@ -1,5 +1,6 @@
 //! One line of text for stderr, made without allocating.
 
+use crate::text::boundary;
 use std::fmt::{self, Write};
 
 /// A line of at most [`Line::LIMIT`] bytes, with its newline.
@@ -45,16 +46,11 @@ impl Write for Line {
             return Ok(());
         }
         let space = Self::LIMIT - Self::CUT.len() - self.len;
-        let fitting = if text.len() <= space { text.len() } else { char_boundary(text, space) };
+        let fitting = boundary(text, space);
         self.cut = fitting < text.len();
         self.append(text.get(..fitting).unwrap_or_default().as_bytes());
         Ok(())
     }
-}
-
-/// The last character boundary up to `at`; `str::floor_char_boundary` is too young for the oldest supported compiler.
-fn char_boundary(text: &str, at: usize) -> usize {
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Seconds since the Unix epoch, shown as `YYYY-MM-DD HH:MM:SS` in UTC.

@@ -7,8 +7,8 @@ use crate::buffer::{Loss, Payload};
 use crate::callsite::{self, Site};
 use crate::diag::diag;
 use crate::recorder::Recorder;
-use std::fmt::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::text::{Bounded, boundary};
+use std::fmt;
 use tracing_core::field::{Field, Visit};
 
 /// Encodes the fields that a site records.
@@ -206,12 +206,7 @@ impl Visit for Encoder<'_> {
         if !wants_kind && !self.wants(field) {
             return;
         }
-        let mut text = Bounded { text: String::new(), bytes_max: self.text_bytes_max, cut: false };
-        // An error is either ours, at the limit, or the value's own: what was written until then is kept. A panic is not
-        // the program's: without this layer nobody would have asked for the text.
-        if catch_unwind(AssertUnwindSafe(|| write!(text, "{value:?}"))).is_err() {
-            let _ = text.write_str("(Debug panicked)");
-        }
+        let text = Bounded::debug(value, self.text_bytes_max);
         if wants_kind {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }
@@ -219,31 +214,6 @@ impl Visit for Encoder<'_> {
             self.put_text(field, code::DEBUG, &text.text, text.cut);
         }
     }
-}
-
-/// A text that stops growing at a limit, so that a value of gigabytes costs no more than one of kilobytes.
-struct Bounded {
-    text: String,
-    bytes_max: usize,
-    cut: bool,
-}
-
-impl Write for Bounded {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = self.bytes_max - self.text.len();
-        if more.len() <= room {
-            self.text.push_str(more);
-            return Ok(());
-        }
-        self.text.push_str(more.get(..boundary(more, room)).unwrap_or_default());
-        self.cut = true;
-        Err(fmt::Error)
-    }
-}
-
-/// The last character boundary of `text` that is not beyond `max`.
-fn boundary(text: &str, max: usize) -> usize {
-    if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
 }
 
 #[cfg(test)]

@@ -54,6 +54,12 @@ pub(crate) fn at_hand(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch() == epoch && hook(lane))
 }
 
+/// The same, unless observers are told.
+#[inline(always)]
+pub(crate) fn unobserved(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| lane.unobserved.get() == epoch && hook(lane))
+}
+
 /// Calls `hook` with the thread's lane for `epoch`, whichever it is.
 pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Result<R, Need> {
     LANE.with(|lane| if lane.epoch() == epoch { hook(lane) } else { with_other(epoch, hook) })
@@ -163,7 +169,8 @@ impl Owned {
 
     /// Makes `lane` the thread's lane for this epoch.
     fn open(&self, lane: &Lane) {
-        lane.open(self.epoch, self.place(self.chunk.as_ref()), self.recorder.street());
+        let (street, observed) = (self.recorder.street(), self.recorder.observers.are_told());
+        lane.open(self.epoch, self.place(self.chunk.as_ref()), street, observed);
         lane.limit(self.chunk.is_none());
     }
 

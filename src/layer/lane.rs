@@ -27,8 +27,10 @@ use tracing_core::Metadata;
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
-    /// The same, but none if collectors are told of slices: so those of other recordings do not ask.
+    /// The same, but none if collectors are told of slices, or observers of spans: so other recordings do not ask.
     untold: Cell<u64>,
+    /// The same, but none if observers are told of spans.
+    pub(super) unobserved: Cell<u64>,
     place: Cell<Option<Place>>,
     /// No chunk is to be had any more: what does not fit is lost.
     limited: Cell<bool>,
@@ -74,6 +76,7 @@ impl Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
             untold: Cell::new(NO_EPOCH),
+            unobserved: Cell::new(NO_EPOCH),
             place: Cell::new(None),
             limited: Cell::new(false),
             last_exit: Cell::new(0),
@@ -84,15 +87,16 @@ impl Lane {
         }
     }
 
-    /// Begins an epoch, in which `street` is told of slices.
-    pub(crate) fn open(&self, epoch: u64, place: Place, street: Option<&'static dyn CorrelationSink>) {
+    /// Begins an epoch, in which `street` is told of slices, and observers of spans if it is `observed`.
+    pub(crate) fn open(&self, epoch: u64, place: Place, street: Option<&'static dyn CorrelationSink>, observed: bool) {
         self.close_down();
         self.place.set(Some(place));
         self.last_exit.set(0);
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
         self.mirror.open(street);
-        self.untold.set(if street.is_some() { NO_EPOCH } else { epoch });
+        self.untold.set(if street.is_some() || observed { NO_EPOCH } else { epoch });
+        self.unobserved.set(if observed { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
     }
 
@@ -100,6 +104,7 @@ impl Lane {
     pub(crate) fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
         self.untold.set(NO_EPOCH);
+        self.unobserved.set(NO_EPOCH);
         self.place.set(None);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
@@ -269,7 +274,7 @@ impl Lane {
         frame.set_slice(slice);
         frames.set_top(top);
         if TOLD {
-            self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
         }
         // The clock is read last, so that what the hook costs lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
@@ -289,7 +294,7 @@ impl Lane {
         let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
-        self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
+        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -351,7 +356,7 @@ impl Lane {
         }
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
-            self.mirror.apart(&self.epoch, |mirror| mirror.push(slice));
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
             writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
         }
         Ok(())
@@ -375,7 +380,7 @@ impl Lane {
             frame.clear();
         }
         if TOLD {
-            self.mirror.apart(&self.epoch, |mirror| mirror.pop(frame.slice()));
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.pop(frame.slice()));
         }
         true
     }
@@ -471,7 +476,7 @@ impl Lane {
     fn follow(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| open.slice));
-        self.mirror.apart(&self.epoch, |mirror| {
+        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| {
             mirror.follow(frames.open().rev().map(|(_, frame)| frame.slice()).chain(deep))
         });
     }

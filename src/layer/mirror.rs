@@ -27,14 +27,14 @@ struct Told {
 
 /// A lane that no hook finds, until this is dropped.
 struct Hidden<'l> {
-    epoch: &'l Cell<u64>,
-    is: u64,
+    epochs: [&'l Cell<u64>; 2],
+    are: [u64; 2],
     _busy: Option<Busy>,
 }
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        self.epoch.set(self.is);
+        self.epochs.into_iter().zip(self.are).for_each(|(epoch, is)| epoch.set(is));
     }
 }
 
@@ -59,12 +59,13 @@ impl Mirror {
         }
     }
 
-    /// Calls `tell` if there is anybody to tell, and hides the lane of that epoch meanwhile: spans that collectors open
+    /// Calls `tell` if there is anybody to tell, and hides the lane of those epochs meanwhile: spans that collectors open
     /// then would come into the middle of a hook, and be told to the collectors again.
     #[inline]
-    pub(super) fn apart(&self, epoch: &Cell<u64>, tell: impl FnOnce(&Mirror)) {
+    pub(super) fn apart(&self, epochs: [&Cell<u64>; 2], tell: impl FnOnce(&Mirror)) {
         if self.street.get().is_some() {
-            let _hidden = Hidden { epoch, is: epoch.replace(NO_EPOCH), _busy: Busy::begin() };
+            let are = epochs.map(|epoch| epoch.replace(NO_EPOCH));
+            let _hidden = Hidden { epochs, are, _busy: Busy::begin() };
             tell(self);
         }
     }

@@ -10,12 +10,13 @@ pub(crate) mod home;
 mod lane;
 mod mirror;
 mod need;
+mod observe;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::fields::{Encoder, PlainEncoder, Words};
-use crate::recorder::Recorder;
+use crate::recorder::{OBSERVED, Recorder};
 use crate::time::Ticks;
 use lane::{Lane, Parent};
 use need::Need;
@@ -191,13 +192,18 @@ where
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            self.record(id, values, &ctx, self.hook(epoch));
+            if self.recorder.observers.are_told() {
+                observe::record(&self.recorder, id, values, &ctx);
+            }
+            if epoch != OBSERVED {
+                self.record(id, values, &ctx, self.hook(epoch));
+            }
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 {
+        if epoch != 0 && epoch != OBSERVED {
             let hook = self.hook(epoch);
             match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
@@ -212,7 +218,12 @@ where
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            event::record(event, &ctx, self.hook(epoch));
+            if self.recorder.observers.are_told() {
+                observe::event(&self.recorder, event);
+            }
+            if epoch != OBSERVED {
+                event::record(event, &ctx, self.hook(epoch));
+            }
         }
     }
 }
@@ -233,7 +244,7 @@ impl KinetoLayer {
             }),
             _ => false,
         };
-        if !attrs.is_contextual() || !home::at_hand(epoch, usual) {
+        if !attrs.is_contextual() || !home::unobserved(epoch, usual) {
             self.new_span_carefully(attrs, key, ctx, epoch);
         }
     }
@@ -249,6 +260,12 @@ impl KinetoLayer {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
                 find::keep_fields(&ctx, &self.recorder, attrs, key);
             }
+            return;
+        }
+        if self.recorder.observers.are_told() {
+            observe::new_span(&self.recorder, attrs, key, &ctx);
+        }
+        if epoch == OBSERVED {
             return;
         }
         // The usual form does not look where collectors are told of slices.
@@ -276,6 +293,12 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
+        if self.recorder.observers.are_told() {
+            observe::enter(&self.recorder, key, &ctx);
+        }
+        if epoch == OBSERVED {
+            return;
+        }
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
@@ -289,6 +312,19 @@ impl KinetoLayer {
 
     #[inline(never)]
     fn exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if epoch != OBSERVED {
+            self.leave(key, ctx, epoch);
+        }
+        if self.recorder.observers.are_told() {
+            observe::exit(&self.recorder, key);
+        }
+    }
+
+    /// Records that a span is left.
+    fn leave<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
@@ -308,7 +344,9 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::at_hand(epoch, |lane| lane.close(id.into_u64()) || lane.close_unrecorded(id.into_u64())) {
+        if epoch == OBSERVED
+            || home::at_hand(epoch, |lane| lane.close(id.into_u64()) || lane.close_unrecorded(id.into_u64()))
+        {
             return;
         }
         let (key, hook) = (id.into_u64(), self.hook(epoch));

@@ -12,6 +12,7 @@ pub(crate) use lanes::{LaneRow, Lanes};
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
 use crate::callsite::Sites;
 use crate::correlation::CorrelationSink;
+use crate::observer::Observers;
 use crate::os::fork;
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,6 +21,9 @@ use std::sync::{Arc, OnceLock};
 /// Process-wide: ids, of which chunks take [`SLOTS`] in a row, and epochs. 0 is none.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// The epoch of recordings that record nothing; lanes never have it.
+pub(crate) const OBSERVED: u64 = u64::MAX - 1;
 
 /// Chunks of ended threads that are kept for new ones.
 const PARTLY_FILLED: usize = 64;
@@ -43,6 +47,8 @@ pub(crate) struct Recorder {
     closings: [AtomicU32; CLOSINGS],
     /// Whom threads tell which slice they are in; read once by each thread in an epoch.
     street: fork::Own<Option<&'static dyn CorrelationSink>>,
+    /// Who is told of spans beside.
+    pub(crate) observers: Observers,
     pub(crate) settings: Settings,
 }
 
@@ -95,7 +101,7 @@ impl Shelf {
 }
 
 impl Recorder {
-    pub(crate) fn new(bytes_max: u64, sites: Sites, settings: Settings) -> Recorder {
+    pub(crate) fn new(bytes_max: u64, sites: Sites, observers: Observers, settings: Settings) -> Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(fork::generation()),
@@ -107,6 +113,7 @@ impl Recorder {
             disorder: AtomicBool::new(false),
             closings: std::array::from_fn(|_| AtomicU32::new(0)),
             street: fork::Own::default(),
+            observers,
             settings,
         }
     }
@@ -114,7 +121,7 @@ impl Recorder {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
         let settings = Settings { field_bytes_max: 100, fields_while_idle: false };
-        Recorder::new(1 << 30, Sites::default(), settings)
+        Recorder::new(1 << 30, Sites::default(), Observers::default(), settings)
     }
 
     /// Returns the shelf of this process.
@@ -151,6 +158,13 @@ impl Recorder {
         self.fork.store(fork::generation(), Ordering::Relaxed);
         self.epoch.store(epoch, Ordering::Release);
         epoch
+    }
+
+    /// Starts an epoch in which nothing is recorded and observers alone are told.
+    pub(crate) fn open_for_observers(&self) -> u64 {
+        self.fork.store(fork::generation(), Ordering::Relaxed);
+        self.epoch.store(OBSERVED, Ordering::Release);
+        OBSERVED
     }
 
     /// Ends the epoch: threads that have not noticed yet write into chunks of that epoch for a moment longer.

@@ -9,7 +9,7 @@ pub(crate) use exit::register;
 
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Budget, Collection, CollectorReport, CollectorSet, Selection};
-use crate::config::{Config, Output};
+use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
 use crate::recorder::Recorder;
@@ -146,6 +146,7 @@ impl Session {
             state.windows.clear();
         }
         let reports = match state.phase {
+            Phase::Idle if !self.config.mode.records() => Vec::new(),
             Phase::Idle => {
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
                 self.collectors.start(&self.selection(), &budget)
@@ -200,6 +201,9 @@ impl Session {
         self.recorder.losses.take();
         self.pulse.start();
         self.collectors.begin();
+        if !self.config.mode.contains(Mode::Disabled) {
+            self.recorder.observers.start();
+        }
         self.open(&mut state);
         Ok(())
     }
@@ -208,7 +212,11 @@ impl Session {
         let street = self.collectors.street(&self.selection());
         let start = Anchor::take();
         self.pulse.add(start);
-        state.phase = Phase::Recording { epoch: self.recorder.open(street), start };
+        let epoch = match self.config.mode.records() {
+            true => self.recorder.open(street),
+            false => self.recorder.open_for_observers(),
+        };
+        state.phase = Phase::Recording { epoch, start };
         self.pulse.wake();
     }
 
@@ -231,6 +239,7 @@ impl Session {
         }
         self.close(&mut state);
         state.phase = Phase::Idle;
+        self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
         let collections = self.collectors.stop(end, later(self.config.flush_timeout));
@@ -273,6 +282,8 @@ impl Session {
     ) -> Trace {
         let config = &self.config;
         let facts = Facts {
+            mode: config.mode,
+            observers: self.recorder.observers.reports(),
             process: i64::from(std::process::id()),
             process_name: process::name(),
             host_name: config.host_name.clone().unwrap_or_else(process::host_name),

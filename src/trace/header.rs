@@ -3,7 +3,8 @@
 use super::Trace;
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
-use crate::config::{AsyncSpans, DistributedInfo};
+use crate::config::{AsyncSpans, DistributedInfo, Modes};
+use crate::observer::ObserverReport;
 use crate::time::Timestamp;
 use crate::write::chrome::base_time;
 use crate::write::sink::Sinks;
@@ -13,6 +14,9 @@ use std::sync::Arc;
 /// What a trace knows beside its records.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
+    pub(crate) mode: Modes,
+    /// How those fared who were told of spans.
+    pub(crate) observers: Vec<ObserverReport>,
     pub(crate) process: i64,
     pub(crate) process_name: String,
     pub(crate) host_name: String,
@@ -90,6 +94,12 @@ impl Trace {
             let reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
             about.insert("collectors".to_owned(), Value::Object(reports.collect()));
             about.insert("device_activities".to_owned(), stats.device_activities.into());
+        }
+        if let (Some(about), false) = (about.as_object_mut(), stats.observers.is_empty()) {
+            let state =
+                |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
+            let reports = stats.observers.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
+            about.insert("observers".to_owned(), Value::Object(reports.collect()));
         }
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
             about.insert("empty".to_owned(), why.into());

@@ -183,6 +183,7 @@ impl Trace {
             collectors: CollectorReport::tell_apart(
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
             ),
+            observers: self.inner.facts.observers.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
         }
     }
@@ -212,6 +213,8 @@ impl Trace {
         let devices: u64 = self.linked().iter().map(Linked::work).sum();
         if index.slices + index.events + devices > 0 {
             None
+        } else if !self.inner.facts.mode.records() {
+            Some("the mode is one without kineto: spans were told to others, and nothing is recorded")
         } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit left no room: raise buffer_limit_bytes")
         } else if sites.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::buffer::Loss;
 use crate::collector::CollectorReport;
+use crate::observer::ObserverReport;
 use std::fmt;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct TraceStats {
     pub losses: Vec<(Loss, u64)>,
     /// How each collector fared of which something was asked.
     pub collectors: Vec<CollectorReport>,
+    /// How each observer fared.
+    pub observers: Vec<ObserverReport>,
 }
 
 impl TraceStats {
@@ -44,6 +47,7 @@ impl fmt::Display for TraceStats {
         let kib = bytes / 1024;
         write!(f, "{slices} slices and {events} events of {threads} threads in {duration:.3?}, {kib} KiB")?;
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
+        self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.losses.iter().try_for_each(|(loss, count)| write!(f, "\n  {}: {count}", loss.as_str()))
     }
 }

@@ -1,0 +1,198 @@
+//! What becomes of spans: Kineto's recording, or other profilers that are told of them.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// What becomes of spans while a recording goes on; torch's `ProfilerState`.
+///
+/// Modes that make sense together are joined by `|`, or by `+` in `KINETO_MODE`: `kineto+nvtx` records and tells NVTX.
+/// A mode without Kineto records nothing: its traces are empty and say why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Nothing is recorded, whatever is started (`Disabled`, 0).
+    Disabled,
+    /// Spans become ranges of NVTX (`NVTX`, 3).
+    Nvtx,
+    /// Spans become tasks of ITT, for VTune (`ITT`, 4). Needs the feature `itt`.
+    #[cfg(feature = "itt")]
+    Itt,
+    /// The program's own observers are told of spans (`PRIVATEUSE1`, 5).
+    PrivateUse1,
+    /// Spans are recorded, and whatever collectors can record with them (`KINETO`, 6; `KINETO_PRIVATEUSE1`, 9, where the
+    /// program has a collector of its own). The default.
+    Kineto,
+}
+
+/// One mode or several that go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Modes(u8);
+
+/// A state of torch's profiler that is no mode, or not together with another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode {
+    text: String,
+    why: &'static str,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: &[Mode] = &[
+        Mode::Disabled,
+        Mode::Nvtx,
+        #[cfg(feature = "itt")]
+        Mode::Itt,
+        Mode::PrivateUse1,
+        Mode::Kineto,
+    ];
+
+    /// Returns its name, that of torch's state in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Mode::Disabled => "disabled",
+            Mode::Nvtx => "nvtx",
+            #[cfg(feature = "itt")]
+            Mode::Itt => "itt",
+            Mode::PrivateUse1 => "privateuse1",
+            Mode::Kineto => "kineto",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// Reads the name of one of torch's eleven states.
+    ///
+    /// # Errors
+    /// If it is none, or one that is no mode here; the error says what to use in its place.
+    fn of_state(name: &str) -> Result<Mode, &'static str> {
+        let name = name.trim().to_ascii_lowercase();
+        if let Some(mode) = Mode::ALL.iter().copied().find(|mode| mode.as_str() == name) {
+            return Ok(mode);
+        }
+        match name.as_str() {
+            "kineto_privateuse1" => Ok(Mode::Kineto),
+            "cpu" => Err("torch's legacy profiler is not there; use kineto with activities cpu"),
+            "cuda" => Err("torch's legacy profiler is not there; use kineto with activities cuda"),
+            "itt" => Err("ITT is not in this build; use the crate's feature itt"),
+            "kineto_gpu_fallback" | "kineto_privateuse1_fallback" => Err(
+                "devices are not timed by events in this version; use kineto, which says why a device is not recorded",
+            ),
+            "kineto_ondemand" => Err("a request from outside does not need a mode; use kineto, and KINETO_USE_DAEMON"),
+            _ => Err("expected disabled, nvtx, itt, privateuse1, kineto, or several joined by +"),
+        }
+    }
+}
+
+impl Modes {
+    /// Returns whether that mode is one of them.
+    pub const fn contains(self, mode: Mode) -> bool {
+        self.0 & mode.bit() != 0
+    }
+
+    /// Returns whether they can be had at one time: all but `disabled` and another.
+    pub(crate) const fn go_together(self) -> bool {
+        !self.contains(Mode::Disabled) || self.0 == Mode::Disabled.bit()
+    }
+
+    /// Returns whether anything is recorded.
+    pub(crate) const fn records(self) -> bool {
+        self.contains(Mode::Kineto)
+    }
+
+    /// Reads names of torch's states, joined by `+`.
+    ///
+    /// # Errors
+    /// If one is no mode, or does not go together with another.
+    pub fn parse(text: &str) -> Result<Modes, UnknownMode> {
+        let wrong = |text: &str, why| UnknownMode { text: text.to_owned(), why };
+        let mut modes = Modes(0);
+        for name in text.split('+') {
+            modes.0 |= Mode::of_state(name).map_err(|why| wrong(name.trim(), why))?.bit();
+        }
+        match modes.go_together() {
+            true => Ok(modes),
+            false => Err(wrong(text.trim(), "disabled goes together with no other mode")),
+        }
+    }
+}
+
+impl Default for Modes {
+    fn default() -> Modes {
+        Modes::from(Mode::Kineto)
+    }
+}
+
+impl From<Mode> for Modes {
+    fn from(mode: Mode) -> Modes {
+        Modes(mode.bit())
+    }
+}
+
+impl BitOr for Mode {
+    type Output = Modes;
+    fn bitor(self, other: Mode) -> Modes {
+        Modes(self.bit() | other.bit())
+    }
+}
+
+impl BitOr<Mode> for Modes {
+    type Output = Modes;
+    fn bitor(self, other: Mode) -> Modes {
+        Modes(self.0 | other.bit())
+    }
+}
+
+impl fmt::Display for Modes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Mode::ALL.iter().copied().filter(|mode| self.contains(*mode)).map(Mode::as_str).collect();
+        f.write_str(&names.join("+"))
+    }
+}
+
+impl fmt::Display for UnknownMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.text, self.why)
+    }
+}
+
+impl std::error::Error for UnknownMode {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_torchs_states_is_a_mode_or_says_what_to_use() {
+        let states = [
+            ("Disabled", Some(Mode::Disabled)),
+            ("CPU", None),
+            ("CUDA", None),
+            ("NVTX", Some(Mode::Nvtx)),
+            ("ITT", Mode::ALL.iter().copied().find(|mode| mode.as_str() == "itt")),
+            ("PRIVATEUSE1", Some(Mode::PrivateUse1)),
+            ("KINETO", Some(Mode::Kineto)),
+            ("KINETO_GPU_FALLBACK", None),
+            ("KINETO_PRIVATEUSE1_FALLBACK", None),
+            ("KINETO_PRIVATEUSE1", Some(Mode::Kineto)),
+            ("KINETO_ONDEMAND", None),
+        ];
+        for (state, expected) in states {
+            match (Modes::parse(state), expected) {
+                (Ok(modes), Some(mode)) => assert_eq!(modes, Modes::from(mode), "{state}"),
+                (Err(error), None) => assert!(error.to_string().contains("use "), "{error}"),
+                (other, _) => panic!("{state}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn modes_are_joined_and_shown() {
+        assert_eq!(Modes::parse("kineto + nvtx").unwrap(), Mode::Kineto | Mode::Nvtx);
+        assert_eq!((Mode::Kineto | Mode::Nvtx).to_string(), "nvtx+kineto");
+        assert!((Mode::Nvtx | Mode::Kineto).records() && !Modes::from(Mode::Nvtx).records());
+        assert!(Modes::parse("disabled+nvtx").unwrap_err().to_string().contains("no other mode"));
+        assert!(Modes::parse("").unwrap_err().to_string().contains("expected disabled"));
+    }
+}

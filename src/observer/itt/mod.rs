@@ -1,0 +1,115 @@
+//! ITT: spans as tasks for Intel's VTune, or whatever collector listens.
+//!
+//! As torch's `itt_observer.cpp` and `torch.profiler.itt`. Without a collector (`INTEL_LIBITTNOTIFY64`, which VTune sets
+//! for the programs that it runs) nothing happens.
+
+mod client;
+mod names;
+
+use super::{ObservedSpan, SpanObserver};
+use crate::collector::{Unavailable, Why};
+use client::Domain;
+use names::Names;
+use std::sync::OnceLock;
+
+/// Begins and ends tasks of one domain.
+#[derive(Debug)]
+pub(crate) struct Itt {
+    domain: String,
+    open: OnceLock<Option<Domain>>,
+    names: Names,
+}
+
+impl Itt {
+    pub(crate) fn new(domain: String) -> Itt {
+        Itt { domain, open: OnceLock::new(), names: Names::default() }
+    }
+
+    /// Returns the domain; `None` if no collector listens.
+    fn domain(&self) -> Option<Domain> {
+        *self.open.get_or_init(|| Domain::new(&self.domain))
+    }
+
+    fn begin(&self, name: &str) {
+        if let Some(domain) = self.domain() {
+            domain.begin(self.names.handle(name));
+        }
+    }
+
+    fn end(&self) {
+        if let Some(domain) = self.domain() {
+            domain.end();
+        }
+    }
+}
+
+impl SpanObserver for Itt {
+    fn name(&self) -> &'static str {
+        "itt"
+    }
+
+    fn start(&self) -> Result<(), Unavailable> {
+        let advice = "run the program under VTune, or name a collector in INTEL_LIBITTNOTIFY64";
+        self.domain().map(|_| ()).ok_or_else(|| Unavailable::new(Why::Disabled, "no collector listens to ITT", advice))
+    }
+
+    fn enter(&self, span: &ObservedSpan) {
+        self.begin(span.name());
+    }
+
+    fn exit(&self, _: &ObservedSpan) {
+        self.end();
+    }
+
+    /// A task that ends at once, as torch's `mark`.
+    fn event(&self, event: &ObservedSpan) {
+        self.begin(event.name());
+        self.end();
+    }
+}
+
+/// Tasks by hand, in the domain "PyTorch" as `torch.profiler.itt` has it.
+fn by_hand() -> &'static Itt {
+    static BY_HAND: OnceLock<Itt> = OnceLock::new();
+    BY_HAND.get_or_init(|| Itt::new("PyTorch".to_owned()))
+}
+
+/// Returns whether a collector listens (`torch.profiler.itt.is_available`).
+pub fn is_available() -> bool {
+    by_hand().domain().is_some()
+}
+
+/// Begins a task on the calling thread (`range_push`).
+pub fn range_push(name: &str) {
+    by_hand().begin(name);
+}
+
+/// Ends the task that the calling thread began last (`range_pop`).
+pub fn range_pop() {
+    by_hand().end();
+}
+
+/// Marks a point in time: a task that ends at once (`mark`).
+pub fn mark(name: &str) {
+    range_push(name);
+    range_pop();
+}
+
+/// Begins a task that ends when the value is dropped, on the same thread (`range`).
+pub fn range(name: &str) -> Range {
+    range_push(name);
+    Range { _thread: std::marker::PhantomData }
+}
+
+/// A task; see [`range`].
+#[derive(Debug)]
+#[must_use = "dropping it ends the task"]
+pub struct Range {
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        range_pop();
+    }
+}

@@ -1,0 +1,43 @@
+//! Names of tasks: ITT keeps each for good, so there is a bound.
+
+use super::client::Handle;
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+/// The handles of names; those beyond the limit share one.
+#[derive(Debug, Default)]
+pub(super) struct Names(RwLock<HashMap<Box<str>, Handle>>);
+
+/// How many names are told apart.
+const LIMIT: usize = 16_384;
+/// What all others are called.
+const OTHERS: &str = "(other names)";
+
+impl Names {
+    /// Returns the handle of a name.
+    pub(super) fn handle(&self, name: &str) -> Handle {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let name = match known.get(name) {
+            Some(handle) => return *handle,
+            None if known.len() >= LIMIT => OTHERS,
+            None => name,
+        };
+        drop(known);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(name.into()).or_insert_with(|| Handle::new(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_an_end_to_names() {
+        let names = Names::default();
+        (0..LIMIT + 100).for_each(|n| {
+            names.handle(&n.to_string());
+        });
+        assert_eq!(names.0.read().unwrap().len(), LIMIT + 1);
+    }
+}

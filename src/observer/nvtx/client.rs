@@ -1,0 +1,300 @@
+//! The client's side of NVTX 3: hands a tool a table of slots, into which it writes its functions.
+#![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
+
+use crate::collector::cuda::Driver;
+use crate::collector::{Library, Unavailable, Why};
+use crate::os::thread;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The one tool of the process, once it was asked to listen.
+static TOOL: OnceLock<Result<(), Unavailable>> = OnceLock::new();
+
+/// The tool's functions, as far as there is one.
+#[derive(Debug)]
+pub(super) struct Client(());
+
+/// What is said of a range or of a mark.
+#[derive(Debug)]
+pub(super) struct Range {
+    /// Without NUL.
+    pub(super) text: String,
+    pub(super) category: u32,
+    /// Alpha, red, green, blue, a byte each.
+    pub(super) argb: u32,
+    pub(super) payload: Option<Payload>,
+}
+
+/// A number beside the text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Payload {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+}
+
+impl From<u64> for Payload {
+    fn from(value: u64) -> Payload {
+        Payload::U64(value)
+    }
+}
+impl From<i64> for Payload {
+    fn from(value: i64) -> Payload {
+        Payload::I64(value)
+    }
+}
+impl From<f64> for Payload {
+    fn from(value: f64) -> Payload {
+        Payload::F64(value)
+    }
+}
+
+/// `nvtxEventAttributes_t` of NVTX 3, 48 bytes.
+#[repr(C)]
+struct Attributes {
+    version: u16,
+    size: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_char,
+}
+const _: () = assert!(size_of::<Attributes>() == 48);
+
+const VERSION: u16 = 3;
+const COLOR_ARGB: i32 = 1;
+const MESSAGE_ASCII: i32 = 1;
+/// The text could not be made.
+const NO_TEXT: &CStr = c"";
+
+/// The slots of a module: the tool finds them through [`Table`] and writes functions into them while it starts.
+type Slots = [AtomicPtr<c_void>; SLOTS as usize];
+const SLOTS: u32 = 16;
+static CORE: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
+/// Domains: this client uses none, but tools expect to find the module.
+static CORE2: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
+
+const CORE_MODULE: u32 = 1;
+const CORE2_MODULE: u32 = 5;
+
+/// Places in the table of the core module.
+const MARK_EX: usize = 1;
+const PUSH_EX: usize = 8;
+const POP: usize = 11;
+const NAME_CATEGORY: usize = 12;
+const NAME_THREAD: usize = 14;
+
+type MarkEx = unsafe extern "C" fn(*const Attributes);
+type PushEx = unsafe extern "C" fn(*const Attributes) -> c_int;
+type Pop = unsafe extern "C" fn() -> c_int;
+type NameCategory = unsafe extern "C" fn(u32, *const c_char);
+type NameThread = unsafe extern "C" fn(u32, *const c_char);
+
+/// A null-terminated list of slots; the first is none, as in NVTX's own table.
+#[repr(transparent)]
+struct Table([*const AtomicPtr<c_void>; SLOTS as usize + 1]);
+// SAFETY: it is constant, and what it points to is made of atomics that live for ever.
+unsafe impl Sync for Table {}
+
+const fn table(slots: &'static Slots) -> Table {
+    let mut table = [ptr::null(); SLOTS as usize + 1];
+    let mut at = 1;
+    while at < SLOTS as usize {
+        #[expect(clippy::indexing_slicing, reason = "evaluated at compile time, within the length")]
+        {
+            table[at] = ptr::from_ref(&slots[at]);
+        }
+        at += 1;
+    }
+    Table(table)
+}
+static CORE_TABLE: Table = table(&CORE);
+static CORE2_TABLE: Table = table(&CORE2);
+
+/// `nvtxExportTableCallbacks_t`.
+#[repr(C)]
+struct Callbacks {
+    struct_size: usize,
+    get_module_function_table: extern "C" fn(u32, *mut *const Table, *mut u32) -> c_int,
+}
+static CALLBACKS: Callbacks =
+    Callbacks { struct_size: size_of::<Callbacks>(), get_module_function_table: module_function_table };
+
+/// `nvtxExportTableVersionInfo_t`.
+#[repr(C)]
+struct VersionInfo {
+    struct_size: usize,
+    version: u32,
+    reserved: u32,
+    set_injection_version: extern "C" fn(u32),
+}
+static VERSION_INFO: VersionInfo = VersionInfo {
+    struct_size: size_of::<VersionInfo>(),
+    version: VERSION as u32,
+    reserved: 0,
+    set_injection_version: ignore_version,
+};
+
+extern "C" fn ignore_version(_version: u32) {}
+
+extern "C" fn module_function_table(module: u32, out_table: *mut *const Table, out_size: *mut u32) -> c_int {
+    let table = match module {
+        CORE_MODULE => &CORE_TABLE,
+        CORE2_MODULE => &CORE2_TABLE,
+        _ => return 0,
+    };
+    if !out_table.is_null() {
+        // SAFETY: the tool hands a place for a pointer.
+        unsafe { out_table.write(table) };
+    }
+    if !out_size.is_null() {
+        // SAFETY: the tool hands a place for a number.
+        unsafe { out_size.write(SLOTS) };
+    }
+    1
+}
+
+extern "C" fn export_table(id: u32) -> *const c_void {
+    match id {
+        1 => ptr::from_ref(&CALLBACKS).cast(),
+        3 => ptr::from_ref(&VERSION_INFO).cast(),
+        _ => ptr::null(),
+    }
+}
+
+type GetExportTable = extern "C" fn(u32) -> *const c_void;
+type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
+
+impl Client {
+    /// Opens the tool and lets it write its functions, once in a process.
+    ///
+    /// # Errors
+    /// Why nobody listens.
+    pub(super) fn open(injection: Option<&Path>) -> Result<Client, Unavailable> {
+        let Some(path) = injection else {
+            let advice = "run the program under a tool that listens, such as nsys, or name the tool's library in NVTX_INJECTION64_PATH";
+            return Err(Unavailable::new(Why::Disabled, "nobody listens to NVTX", advice));
+        };
+        // libcupti is such a tool, and one of its versions ends the process where there is no driver.
+        let is_cupti = path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
+        if is_cupti && Driver::open(&mut Vec::new()).is_err() {
+            let why = "the tool in NVTX_INJECTION64_PATH is libcupti, and there is no CUDA driver for it";
+            return Err(Unavailable::new(Why::NoDevice, why, ""));
+        }
+        TOOL.get_or_init(|| Client::ask_to_listen(path)).clone().map(Client)
+    }
+
+    fn ask_to_listen(path: &Path) -> Result<(), Unavailable> {
+        let library = Library::file(path).map_err(|why| {
+            let why = format!("{} could not be opened: {why}", path.display());
+            Unavailable::new(Why::LibraryNotFound, why, "correct NVTX_INJECTION64_PATH")
+        })?;
+        // SAFETY: that is the type that NVTX gives the function.
+        let initialize: Option<InitializeInjection> = unsafe { library.function(c"InitializeInjectionNvtx2") };
+        let Some(initialize) = initialize else {
+            let why = format!("{} has no InitializeInjectionNvtx2", path.display());
+            return Err(Unavailable::new(Why::Incompatible, why, "name a tool that listens to NVTX 3"));
+        };
+        // SAFETY: the protocol: the tool asks for tables and writes its functions into their slots.
+        if unsafe { initialize(export_table) } == 0 {
+            // What it has written until then is not to be called.
+            CORE.iter().chain(&CORE2).for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
+            let why = format!("{} refused to listen", path.display());
+            return Err(Unavailable::new(Why::Failed, why, ""));
+        }
+        Ok(())
+    }
+
+    /// The thread begins a range.
+    pub(super) fn push(&self, range: &Range) {
+        let text = c_text(&range.text);
+        // SAFETY: the slot holds null or the tool's function of that type.
+        if let Some(push) = unsafe { function::<PushEx>(PUSH_EX) } {
+            // SAFETY: the attributes and the text live until the call returns.
+            unsafe { push(&attributes(range, &text)) };
+        }
+    }
+
+    /// The thread ends the range that it began last.
+    pub(super) fn pop(&self) {
+        // SAFETY: the slot holds null or the tool's function of that type.
+        if let Some(pop) = unsafe { function::<Pop>(POP) } {
+            // SAFETY: it takes nothing.
+            unsafe { pop() };
+        }
+    }
+
+    /// Something happens on the thread.
+    pub(super) fn mark(&self, mark: &Range) {
+        let text = c_text(&mark.text);
+        // SAFETY: the slot holds null or the tool's function of that type.
+        if let Some(tell) = unsafe { function::<MarkEx>(MARK_EX) } {
+            // SAFETY: the attributes and the text live until the call returns.
+            unsafe { tell(&attributes(mark, &text)) };
+        }
+    }
+
+    /// Gives a category a name.
+    pub(super) fn name_category(&self, category: u32, name: &str) {
+        let name = c_text(name);
+        // SAFETY: the slot holds null or the tool's function of that type.
+        if let Some(tell) = unsafe { function::<NameCategory>(NAME_CATEGORY) } {
+            // SAFETY: the text lives until the call returns.
+            unsafe { tell(category, name.as_ptr()) };
+        }
+    }
+
+    /// Gives the calling thread its name.
+    pub(super) fn name_thread(&self) {
+        let name = c_text(&thread::name());
+        // SAFETY: the slot holds null or the tool's function of that type.
+        if let Some(tell) = unsafe { function::<NameThread>(NAME_THREAD) } {
+            // SAFETY: the text lives until the call returns.
+            unsafe { tell(u32::try_from(thread::id()).unwrap_or(0), name.as_ptr()) };
+        }
+    }
+}
+
+/// Returns the tool's function in that place of the core module.
+///
+/// # Safety
+/// `F` is the type of a function pointer, that of NVTX's function in that place.
+unsafe fn function<F: Copy>(at: usize) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // Acquire: the tool wrote it on the thread that started the recording.
+    let written = CORE.get(at)?.load(Ordering::Acquire);
+    // SAFETY: it is not null, and the caller knows the type.
+    (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
+}
+
+fn attributes(range: &Range, text: &CStr) -> Attributes {
+    let (payload_type, payload) = match range.payload {
+        None => (0, 0),
+        Some(Payload::U64(value)) => (1, value),
+        Some(Payload::I64(value)) => (2, value.cast_unsigned()),
+        Some(Payload::F64(value)) => (3, value.to_bits()),
+    };
+    Attributes {
+        version: VERSION,
+        size: 48,
+        category: range.category,
+        color_type: COLOR_ARGB,
+        color: range.argb,
+        payload_type,
+        reserved: 0,
+        payload,
+        message_type: MESSAGE_ASCII,
+        message: text.as_ptr(),
+    }
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text).unwrap_or_else(|_| NO_TEXT.to_owned())
+}

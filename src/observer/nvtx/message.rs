@@ -1,0 +1,27 @@
+//! The text of a range, as torch's `emit_nvtx` writes it.
+
+use crate::activity::ArgValue;
+use crate::observer::ObservedSpan;
+use std::fmt::Write as _;
+
+/// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`: the sequence number if it has one, the sizes if it has some.
+///
+/// torch's `input_op_ids` are left out: a span does not say which one made its inputs.
+pub(super) fn of(span: &ObservedSpan) -> String {
+    let mut text = span.name().replace('\0', "");
+    let sequence = span.field("seq").or_else(|| span.field("Sequence number"));
+    let sequence = match sequence {
+        Some(ArgValue::I64(number)) => u64::try_from(number).ok(),
+        Some(ArgValue::U64(number)) => Some(number),
+        _ => None,
+    };
+    // Writing to a string does not fail.
+    if let Some(number) = sequence {
+        let _ = write!(text, ", seq = {number}");
+    }
+    let _ = write!(text, ", op_id = {}", span.number());
+    if let Some(ArgValue::Str(sizes)) = span.field("dims").or_else(|| span.field("Input Dims")) {
+        let _ = write!(text, ", sizes = {}", sizes.replace('\0', ""));
+    }
+    text
+}

@@ -1,0 +1,108 @@
+//! ITT: what a collector hears of spans.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod common;
+#[path = "common/cuda.rs"]
+mod cuda;
+
+use common::layer;
+use std::process::Command;
+use tracing::{info, info_span, subscriber};
+use tracing_kineto::{Mode, Modes, Trace, itt};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Runs `child`, an ignored test of this file, with the collector or without; returns what that has heard.
+fn heard(child: &str, listens: bool) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("itt.log");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--include-ignored", "--nocapture", child]).env_remove("INTEL_LIBITTNOTIFY64");
+    if listens {
+        // Collectors of the first kind hear the groups that are named.
+        command.env("INTEL_LIBITTNOTIFY64", cuda::library("sim_itt")).env("INTEL_ITTNOTIFY_GROUPS", "all");
+        command.env("SIM_ITT_LOG", &log);
+    }
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn work(modes: impl Into<Modes>) -> Trace {
+    let (layer, guard) = layer(|builder| builder.mode(modes).itt_domain("mine").events(tracing_core::Level::INFO));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for _ in 0..2 {
+            info_span!("outer").in_scope(|| info_span!("inner", bytes = 3).in_scope(|| info!(name: "now", "an event")));
+        }
+    });
+    guard.finish().unwrap()
+}
+
+#[test]
+fn spans_are_tasks_and_names_are_kept_once() {
+    for child in ["child_in_itt_mode", "child_in_both_modes"] {
+        let once = ["begin mine outer", "begin mine inner", "begin mine now", "end mine", "end mine", "end mine"];
+        let mut expected = vec!["domain mine"];
+        // Each handle is made when its name comes first.
+        expected.extend(once.iter().copied().flat_map(|line| match line.strip_prefix("begin mine ") {
+            Some("outer") => vec!["handle outer", line],
+            Some("inner") => vec!["handle inner", line],
+            Some(_) => vec!["handle now", line],
+            None => vec![line],
+        }));
+        expected.extend(once);
+        assert_eq!(heard(child, true), expected, "{child}");
+    }
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_in_itt_mode() {
+    let trace = work(Mode::Itt);
+    assert_eq!(trace.stats().slices, 0);
+    assert!(trace.why_empty().unwrap().contains("without kineto"));
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_in_both_modes() {
+    assert_eq!(work(Mode::Itt | Mode::Kineto).stats().slices, 4);
+}
+
+#[test]
+fn without_a_collector_it_is_silent() {
+    assert!(heard("child_without_a_collector", false).is_empty());
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_without_a_collector() {
+    let reason = work(Mode::Itt | Mode::Kineto).stats().observers[0].state.clone().unwrap_err();
+    assert!(reason.to_string().contains("INTEL_LIBITTNOTIFY64"), "{reason}");
+    assert!(!itt::is_available());
+    itt::mark("nobody hears");
+    drop(itt::range("nobody hears"));
+}
+
+#[test]
+fn tasks_by_hand_are_pytorchs() {
+    let expected = [
+        "domain PyTorch",
+        "handle range",
+        "begin PyTorch range",
+        "handle mark",
+        "begin PyTorch mark",
+        "end PyTorch",
+        "end PyTorch",
+    ];
+    assert_eq!(heard("child_by_hand", true), expected);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_by_hand() {
+    assert!(itt::is_available());
+    let _range = itt::range("range");
+    itt::mark("mark");
+}
