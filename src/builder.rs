@@ -270,6 +270,19 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records nothing but what lies between `cudaProfilerStart` and `cudaProfilerStop`, or `cuProfilerStart` and
+    /// `cuProfilerStop`, any number of times. Default: false.
+    ///
+    /// A recording that is started is paused until the first of these calls, as with `nsys profile
+    /// --capture-range=cudaProfilerApi`: spans as well as devices. The calls may be made by any library of the process, on
+    /// any thread; ranges do not nest. [`Profiler::pause`](crate::Profiler::pause) and
+    /// [`resume`](crate::Profiler::resume) do the same, and each range takes as much memory as a stretch between pauses.
+    /// The calls are seen by CUPTI: where that cannot record, the trace is empty and says why.
+    pub fn profiler_range(mut self, on: bool) -> Self {
+        self.overrides.profiler_range = Some(on);
+        self
+    }
+
     /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
         self.overrides.log_level = Some(level);
@@ -316,8 +329,11 @@ impl KinetoLayerBuilder {
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
         };
-        let settings =
-            Settings { field_bytes_max: config.field_limit_bytes, fields_while_idle: config.fields_while_idle };
+        let settings = Settings {
+            field_bytes_max: config.field_limit_bytes,
+            fields_while_idle: config.fields_while_idle,
+            records: config.mode.records(),
+        };
         let mut observers = self.observers;
         if config.mode.contains(Mode::Nvtx) {
             observers.push(Arc::new(Nvtx::new(config.nvtx_injection.clone())));

@@ -96,7 +96,7 @@ pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 pub use profiler::{Prepared, Profiler};
 pub use session::{Status, flush_all};
 pub use time::Timestamp;
-pub use trace::{Trace, TraceStats, TraceTrack};
+pub use trace::{RecordedTime, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 
 /// The code in README.md is compiled and run as it is.

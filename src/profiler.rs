@@ -76,20 +76,46 @@ impl Profiler {
         self.session()?.stop()
     }
 
-    /// Stops recording spans until [`resume`](Profiler::resume); nothing if paused already.
+    /// Stops recording until [`resume`](Profiler::resume): spans, and the work of devices that is launched from now on.
+    /// Nothing if paused already.
+    ///
+    /// What was launched before is in the trace with its end, whenever that is; no device is waited for. The trace's
+    /// [statistics](crate::TraceStats::recorded) and its header say when it was recorded. Each stretch between pauses takes
+    /// at least 64 KiB of the [buffer limit](crate::KinetoLayerBuilder::buffer_limit_bytes) for each thread with spans in it.
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
     pub fn pause(&self) -> Result<(), Error> {
-        self.session()?.pause()
+        self.session()?.pause(ActivityTypes::ALL)
     }
 
-    /// Goes on recording spans; nothing if not paused.
+    /// Goes on recording; nothing if not paused.
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
     pub fn resume(&self) -> Result<(), Error> {
-        self.session()?.resume()
+        self.session()?.resume(ActivityTypes::ALL)
+    }
+
+    /// Stops recording a group until [`resume_activities`](Profiler::resume_activities), as PyTorch's
+    /// `toggle_collection_dynamic(False, …)` does: [`ActivityGroup::Cpu`] stands for spans and events, every other group
+    /// for the collectors that record something of it, calls of runtime and driver included.
+    ///
+    /// Takes sets of types too: those that spans have stand for the host, those of devices for their collectors. What is
+    /// launched while the host alone is paused belongs to no span. [`Status::Paused`] is that of the host.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
+    pub fn pause_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
+        self.session()?.pause(types.into())
+    }
+
+    /// Goes on recording a group, whether it was paused with others or by itself.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
+    pub fn resume_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
+        self.session()?.resume(types.into())
     }
 
     /// Returns what was recorded so far, while the recording goes on.

@@ -135,28 +135,6 @@ fn a_recording_of_the_host_alone_leaves_the_gpu_alone() {
 }
 
 #[test]
-fn what_is_launched_in_a_pause_is_none_of_the_recording() {
-    let machine = machine("");
-    idle(
-        |builder| builder,
-        |profiler| {
-            profiler.start().unwrap();
-            launch(&machine, "first", 2);
-            machine.synchronize();
-            profiler.pause().unwrap();
-            launch(&machine, "paused", 3);
-            machine.synchronize();
-            profiler.resume().unwrap();
-            launch(&machine, "second", 4);
-            let file = stop(profiler);
-            assert_eq!(found(&file), counts([("first", 2), ("second", 4)]));
-            assert!(file.lost(Loss::OutOfWindow) >= 6, "calls and kernels: {}", file.trace.stats());
-        },
-    );
-    assert_eq!((cuda::count("push_depth"), cuda::count("synchronizes")), (0, 2));
-}
-
-#[test]
 fn a_look_shows_what_has_ended_and_takes_nothing_away() {
     let machine = machine("no_finish=endless");
     let other = machine.stream();

@@ -7,6 +7,7 @@ use super::shape::Shape;
 use super::store::Budget;
 use crate::activity::ActivityType;
 use crate::buffer::Loss;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Words in a block.
@@ -65,6 +66,8 @@ pub(crate) struct Collected {
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<Device>,
+    /// Correlation ids of launches in pauses: their work may have come before they did.
+    pub(super) unwanted: HashSet<u64>,
     pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
 }
 
@@ -95,6 +98,7 @@ impl Collected {
             losses,
             notes: Vec::new(),
             devices: Vec::new(),
+            unwanted: HashSet::new(),
             owned: None,
         }
     }
@@ -140,6 +144,12 @@ impl Collected {
 
     pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn Shape> {
         self.shapes.get(usize::from(entry.shape)).copied()
+    }
+
+    /// Whether work with that id was launched while the recording was paused.
+    #[inline]
+    pub(crate) fn was_launched_in_a_pause(&self, correlation: u64) -> bool {
+        !self.unwanted.is_empty() && self.unwanted.contains(&correlation)
     }
 
     /// Returns what the records take in memory.

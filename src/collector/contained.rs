@@ -94,6 +94,18 @@ impl Collector for Contained {
         self.ask("pop", |collector| collector.pop());
     }
 
+    fn pause(&self) {
+        self.ask("pause", |collector| collector.pause());
+    }
+
+    fn resume(&self) {
+        self.ask("resume", |collector| collector.resume());
+    }
+
+    fn sees_ranges(&self) -> bool {
+        self.ask("sees_ranges", |collector| collector.sees_ranges())
+    }
+
     fn drain(&self) {
         self.ask("drain", |collector| collector.drain());
     }

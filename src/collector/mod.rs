@@ -13,11 +13,14 @@ mod cupti;
 mod device;
 mod library;
 mod names;
+mod pauses;
+mod range;
 mod record;
 mod report;
 mod set;
 mod shape;
 mod store;
+mod switch;
 pub mod trial;
 mod unavailable;
 
@@ -28,12 +31,15 @@ pub use device::Device;
 pub(crate) use library::Library;
 pub use library::{Attempt, Places};
 pub use names::Name;
+pub use range::CaptureRange;
+pub(crate) use range::Marks;
 pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 pub use report::CollectorReport;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
 pub(crate) use store::Budget;
 pub use store::{Batch, RecordSink};
+pub(crate) use switch::Switch;
 pub use unavailable::{Unavailable, Why};
 
 use crate::activity::{ActivityTypes, CorrelationId};
@@ -44,9 +50,10 @@ use std::time::{Duration, Instant};
 
 /// Records what accelerators do, and the calls that had them do it.
 ///
-/// Methods are called by one thread at a time, but for [`push`](Collector::push) and [`pop`](Collector::pop), which
-/// every thread of the program calls. None may call the [`Profiler`](crate::Profiler), which waits for them. One that panics
-/// harms nobody else: the [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
+/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop),
+/// [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
+/// call the [`Profiler`](crate::Profiler), which waits for them. One that panics harms nobody else: the
+/// [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
 pub trait Collector: fmt::Debug + Send + Sync {
     /// Returns its name, one word in lower case, such as "cupti".
     fn name(&self) -> &'static str;
@@ -79,6 +86,21 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// leaves at its first hook of the next one.
     fn pop(&self) {}
 
+    /// The recording pauses: what begins from now on is not wanted until [`resume`](Collector::resume). What was launched
+    /// before is still handed over when it has ended. By default nothing is done, and what comes of the pause is dropped.
+    ///
+    /// This and [`resume`](Collector::resume) are called in turn, by any thread of the program, while others may be in
+    /// other methods, and perhaps in the middle of one of the vendor's callbacks: they do not wait.
+    fn pause(&self) {}
+
+    /// The recording goes on: what begins after the return is wanted.
+    fn resume(&self) {}
+
+    /// Whether it sees the marks by which a program opens and closes a [range](CaptureRange) of its own.
+    fn sees_ranges(&self) -> bool {
+        false
+    }
+
     /// Hands over what has ended, without waiting for what has not.
     fn drain(&self) {}
 
@@ -97,8 +119,8 @@ pub trait Collector: fmt::Debug + Send + Sync {
 
     /// Reads the clock of its records, in nanoseconds; `None` if that is CLOCK_REALTIME itself, or cannot be read.
     ///
-    /// Read at both ends of a recording and each second, between two readings of CLOCK_REALTIME. If it does not lie
-    /// between them, times are converted.
+    /// Read at both ends of a recording and each second in which spans are recorded, between two readings of
+    /// CLOCK_REALTIME; if it does not lie between them, times are converted. Read when the recording pauses or goes on, too.
     fn clock(&self) -> Option<u64> {
         None
     }
@@ -121,6 +143,8 @@ pub struct Selection {
     pub teardown: bool,
     /// How long a start may take to show that records arrive.
     pub proof: Duration,
+    /// To be told where the program begins and ends a range: outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
+    pub range: Option<CaptureRange>,
 }
 
 /// What a collector can do, or does.

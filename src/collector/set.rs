@@ -4,11 +4,12 @@ use super::clock::{ClockMap, Reading};
 use super::collected::Collected;
 use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
+use super::switch::Switch;
 use super::{Capabilities, Collector, Selection, Unavailable};
-use crate::activity::{ActivityTypes, CorrelationId};
+use crate::activity::CorrelationId;
 use crate::correlation::CorrelationSink;
 use crate::os::fork;
-use crate::time::Timestamp;
+use crate::time::{Ticks, Timestamp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
@@ -41,6 +42,8 @@ pub(crate) struct Collection {
     pub(crate) clock: ClockMap,
     /// Nothing can have been later, for all that the clocks know: it was handed over by then.
     pub(crate) latest: Timestamp,
+    /// When it recorded, as far as somebody knows: more than one stretch after a pause.
+    pub(crate) windows: Vec<(Ticks, Ticks)>,
 }
 
 /// The way to the collectors that run and want to know slices. Threads refer to it plainly, so it is never freed: there
@@ -95,9 +98,12 @@ impl CollectorSet {
 
     /// Has those collectors begin of which something is selected; returns how each fared.
     pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
-        let wanted = |types: ActivityTypes| types.iter().any(|kind| selection.types.contains(kind));
+        let wanted = |collector: &&Arc<dyn Collector>| {
+            let records = !collector.types().intersection(selection.types).is_empty();
+            records || selection.range.is_some() && collector.sees_ranges()
+        };
         let mut running = Vec::new();
-        for collector in self.collectors.iter().filter(|collector| wanted(collector.types())) {
+        for collector in self.collectors.iter().filter(wanted) {
             let sink = RecordSink::new(budget.clone());
             sink.wait();
             let state = collector.start(selection, sink.clone());
@@ -115,6 +121,17 @@ impl CollectorSet {
             running.sink.discard();
         }
         self.read_clocks();
+    }
+
+    /// Returns a switch for each that was asked to record, in their order.
+    pub(crate) fn switches(&self) -> Vec<Switch> {
+        let switch = |each: &Running| Switch::new(each.collector.clone(), each.sink.clone(), each.state.is_ok());
+        self.running().iter().map(switch).collect()
+    }
+
+    /// Whether one of those that run sees the marks of ranges.
+    pub(crate) fn sees_ranges(&self) -> bool {
+        self.running().iter().any(|running| running.state.is_ok() && running.collector.sees_ranges())
     }
 
     /// Reads the clocks of all that run.
@@ -174,6 +191,7 @@ impl CollectorSet {
             records: Collected::empty(),
             clock: ClockMap::default(),
             latest: Timestamp::default(),
+            windows: Vec::new(),
         });
         ran.chain(off).collect()
     }
@@ -196,6 +214,6 @@ impl Running {
         let clock = ClockMap::new(&self.readings);
         let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(LENIENCE_NS);
         let (name, state) = (self.collector.name(), self.state.clone());
-        Collection { name, state, records, clock, latest: Timestamp::from_nanos(latest) }
+        Collection { name, state, records, clock, latest: Timestamp::from_nanos(latest), windows: Vec::new() }
     }
 }

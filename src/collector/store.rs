@@ -6,11 +6,13 @@
 
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, Role, SHELF_WORDS, SHELVES};
 use super::names::{Name, Names};
+use super::pauses::Pauses;
 use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 use super::shape::Shape;
 use crate::activity::ActivityType;
 use crate::buffer::Loss;
 use crate::os::memory;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +37,7 @@ pub struct RecordSink {
 #[derive(Debug)]
 struct Store {
     budget: Arc<dyn Budget>,
+    pauses: Pauses,
     held: Mutex<Held>,
 }
 
@@ -47,6 +50,8 @@ struct Held {
     contexts: Vec<(u32, i32)>,
     losses: Vec<(Loss, u64)>,
     notes: Vec<String>,
+    /// Correlation ids of launches in pauses, which are not kept; neither is their work.
+    unwanted: HashSet<u64>,
     /// The recording has not begun: what comes is none of it.
     waits: bool,
     closed: bool,
@@ -61,16 +66,20 @@ struct Shelf {
 
 /// How many contexts are kept.
 const CONTEXTS: usize = 4096;
+/// How many launches of pauses are remembered.
+const UNWANTED: usize = 1 << 16;
+
 /// Some records on their way in.
 #[derive(Debug)]
 pub struct Batch<'s> {
     budget: &'s dyn Budget,
+    pauses: &'s Pauses,
     held: MutexGuard<'s, Held>,
 }
 
 impl RecordSink {
     pub(crate) fn new(budget: Arc<dyn Budget>) -> RecordSink {
-        RecordSink { store: Arc::new(Store { budget, held: Mutex::default() }) }
+        RecordSink { store: Arc::new(Store { budget, pauses: Pauses::default(), held: Mutex::default() }) }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -81,7 +90,12 @@ impl RecordSink {
     ///
     /// Others wait meanwhile: `write` should not block, and must not come back to this sink.
     pub fn record<R>(&self, write: impl FnOnce(&mut Batch<'_>) -> R) -> R {
-        write(&mut Batch { budget: &*self.store.budget, held: self.held() })
+        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, held: self.held() })
+    }
+
+    /// When the recording was paused.
+    pub(super) fn pauses(&self) -> &Pauses {
+        &self.store.pauses
     }
 
     /// Counts what is not there.
@@ -135,6 +149,7 @@ impl RecordSink {
             losses: held.losses.clone(),
             notes: held.notes.clone(),
             devices: Vec::new(),
+            unwanted: held.unwanted.clone(),
             owned: Some((self.store.budget.clone(), owned)),
         };
         if close {
@@ -160,6 +175,16 @@ impl Held {
         }
     }
 
+    /// Remembers that a launch is not kept.
+    fn refuse(&mut self, call: &HostCall<'_>) {
+        if call.launches && call.correlation != 0 {
+            if self.unwanted.len() >= UNWANTED {
+                self.unwanted.clear();
+            }
+            self.unwanted.insert(call.correlation);
+        }
+    }
+
     #[inline]
     fn shape(&mut self, shape: &'static dyn Shape) -> u8 {
         let known = self.shapes.iter().position(|known| std::ptr::eq(*known, shape));
@@ -180,6 +205,18 @@ struct Head {
 }
 
 impl Batch<'_> {
+    /// Whether all of that lay in a pause of the recording: such records are not kept. An end of 0 is none.
+    #[inline]
+    pub fn is_paused(&self, start: u64, end: u64) -> bool {
+        self.pauses.cover(start, end)
+    }
+
+    /// Whether some of that lay in a pause of the recording: what it launched may have no record.
+    #[inline]
+    pub(crate) fn meets_pause(&self, start: u64, end: u64) -> bool {
+        self.pauses.meet(start, end)
+    }
+
     /// Returns the number of a name; that of the empty one if it finds no room.
     pub fn name(&mut self, text: &str) -> Name {
         if let Some(name) = self.held.names.find(text) {
@@ -200,6 +237,14 @@ impl Batch<'_> {
             Thread::Handle(handle) => (BY_HANDLE, u64::from(handle)),
             Thread::Id(id) => (0, id.cast_unsigned()),
         };
+        if self.is_paused(call.start, call.end) {
+            self.held.refuse(call);
+            return self.skip();
+        }
+        if !self.held.unwanted.is_empty() {
+            // An id may come again.
+            self.held.unwanted.remove(&call.correlation);
+        }
         let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
         let head = Head { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
         self.put(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
@@ -207,6 +252,10 @@ impl Batch<'_> {
 
     /// Adds what a device did.
     pub fn work(&mut self, work: &DeviceWork<'_>) {
+        // What was launched in a pause is not kept, whenever it ran; what came before its launch is left out in the end.
+        if !self.held.unwanted.is_empty() && self.held.unwanted.contains(&work.correlation) {
+            return self.skip();
+        }
         let head = Head { tag: Role::Work as u8, kind: work.kind, name: work.name, shape: Some(work.shape) };
         let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
         self.put(Role::Work, &head, [work.start, work.end, work.correlation, place], work.words);
@@ -214,6 +263,9 @@ impl Batch<'_> {
 
     /// Adds a wait.
     pub fn synchronization(&mut self, sync: &Synchronization<'_>) {
+        if self.is_paused(sync.start, sync.end) {
+            return self.skip();
+        }
         let head = Head { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
         let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
         self.put(Role::Sync, &head, [sync.start, sync.end, sync.correlation, place, sync.event.into()], sync.words);
@@ -221,6 +273,9 @@ impl Batch<'_> {
 
     /// Adds an event that was recorded.
     pub fn event(&mut self, event: &EventRecord<'_>) {
+        if event.at != 0 && self.is_paused(event.at, event.at) {
+            return self.skip();
+        }
         let head = Head { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
         let place = u64::from(event.context) << 32 | u64::from(event.stream);
         self.put(Role::Event, &head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
@@ -235,6 +290,9 @@ impl Batch<'_> {
 
     /// Adds time that the vendor's library took.
     pub fn overhead(&mut self, overhead: &Overhead) {
+        if self.is_paused(overhead.start, overhead.end) {
+            return self.skip();
+        }
         let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
         self.put(Role::Overhead, &head, [overhead.start, overhead.end], &[]);
     }
@@ -245,6 +303,13 @@ impl Batch<'_> {
         // More can only be garbage.
         if contexts.len() < CONTEXTS && !contexts.iter().any(|(known, _)| *known == context) {
             self.held.contexts.push((context, device));
+        }
+    }
+
+    /// Counts what is not kept, since the recording was paused.
+    fn skip(&mut self) {
+        if !self.held.waits && !self.held.closed {
+            self.held.lost(Loss::OutOfWindow, 1);
         }
     }
 
@@ -452,6 +517,40 @@ mod tests {
         let collected = sink.collect(true);
         assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [7]);
         assert_eq!(collected.notes, ["said"]);
+    }
+
+    #[test]
+    fn what_lies_in_a_pause_takes_no_room() {
+        let (sink, _) = sink(1 << 20);
+        let launch = |start: u64, correlation: u64| {
+            sink.record(|batch| {
+                let (kind, name, shape) = (ActivityType::CudaDriver, batch.name("launch"), &Plain);
+                let (end, thread, external, launches) = (start + 1, Thread::Id(1), 0, true);
+                let words = &[];
+                batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+            });
+        };
+        let work = |start: u64| sink.record(|batch| work(batch, start, &[]));
+        // Correlation ids of work are eight times its start.
+        launch(10, 8 * 25);
+        sink.pauses().begin(20);
+        launch(21, 8 * 27);
+        work(25);
+        work(27);
+        work(28);
+        sink.pauses().end(30);
+        launch(22, 8 * 35);
+        work(35);
+        work(36);
+        launch(23, 8 * 36);
+        launch(31, 8 * 32);
+        work(32);
+        let collected = sink.collect(false);
+        assert_eq!(collected.calls().map(|entry| entry.start()).collect::<Vec<_>>(), [10, 31]);
+        // The one at 28 may be of before.
+        assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [25, 28, 36, 32]);
+        assert_eq!(collected.losses, [(Loss::OutOfWindow, 5)]);
+        assert!(collected.was_launched_in_a_pause(8 * 36) && !collected.was_launched_in_a_pause(8 * 32));
     }
 
     #[test]

@@ -209,6 +209,7 @@ impl Selection {
             graph_trace: false,
             teardown: false,
             proof: Duration::from_secs(1),
+            range: None,
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Gpu {
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
     pub(crate) graph_trace: bool,
+    /// Nothing is recorded but between cudaProfilerStart and cudaProfilerStop.
+    pub(crate) profiler_range: bool,
     pub(crate) cupti: bool,
     pub(crate) teardown_cupti: bool,
     pub(crate) cupti_path: Option<String>,
@@ -36,6 +38,7 @@ impl Gpu {
             (Key::CuptiPerThreadBuffer, Value::Bool(on)) => self.per_thread_buffers = *on,
             (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
             (Key::GraphTrace, Value::Bool(on)) => self.graph_trace = *on,
+            (Key::ProfilerRange, Value::Bool(on)) => self.profiler_range = *on,
             (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
             (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
             (Key::CuptiPath, Value::Text(path)) => self.cupti_path = Some(path.clone()).filter(|path| !path.is_empty()),
@@ -63,6 +66,7 @@ impl Default for Gpu {
             per_thread_buffers: false,
             wait_events: true,
             graph_trace: false,
+            profiler_range: false,
             cupti: true,
             teardown_cupti: false,
             cupti_path: None,
@@ -86,6 +90,7 @@ mod tests {
             (Key::PmSamplingMetrics, "sm__cycles_active.avg"),
             (Key::PmSamplingDevice, "0"),
             (Key::GraphTrace, "true"),
+            (Key::ProfilerRange, "true"),
             (Key::DisableCupti, "true"),
             (Key::TeardownCupti, "true"),
             (Key::CuptiPath, "/opt/libcupti.so.13"),

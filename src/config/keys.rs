@@ -141,6 +141,8 @@ keys! {
         "CUPTI's buffers are per thread (CUDA 12.3 and later)";
     GraphTrace: Both Now "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
         "a launch of a CUDA graph is one row, not one for each node";
+    ProfilerRange: Both Now "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
+        "nothing is recorded but between cudaProfilerStart and cudaProfilerStop";
     DisableCupti: Both Now "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
         "leaves NVIDIA GPUs alone: no library is looked for";
     TeardownCupti: Both Now "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",

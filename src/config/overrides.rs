@@ -40,6 +40,7 @@ pub(crate) struct Overrides {
     pub(crate) flush_on_sigterm: Option<bool>,
     pub(crate) gzip_level: Option<u32>,
     pub(crate) graph_trace: Option<bool>,
+    pub(crate) profiler_range: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
@@ -86,6 +87,7 @@ impl Overrides {
             flag(Key::FlushOnSigterm, self.flush_on_sigterm),
             int(Key::GzipLevel, self.gzip_level.map(i64::from)),
             flag(Key::GraphTrace, self.graph_trace),
+            flag(Key::ProfilerRange, self.profiler_range),
             (Key::LogLevel, self.log_level.map(Value::Severity)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -160,6 +162,7 @@ mod tests {
             flush_on_sigterm: Some(true),
             gzip_level: Some(0),
             graph_trace: Some(true),
+            profiler_range: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),

@@ -73,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) field_bytes_max: usize,
     /// Whether the fields of spans made while nothing is recorded are kept.
     pub(crate) fields_while_idle: bool,
+    /// Whether anything is recorded; if not, observers alone are told.
+    pub(crate) records: bool,
 }
 
 /// Buckets of span keys; also the size of a thread's cache of spans.
@@ -120,7 +122,7 @@ impl Recorder {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
-        let settings = Settings { field_bytes_max: 100, fields_while_idle: false };
+        let settings = Settings { field_bytes_max: 100, fields_while_idle: false, records: true };
         Recorder::new(1 << 30, Sites::default(), Observers::default(), settings)
     }
 
@@ -151,20 +153,17 @@ impl Recorder {
         *self.street.lock()
     }
 
-    /// Starts an epoch, in which threads tell `street` which slice they are in, and returns it.
-    pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
-        *self.street.lock() = street;
-        let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
+    /// Takes it that what is recorded from now on is this process's.
+    pub(crate) fn adopt(&self) {
         self.fork.store(fork::generation(), Ordering::Relaxed);
-        self.epoch.store(epoch, Ordering::Release);
-        epoch
     }
 
-    /// Starts an epoch in which nothing is recorded and observers alone are told.
-    pub(crate) fn open_for_observers(&self) -> u64 {
-        self.fork.store(fork::generation(), Ordering::Relaxed);
-        self.epoch.store(OBSERVED, Ordering::Release);
-        OBSERVED
+    /// Starts an epoch, the one of all that record nothing if this one does not, in which threads tell `street` which slice they are in, and returns it.
+    pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
+        *self.street.lock() = street;
+        let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
+        self.epoch.store(epoch, Ordering::Release);
+        epoch
     }
 
     /// Ends the epoch: threads that have not noticed yet write into chunks of that epoch for a moment longer.

@@ -2,23 +2,27 @@
 
 mod budget;
 mod exit;
+mod gate;
 mod pulse;
 
 pub use exit::flush_all;
 pub(crate) use exit::register;
 
+use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::{Budget, Collection, CollectorReport, CollectorSet, Selection};
+use crate::collector::{Budget, CaptureRange, Collection, CollectorReport, CollectorSet, Marks, Selection};
 use crate::config::{Config, Mode, Output};
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
 use crate::recorder::Recorder;
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, Recorded, Trace, Window};
+use crate::trace::{Facts, Metadata, Recorded, Trace};
 use crate::write::sink::Sinks;
+use gate::Gate;
 use pulse::Pulse;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// One layer's recordings, shared by its guard and profilers.
@@ -29,7 +33,8 @@ pub(crate) struct Session {
     sinks: Arc<Sinks>,
     collectors: Arc<CollectorSet>,
     state: Mutex<State>,
-    pulse: Pulse,
+    gate: Arc<Gate>,
+    pulse: Arc<Pulse>,
     /// The process that made it.
     process: u32,
 }
@@ -37,8 +42,6 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// What was recorded before the last pause.
-    windows: Vec<Window>,
     /// The name of the trace being recorded, once somebody has asked for it.
     trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
@@ -50,8 +53,7 @@ struct State {
 enum Phase {
     Idle,
     Prepared,
-    Recording { epoch: u64, start: Anchor },
-    Paused,
+    Recording,
 }
 
 /// What a session is doing.
@@ -77,17 +79,13 @@ const FORKED_LOCK: Duration = Duration::from_millis(200);
 impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
         let metadata = Metadata::default();
-        let state = State {
-            phase: Phase::Idle,
-            windows: Vec::new(),
-            trace_id: OnceLock::new(),
-            metadata: Arc::new(metadata),
-            given_away: false,
-        };
+        let state =
+            State { phase: Phase::Idle, trace_id: OnceLock::new(), metadata: Arc::new(metadata), given_away: false };
         let collectors = Arc::new(collectors);
-        let pulse = Pulse::new(recorder.clone(), collectors.clone());
+        let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
+        let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        Arc::new(Session { recorder, config, sinks, collectors, state, pulse, process })
+        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, process })
     }
 
     /// Where a recording that ends by itself goes.
@@ -108,28 +106,13 @@ impl Session {
         }
         // In a forked child, the thread that held the lock may not exist.
         let why = "the process was forked while its parent was starting or stopping a recording";
-        self.lock_within(FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
-    }
-
-    /// Locks the state if that takes no longer than `wait`.
-    fn lock_within(&self, wait: Duration) -> Option<MutexGuard<'_, State>> {
-        let begun = Instant::now();
-        loop {
-            match self.state.try_lock() {
-                Ok(state) => return Some(state),
-                Err(std::sync::TryLockError::Poisoned(state)) => return Some(state.into_inner()),
-                Err(std::sync::TryLockError::WouldBlock) if begun.elapsed() < wait => {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                Err(std::sync::TryLockError::WouldBlock) => return None,
-            }
-        }
+        lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
     }
 
     /// Whether the session can be used: nobody who will not come back, such as this very thread, is starting or stopping
     /// a recording.
     fn is_reachable(&self) -> bool {
-        self.lock_within(self.config.flush_timeout).is_some()
+        lock_within(&self.state, self.config.flush_timeout).is_some()
     }
 
     /// Has the collectors begin, so that a start takes no time; returns how each fared.
@@ -143,7 +126,6 @@ impl Session {
         if self.recorder.is_forked() {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
-            state.windows.clear();
         }
         let reports = match state.phase {
             Phase::Idle if !self.config.mode.records() => Vec::new(),
@@ -180,6 +162,10 @@ impl Session {
             graph_trace: gpu.graph_trace,
             teardown: gpu.teardown_cupti,
             proof: PROOF,
+            range: gpu.profiler_range.then(|| {
+                let gate: Weak<Gate> = Arc::downgrade(&self.gate);
+                CaptureRange::new(gate as Weak<dyn Marks>)
+            }),
         }
     }
 
@@ -200,53 +186,47 @@ impl Session {
         self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start();
+        self.recorder.adopt();
         self.collectors.begin();
         if !self.config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
-        self.open(&mut state);
-        Ok(())
-    }
-
-    fn open(&self, state: &mut State) {
-        let street = self.collectors.street(&self.selection());
-        let start = Anchor::take();
-        self.pulse.add(start);
-        let epoch = match self.config.mode.records() {
-            true => self.recorder.open(street),
-            false => self.recorder.open_for_observers(),
-        };
-        state.phase = Phase::Recording { epoch, start };
-        self.pulse.wake();
-    }
-
-    /// Ends the window that is open, if one is.
-    fn close(&self, state: &mut State) {
-        if let Phase::Recording { epoch, start } = state.phase {
-            self.recorder.close();
-            let end = Anchor::take();
-            self.pulse.add(end);
-            state.windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
+        if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection())) {
+            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            let why = "the process was forked while its parent was starting or stopping a recording";
+            return Err(Error::new(ErrorKind::Forked, why));
         }
+        state.phase = Phase::Recording;
+        if !self.config.gpu.profiler_range {
+            self.gate.resume(ActivityTypes::ALL);
+            return Ok(());
+        }
+        self.gate.begin_paused();
+        if !self.collectors.sees_ranges() {
+            diag!(
+                Warning,
+                "range",
+                "nothing is recorded: cudaProfilerStart (CUDA_PROFILER_RANGE) is seen by CUPTI alone, which does not \
+                 record here; `kineto doctor` says why"
+            );
+        }
+        Ok(())
     }
 
     /// Ends the recording and hands out what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let mut state = self.lock()?;
         self.check_process()?;
-        if matches!(state.phase, Phase::Idle | Phase::Prepared) {
-            return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"));
-        }
-        self.close(&mut state);
+        let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
+        let windows = matches!(state.phase, Phase::Recording).then(|| self.gate.end()).flatten().ok_or_else(none)?;
         state.phase = Phase::Idle;
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
-        let collections = self.collectors.stop(end, later(self.config.flush_timeout));
+        let mut collections = self.collectors.stop(end, later(self.config.flush_timeout));
         state.given_away = true;
-        let windows = std::mem::take(&mut state.windows);
-        let recorded = Recorded::new(self.recorder.take(), windows, &self.recorder, true);
-        let converter = Converter::new(&self.pulse.stop());
+        let converter = converter(self.pulse.stop(), windows.since, None);
+        let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
         Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.take()))
     }
 
@@ -255,21 +235,14 @@ impl Session {
         let state = self.lock()?;
         self.check_process()?;
         let end = Anchor::take();
-        let mut windows = state.windows.clone();
-        match state.phase {
-            Phase::Idle | Phase::Prepared => {
-                return Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"));
-            }
-            Phase::Recording { epoch, start } => {
-                windows.push(Window { epoch, start: start.ticks(), end: end.ticks() });
-            }
-            Phase::Paused => {}
-        }
-        let recorded = Recorded::new(self.recorder.look(), windows, &self.recorder, false);
-        let collections = self.collectors.look();
-        let mut anchors = self.pulse.anchors();
-        anchors.push(end);
-        Ok(self.trace(&state, recorded, collections, Converter::new(&anchors), self.recorder.losses.counts()))
+        let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
+        let windows =
+            matches!(state.phase, Phase::Recording).then(|| self.gate.look(end.ticks())).flatten().ok_or_else(none)?;
+        let taken = self.recorder.look();
+        let mut collections = self.collectors.look();
+        let converter = converter(self.pulse.anchors(), windows.since, Some(end));
+        let recorded = windows.share(&mut collections, taken, &self.recorder, false);
+        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.counts()))
     }
 
     fn trace(
@@ -297,6 +270,7 @@ impl Session {
             with_location: config.with_location,
             selected: config.activities,
             wait_events: config.gpu.wait_events,
+            profiler_range: config.gpu.profiler_range,
             gzip_level: config.gzip_level,
             sinks: self.sinks.clone(),
         };
@@ -311,44 +285,27 @@ impl Session {
         Ok(())
     }
 
-    /// Stops recording spans for now.
-    pub(crate) fn pause(&self) -> Result<(), Error> {
-        let mut state = self.lock()?;
+    /// Stops recording what is among these types for now.
+    pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _state = self.lock()?;
         self.check_process()?;
-        match state.phase {
-            Phase::Recording { .. } => {
-                self.close(&mut state);
-                state.phase = Phase::Paused;
-                Ok(())
-            }
-            Phase::Paused => Ok(()),
-            Phase::Idle | Phase::Prepared => {
-                Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause"))
-            }
-        }
+        let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause");
+        self.gate.pause(types).then_some(()).ok_or_else(none)
     }
 
-    /// Goes on recording spans after a pause.
-    pub(crate) fn resume(&self) -> Result<(), Error> {
-        let mut state = self.lock()?;
+    /// Goes on recording what is among these types after a pause.
+    pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _state = self.lock()?;
         self.check_process()?;
-        match state.phase {
-            Phase::Paused => {
-                self.open(&mut state);
-                Ok(())
-            }
-            Phase::Recording { .. } => Ok(()),
-            Phase::Idle | Phase::Prepared => {
-                Err(Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume"))
-            }
-        }
+        let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume");
+        self.gate.resume(types).then_some(()).ok_or_else(none)
     }
 
     pub(crate) fn status(&self) -> Status {
         let phase = self.lock().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
         match phase {
-            Some(Phase::Recording { .. }) => Status::Recording,
-            Some(Phase::Paused) => Status::Paused,
+            Some(Phase::Recording) if self.gate.is_open() == Some(true) => Status::Recording,
+            Some(Phase::Recording) => Status::Paused,
             Some(Phase::Prepared) => Status::Prepared,
             Some(Phase::Idle) | None => Status::Idle,
         }
@@ -369,6 +326,28 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.recorder.close();
     }
+}
+
+/// Locks if that takes no longer than `wait`.
+fn lock_within<T>(lock: &Mutex<T>, wait: Duration) -> Option<MutexGuard<'_, T>> {
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(held) => return Some(held),
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < wait => std::thread::sleep(Duration::from_micros(100)),
+            Err(TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+/// Makes the converter of a recording that began at `since`, of which it has no anchor if nothing was ever open.
+fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Converter {
+    if anchors.is_empty() {
+        anchors.push(since);
+    }
+    anchors.extend(end);
+    Converter::new(&anchors)
 }
 
 /// Returns the time so much from now; of what is later than a year, nobody sees the difference.
@@ -401,8 +380,8 @@ mod tests {
     fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
         let session = session();
         session.start().unwrap();
-        session.pause().unwrap();
-        session.resume().unwrap();
+        session.pause(ActivityTypes::ALL).unwrap();
+        session.resume(ActivityTypes::ALL).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!((session.recorder.pool().bytes(), session.pulse.anchors().len()), (0, 3));
         drop(session.recorder.open_chunk(session.recorder.epoch()));
@@ -419,10 +398,10 @@ mod tests {
         let session = session();
         session.start().unwrap();
         drop(session.recorder.open_chunk(session.recorder.epoch()));
-        session.pause().unwrap();
+        session.pause(ActivityTypes::ALL).unwrap();
         // Long enough for the session's thread to find that nothing is recorded.
         std::thread::sleep(Duration::from_millis(1200));
-        session.resume().unwrap();
+        session.resume(ActivityTypes::ALL).unwrap();
         let before = session.pulse.anchors().len();
         std::thread::sleep(Duration::from_millis(2500));
         assert!(session.pulse.anchors().len() > before, "{before}");

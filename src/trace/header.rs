@@ -35,6 +35,8 @@ pub(crate) struct Facts {
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
+    /// Nothing is recorded outside of the program's own ranges.
+    pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
     pub(crate) sinks: Arc<Sinks>,
 }
@@ -100,6 +102,11 @@ impl Trace {
                 |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
             let reports = stats.observers.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
             about.insert("observers".to_owned(), Value::Object(reports.collect()));
+        }
+        if let (Some(about), false) = (about.as_object_mut(), stats.recorded.is_empty()) {
+            let start = self.window().0;
+            let recorded = stats.recorded.iter().map(|time| (time.name.to_owned(), time.to_json(start)));
+            about.insert("recorded".to_owned(), Value::Object(recorded.collect()));
         }
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {
             about.insert("empty".to_owned(), why.into());

@@ -15,8 +15,8 @@ mod walk;
 
 pub(crate) use header::Facts;
 pub(crate) use metadata::Metadata;
-pub(crate) use recorded::{Recorded, Window};
-pub use stats::TraceStats;
+pub(crate) use recorded::{Recorded, Stretch, Window};
+pub use stats::{RecordedTime, TraceStats};
 
 use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;
@@ -185,7 +185,23 @@ impl Trace {
             ),
             observers: self.inner.facts.observers.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
+            recorded: self.recorded_times(),
         }
+    }
+
+    /// Returns when the host and the collectors were recorded, if not all of them all the time.
+    fn recorded_times(&self) -> Vec<RecordedTime> {
+        let Inner { recorded, collections, converter, .. } = &*self.inner;
+        let host = recorded.windows.iter().map(|window| (window.start, window.end)).collect();
+        let ran = collections.iter().filter(|collection| collection.state.is_ok());
+        let devices = ran.map(|collection| (collection.name, collection.windows.clone()));
+        let all: Vec<(_, Vec<Stretch>)> = std::iter::once(("host", host)).chain(devices).collect();
+        if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
+            return Vec::new();
+        }
+        let at = |(start, end)| (converter.timestamp(start), converter.timestamp(end));
+        let time = |(name, stretches): (_, Vec<_>)| (name, stretches.into_iter().map(at).collect());
+        all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
     }
 
     /// Returns the keys and JSON texts that the file's header will hold beside Kineto's own.
@@ -217,6 +233,13 @@ impl Trace {
             Some("the mode is one without kineto: spans were told to others, and nothing is recorded")
         } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit left no room: raise buffer_limit_bytes")
+        } else if self.inner.facts.profiler_range && self.inner.recorded.windows.is_empty() {
+            Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
+                "cudaProfilerStart was not called while the recording waited for it (CUDA_PROFILER_RANGE)"
+            } else {
+                "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which CUPTI alone sees, and that did \
+                 not record: see what is said of it"
+            })
         } else if sites.is_empty() {
             Some(
                 "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",

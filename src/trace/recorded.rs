@@ -18,6 +18,8 @@ pub(crate) struct Recorded {
     pub(crate) sites: Vec<&'static Site>,
     /// The stretches of time that were recorded: more than one after a pause.
     pub(crate) windows: Vec<Window>,
+    /// When the recording began and ended, whatever it was of.
+    pub(crate) whole: Stretch,
     blocks: HashMap<u64, Arc<[u64]>>,
     owner: Option<Arc<Recorder>>,
     /// Slices may overlap, which only a walk over all of them can tell.
@@ -25,6 +27,9 @@ pub(crate) struct Recorded {
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
 }
+
+/// When something was recorded, from when on until when.
+pub(crate) type Stretch = (Ticks, Ticks);
 
 /// A stretch of time in which records were made.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +40,15 @@ pub(crate) struct Window {
 }
 
 impl Recorded {
-    /// Keeps what belongs to `windows`, which are not empty, and counts what does not.
-    pub(crate) fn new(taken: Taken, windows: Vec<Window>, owner: &Arc<Recorder>, owned: bool) -> Recorded {
-        let ours = |chunk: &Chunk| windows.iter().any(|window| window.epoch == chunk.epoch());
+    /// Keeps what belongs to `windows`, and counts what does not.
+    pub(crate) fn new(
+        taken: Taken,
+        windows: Vec<Window>,
+        whole: Stretch,
+        owner: &Arc<Recorder>,
+        owned: bool,
+    ) -> Recorded {
+        let ours = |chunk: &Chunk| find(&windows, chunk.epoch()).is_some();
         let (chunks, stray): (Vec<_>, Vec<_>) = taken.chunks.into_iter().partition(|(chunk, _)| ours(chunk));
         let late = stray.iter().map(|(chunk, _)| chunk.committed().saturating_sub(2) as u64).sum();
         if owned {
@@ -48,6 +59,7 @@ impl Recorded {
             lanes: taken.lanes,
             sites: owner.sites.all(),
             windows,
+            whole,
             blocks: taken.blocks.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
             disorder: owner.has_disorder(),
@@ -56,11 +68,16 @@ impl Recorded {
     }
 
     /// Returns the window in which a run was recorded.
-    #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, and is given at least one")]
+    #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, so there is one")]
     pub(crate) fn window_of(&self, run: Run) -> &Window {
         let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
-        let window = self.windows.iter().find(|window| window.epoch == epoch).or(self.windows.last());
-        window.expect("a recording has a window")
+        let window = find(&self.windows, epoch).or(self.windows.last());
+        window.expect("a run has a window")
+    }
+
+    /// Returns the window in which a record was made.
+    pub(crate) fn window_around(&self, record: &Record<'_>) -> Option<&Window> {
+        find(&self.windows, record.chunk.epoch())
     }
 
     /// Returns the records of a run.
@@ -103,6 +120,11 @@ impl Recorded {
         }
     }
 
+    /// Whether the host was recorded all the time.
+    pub(crate) fn is_without_pause(&self) -> bool {
+        matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
+    }
+
     /// Returns how many records threads have committed to these chunks after they were taken, none of a snapshot's.
     pub(crate) fn committed_late(&self) -> u64 {
         if self.owner.is_none() {
@@ -117,6 +139,11 @@ impl Recorded {
         let blocks: usize = self.blocks.values().map(|block| size_of_val(&**block)).sum();
         self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
     }
+}
+
+/// Finds the window of an epoch, of which later ones have greater numbers.
+fn find(windows: &[Window], epoch: u64) -> Option<&Window> {
+    windows.binary_search_by_key(&epoch, |window| window.epoch).ok().and_then(|place| windows.get(place))
 }
 
 impl Drop for Recorded {

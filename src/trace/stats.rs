@@ -3,6 +3,8 @@
 use crate::buffer::Loss;
 use crate::collector::CollectorReport;
 use crate::observer::ObserverReport;
+use crate::time::Timestamp;
+use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
@@ -32,6 +34,40 @@ pub struct TraceStats {
     pub collectors: Vec<CollectorReport>,
     /// How each observer fared.
     pub observers: Vec<ObserverReport>,
+    /// When the host and each collector that ran were recorded; empty if nothing was ever paused.
+    pub recorded: Vec<RecordedTime>,
+}
+
+/// When something was recorded, of a recording that was paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordedTime {
+    /// The collector's name, or "host".
+    pub name: &'static str,
+    /// From when until when, in order.
+    pub stretches: Vec<(Timestamp, Timestamp)>,
+}
+
+impl RecordedTime {
+    /// Returns how long that was in all.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.stretches.iter().map(|(start, end)| end.since(*start)).sum())
+    }
+
+    /// What the header of the trace says: the first stretches, in nanoseconds since `start`.
+    pub(super) fn to_json(&self, start: Timestamp) -> Value {
+        const SHOWN: usize = 1000;
+        let stretch = |(from, to): &(Timestamp, Timestamp)| json!([from.since(start), to.since(start)]);
+        let shown: Vec<_> = self.stretches.iter().take(SHOWN).map(stretch).collect();
+        let nanos = u64::try_from(self.total().as_nanos()).unwrap_or(u64::MAX);
+        json!({ "stretches": self.stretches.len(), "total_ns": nanos, "ns": shown })
+    }
+}
+
+impl fmt::Display for RecordedTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: recorded for {:.3?}, in {} stretches", self.name, self.total(), self.stretches.len())
+    }
 }
 
 impl TraceStats {
@@ -48,6 +84,7 @@ impl fmt::Display for TraceStats {
         write!(f, "{slices} slices and {events} events of {threads} threads in {duration:.3?}, {kib} KiB")?;
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
+        self.recorded.iter().try_for_each(|recorded| write!(f, "\n  {recorded}"))?;
         self.losses.iter().try_for_each(|(loss, count)| write!(f, "\n  {}: {count}", loss.as_str()))
     }
 }

@@ -102,9 +102,8 @@ impl<'t> Walk<'t> {
 
     /// When the recording began and ended.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
-        let windows = &self.recorded.windows;
-        let at = |t: Option<Ticks>| t.map_or(Timestamp::default(), |t| self.converter.timestamp(t));
-        (at(windows.first().map(|w| w.start)), at(windows.last().map(|w| w.end)))
+        let (start, end) = self.recorded.whole;
+        (self.converter.timestamp(start), self.converter.timestamp(end))
     }
 
     /// The lanes of each thread id: the kernel uses ids again, and a pause gives a thread another lane.

@@ -358,4 +358,14 @@ impl Cuda {
     pub(crate) fn stop_profiler(&self) {
         call!(cuProfilerStop());
     }
+
+    /// `cudaProfilerStart`
+    pub(crate) fn start_profiler_by_runtime(&self) {
+        call!(cudaProfilerStart());
+    }
+
+    /// `cudaProfilerStop`
+    pub(crate) fn stop_profiler_by_runtime(&self) {
+        call!(cudaProfilerStop());
+    }
 }

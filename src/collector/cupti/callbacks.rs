@@ -1,9 +1,27 @@
 //! What CUPTI calls, on whatever thread, in the middle of whatever the program does: nothing here waits for anything
-//! slow, makes a call of CUDA's, or can panic.
+//! slow, makes a call of CUDA's, or can panic. NVIDIA's own tools, too, enable kinds of activity from within.
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
+use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
 use std::ffi::c_void;
+
+/// A function by which a program begins or ends a range.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) domain: u32,
+    pub(super) function: u32,
+    begins: bool,
+}
+
+/// cuProfilerStart, cuProfilerStop, cudaProfilerStart, cudaProfilerStop. Those of the runtime call those of the driver;
+/// since ranges do not nest, that makes no difference.
+pub(super) const MARKS: [Mark; 4] = [
+    Mark { domain: DRIVER, function: 308, begins: true },
+    Mark { domain: DRIVER, function: 309, begins: false },
+    Mark { domain: RUNTIME, function: 171, begins: true },
+    Mark { domain: RUNTIME, function: 172, begins: false },
+];
 
 /// CUPTI wants an empty buffer.
 pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
@@ -27,16 +45,22 @@ pub(super) extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: 
     HUB.pool.complete(buffer, valid);
 }
 
-/// A call of CUDA begins or ends. The subscription asks for none of them, until the library is to be let go of.
-pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, _function: u32, data: *const c_void) {
+/// A call of CUDA begins or ends. The subscription asks for those of [`MARKS`] where ranges are recorded, and for all when
+/// the library is to be let go of.
+pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function: u32, data: *const c_void) {
     /// What stands first in the data of a call that returns.
     const EXIT: u32 = 1;
-    if !matches!(domain, super::ffi::DRIVER | super::ffi::RUNTIME) || data.is_null() {
+    if !matches!(domain, DRIVER | RUNTIME) || data.is_null() {
         return;
     }
     // SAFETY: in these domains the data begins with a number that tells whether the call begins or returns.
     let site = unsafe { data.cast::<u32>().read() };
     if site == EXIT && HUB.is_to_let_go() {
         super::worker::let_go_now();
+    }
+    // A range begins when the call that begins it returns, and ends when the one that ends it begins.
+    let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));
+    if let Some(mark) = mark.filter(|mark| mark.begins == (site == EXIT)) {
+        HUB.mark(mark.begins);
     }
 }

@@ -82,6 +82,7 @@ functions! {
     enable_driver_api = c"cuptiActivityEnableDriverApi": unsafe extern "C" fn(u32, u8) -> Code;
     enable_runtime_api = c"cuptiActivityEnableRuntimeApi": unsafe extern "C" fn(u32, u8) -> Code;
     enable_event_times = c"cuptiActivityEnableCudaEventDeviceTimestamps": unsafe extern "C" fn(u8) -> Code;
+    enable_callback = c"cuptiEnableCallback": unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Code;
     enable_domain = c"cuptiEnableDomain": unsafe extern "C" fn(u32, *mut c_void, u32) -> Code;
     finalize = c"cuptiFinalize": unsafe extern "C" fn() -> Code;
     }
@@ -126,6 +127,13 @@ impl Api {
         let Some(call) = self.enable_domain else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: the handle is the one that the library gave.
         checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain) })
+    }
+
+    /// Has the subscription's callback called at the calls of one function.
+    pub(super) fn enable_call(&self, subscriber: Subscriber, domain: u32, function: u32) -> Result<(), CuptiError> {
+        let Some(call) = self.enable_callback else { return Err(CuptiError(NOT_IMPLEMENTED)) };
+        // SAFETY: the handle is the one that the library gave, and any number may be passed.
+        checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain, function) })
     }
 
     pub(super) fn register(&self, requested: Requested, completed: Completed) -> Result<(), CuptiError> {

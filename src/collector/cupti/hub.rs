@@ -1,7 +1,9 @@
 //! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
 
 use super::pool::Pool;
+use crate::collector::CaptureRange;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The one hub.
 pub(super) static HUB: Hub = Hub {
@@ -10,6 +12,7 @@ pub(super) static HUB: Hub = Hub {
     recording: AtomicU32::new(0),
     process: AtomicU32::new(0),
     lets_go: AtomicBool::new(false),
+    range: Mutex::new(None),
 };
 
 /// The one place where CUPTI's callbacks and the recording meet.
@@ -23,6 +26,8 @@ pub(super) struct Hub {
     process: AtomicU32,
     /// The next call that returns is to let go of the library.
     lets_go: AtomicBool,
+    /// Who is told of the program's marks.
+    range: Mutex<Option<CaptureRange>>,
 }
 
 impl Hub {
@@ -44,12 +49,29 @@ impl Hub {
 
     /// Gives it up.
     pub(super) fn release(&self) {
+        self.watch(None);
         self.taken.store(false, Ordering::Release);
     }
 
     /// Returns the number of the recording, never 0 while there is one.
     pub(super) fn recording(&self) -> u32 {
         self.recording.load(Ordering::Relaxed)
+    }
+
+    /// Says who is told of the program's marks.
+    pub(super) fn watch(&self, range: Option<CaptureRange>) {
+        *self.range.lock().unwrap_or_else(PoisonError::into_inner) = range;
+    }
+
+    /// The program begins or ends a range.
+    pub(super) fn mark(&self, begins: bool) {
+        // The lock is not held while others act.
+        let range = self.range.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match range {
+            Some(range) if begins => range.begin(),
+            Some(range) => range.end(),
+            None => {}
+        }
     }
 
     /// The next call that returns is to let go of the library.
@@ -75,6 +97,7 @@ mod tests {
             recording: AtomicU32::new(0),
             process: AtomicU32::new(0),
             lets_go: AtomicBool::new(false),
+            range: Mutex::new(None),
         };
         assert!(!hub.is_inherited() && !hub.is_inherited());
         hub.process.fetch_add(1, Ordering::Relaxed);

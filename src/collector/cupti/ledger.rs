@@ -48,9 +48,9 @@ impl Ledger {
         self.until = end;
     }
 
-    /// Returns whether a call has come that began after the end.
-    pub(super) fn is_past_end(&self) -> bool {
-        self.latest_call > self.until
+    /// Returns whether a call has come that began after that time.
+    pub(super) fn is_past(&self, at: u64) -> bool {
+        self.latest_call > at
     }
 
     /// A thread gives what it launches to a graph from now on, or no more.
@@ -150,10 +150,10 @@ mod tests {
         ledger.launched(1, 10);
         ledger.call(10);
         ledger.close(100);
-        assert!(!ledger.is_past_end());
+        assert!(!ledger.is_past(100));
         ledger.launched(2, 101);
         ledger.call(101);
-        assert!(ledger.is_past_end());
+        assert!(ledger.is_past(100));
         assert_eq!(ledger.owed(), 1);
     }
 

@@ -12,6 +12,7 @@ mod ffi;
 mod holders;
 mod hub;
 mod kernels;
+mod kinds;
 mod ledger;
 mod names;
 mod pool;
@@ -24,6 +25,7 @@ mod text;
 mod walk;
 mod worker;
 
+use super::clock::now;
 use super::library::{Attempt, Places};
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
 use crate::activity::{ActivityTypes, CorrelationId};
@@ -31,6 +33,7 @@ use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
 use hub::HUB;
+use kinds::Kinds;
 use start::Loaded;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +59,7 @@ pub struct Cupti {
 #[derive(Debug)]
 struct Running {
     orders: Arc<Orders>,
+    kinds: Arc<Kinds>,
     sink: RecordSink,
     teardown: bool,
 }
@@ -75,6 +79,11 @@ impl Cupti {
     /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.attempts.lock().clone()
+    }
+
+    /// The recording under way.
+    fn recording(&self) -> Option<(Arc<Orders>, Arc<Kinds>)> {
+        self.running.lock().as_ref().map(|running| (running.orders.clone(), running.kinds.clone()))
     }
 
     /// Finds the libraries. Until they are found, each time anew.
@@ -114,9 +123,10 @@ impl Collector for Cupti {
             let message = "another recording of this process has libcupti, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
-        let (capabilities, orders) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
+        HUB.watch(selection.range.clone());
+        let (capabilities, orders, kinds) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
         let teardown = selection.teardown;
-        *running = Some(Running { orders, sink, teardown });
+        *running = Some(Running { orders, kinds, sink, teardown });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -138,9 +148,25 @@ impl Collector for Cupti {
         }
     }
 
+    fn pause(&self) {
+        if let Some((orders, kinds)) = self.recording() {
+            kinds.pause(self.clock().unwrap_or_else(now));
+            orders.nudge();
+        }
+    }
+
+    fn resume(&self) {
+        if let Some((_, kinds)) = self.recording() {
+            kinds.resume();
+        }
+    }
+
+    fn sees_ranges(&self) -> bool {
+        true
+    }
+
     fn drain(&self) {
-        let orders = self.running.lock().as_ref().map(|running| running.orders.clone());
-        if let Some(orders) = orders {
+        if let Some((orders, _)) = self.recording() {
             orders.drain(Duration::from_secs(1));
         }
     }

@@ -184,8 +184,9 @@ impl Reader {
             self.ledger.capture(thread, does.begins_capture);
         }
         let launches = does.launches && worked && self.ledger.reaches_device(thread);
-        // Kernels that nobody records do not come.
-        if launches && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
+        // Kernels that nobody records do not come, and those of a pause may not.
+        let is_owed = launches && !batch.meets_pause(call.start(), call.end());
+        if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
             self.ledger.launched(correlation, call.start());
         }
         batch.call(&HostCall {

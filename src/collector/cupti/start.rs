@@ -4,6 +4,7 @@ use super::callbacks;
 use super::error::CuptiError;
 use super::ffi::{Api, RUNTIME, Subscriber};
 use super::hub::HUB;
+use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
 use super::worker::{Orders, Worker};
@@ -101,7 +102,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Arc<Orders>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<Orders>, Arc<Kinds>), Unavailable> {
         if self.driver.devices().is_empty() {
             let advice = "see what `nvidia-smi` says, and CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
@@ -110,7 +111,7 @@ impl Loaded {
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let started = self.arm(selection, sink, subscriber, &mut capabilities);
-        let orders = started.inspect_err(|_| {
+        let (orders, kinds) = started.inspect_err(|_| {
             HUB.pool.close();
             let _ = self.api.unsubscribe(subscriber);
         })?;
@@ -118,7 +119,19 @@ impl Loaded {
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no record arrived while the recording was started".to_owned());
         }
-        Ok((capabilities, orders))
+        if selection.range.is_some() {
+            self.watch_ranges(subscriber, &mut capabilities);
+        }
+        Ok((capabilities, orders, kinds))
+    }
+
+    /// Has the subscription told where the program begins and ends a range.
+    fn watch_ranges(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
+        for mark in &callbacks::MARKS {
+            if let Err(error) = self.api.enable_call(subscriber, mark.domain, mark.function) {
+                capabilities.notes.push(format!("not each cudaProfilerStart or cudaProfilerStop is seen: {error}"));
+            }
+        }
     }
 
     /// Has CUPTI record what is asked for into buffers of ours.
@@ -128,7 +141,7 @@ impl Loaded {
         sink: &RecordSink,
         subscriber: Subscriber,
         capabilities: &mut Capabilities,
-    ) -> Result<Arc<Orders>, Unavailable> {
+    ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
         let api = self.api;
         if selection.per_thread_buffers
             && let Err(error) = api.use_per_thread_buffers()
@@ -144,28 +157,26 @@ impl Loaded {
         api.register(callbacks::requested, callbacks::completed).map_err(failed)?;
         // Those are another's.
         api.dropped();
-        let kinds = self.enable(selection, capabilities)?;
+        let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
         let orders = Arc::new(Orders::default());
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
-        let disable = kinds.clone();
         let worker = Worker {
             api,
             driver: self.driver,
             subscriber,
-            kinds,
+            kinds: kinds.clone(),
             reader,
             orders: orders.clone(),
             is_missing_records: false,
+            pausing: None,
         };
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
-            for kind in disable {
-                let _ = api.disable(kind);
-            }
+            kinds.end();
             Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
         })?;
-        Ok(orders)
+        Ok((orders, kinds))
     }
 
     /// Enables what is selected; returns the kinds that were, which `capabilities` tells.

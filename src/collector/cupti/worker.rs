@@ -2,6 +2,7 @@
 
 use super::ffi::{Api, DRIVER, Subscriber};
 use super::hub::HUB;
+use super::kinds::Kinds;
 use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use super::walk::{Records, Walker};
@@ -16,7 +17,7 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How long the end waits between two looks, at first and at most.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// How long the end waits for buffers of a program that goes on launching, so that they are never complete.
+/// How long an end or a pause waits for buffers of a program that goes on launching, so that they are never complete.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is wanted of the thread, and what has come of it.
@@ -70,6 +71,11 @@ impl Orders {
         self.wait(patience, |wanted| wanted.ended)
     }
 
+    /// Has the thread look at what else there is to do.
+    pub(super) fn nudge(&self) {
+        self.order(self.wanted());
+    }
+
     fn order(&self, wanted: MutexGuard<'_, Wanted>) {
         self.waiting.store(true, Ordering::Release);
         drop(wanted);
@@ -93,11 +99,37 @@ pub(super) struct Worker {
     pub(super) api: &'static Api,
     pub(super) driver: &'static Driver,
     pub(super) subscriber: Subscriber,
-    pub(super) kinds: Vec<u32>,
+    pub(super) kinds: Arc<Kinds>,
     pub(super) reader: Reader,
     pub(super) orders: Arc<Orders>,
     /// Records are known to be missing, so launches cannot be waited for one by one.
     pub(super) is_missing_records: bool,
+    /// A pause before which something was launched that owes its record.
+    pub(super) pausing: Option<Pausing>,
+}
+
+/// A pause that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pausing {
+    last: Last,
+    look_at: Instant,
+    wait: Duration,
+}
+
+/// The last moment of which records are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// By the clock of the records.
+    at: u64,
+    /// What began before it is in a buffer that was handed out before it.
+    requests: u64,
+    patience_ends: Instant,
+}
+
+impl Last {
+    fn new(at: u64) -> Last {
+        Last { at, requests: HUB.pool.requests(), patience_ends: Instant::now() + PATIENCE }
+    }
 }
 
 impl Worker {
@@ -107,7 +139,8 @@ impl Worker {
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             HUB.pool.make_ready();
-            let filled = HUB.pool.take(flush_at, || orders.waiting.load(Ordering::Acquire));
+            let until = self.pausing.map_or(flush_at, |pausing| flush_at.min(pausing.look_at));
+            let filled = HUB.pool.take(until, || orders.waiting.load(Ordering::Acquire));
             self.read(filled);
             if orders.waiting.swap(false, Ordering::AcqRel) {
                 let (drains, end) = {
@@ -121,11 +154,39 @@ impl Worker {
                 self.flush(false);
                 orders.tell(|wanted| wanted.drained = drains);
             }
+            self.rest();
             if Instant::now() >= flush_at {
                 self.flush(false);
                 flush_at = Instant::now() + FLUSH_EVERY;
             }
         }
+    }
+
+    /// Lets the kinds rest in a pause, once what was launched before has its records.
+    fn rest(&mut self) {
+        let Some(at) = self.kinds.to_rest() else {
+            self.pausing = None;
+            return;
+        };
+        let now = Instant::now();
+        let begun = || Pausing { last: Last::new(at), look_at: now, wait: SHORTEST_WAIT };
+        let mut pausing = self.pausing.filter(|pausing| pausing.last.at == at).unwrap_or_else(begun);
+        if now >= pausing.look_at {
+            self.flush(false);
+            if self.is_settled(&pausing.last) {
+                self.kinds.rest();
+            }
+            pausing.look_at = now + pausing.wait;
+            pausing.wait = (pausing.wait * 2).min(FLUSH_EVERY);
+        }
+        self.pausing = Some(pausing);
+    }
+
+    /// Whether what began until then has come, as far as can be told.
+    fn is_settled(&self, last: &Last) -> bool {
+        let goes_on = self.reader.ledger.is_past(last.at) && Instant::now() >= last.patience_ends;
+        let is_complete = self.is_missing_records || self.reader.ledger.owed() == 0;
+        is_complete && (goes_on || !HUB.pool.holds_records(last.requests))
     }
 
     fn flush(&mut self, forced: bool) {
@@ -154,15 +215,12 @@ impl Worker {
     /// more time. The program is not made to wait for its devices: it may be in the middle of a capture.
     fn end(mut self, end: &End) {
         self.reader.ledger.close(end.at);
-        // What began before the end is in a buffer that was handed out before it.
-        let (requests, patience_ends) = (HUB.pool.requests(), Instant::now() + PATIENCE);
+        let last = Last::new(end.at);
         let mut wait = SHORTEST_WAIT;
         loop {
             self.flush(false);
             self.count_dropped();
-            let goes_on = self.reader.ledger.is_past_end() && Instant::now() >= patience_ends;
-            let is_settled = self.is_missing_records || self.reader.ledger.owed() == 0;
-            if is_settled && (goes_on || !HUB.pool.holds_records(requests)) {
+            if self.is_settled(&last) {
                 break;
             }
             let left = end.deadline.saturating_duration_since(Instant::now());
@@ -174,9 +232,7 @@ impl Worker {
             self.read(filled);
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        for kind in &self.kinds {
-            let _ = self.api.disable(*kind);
-        }
+        self.kinds.end();
         // What came while that was done.
         self.flush(false);
         self.count_dropped();

@@ -81,7 +81,7 @@ impl Linked {
     /// Links the collection of that number.
     pub(crate) fn new(collection: &Collection, number: usize, host: &Host<'_>) -> Linked {
         let at = |ticks| host.converter.timestamp(ticks);
-        let windows: Vec<_> = host.recorded.windows.iter().map(|window| (at(window.start), at(window.end))).collect();
+        let windows: Vec<_> = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
         let threads = Threads::new(collection, host.recorded, host.converter);
         let mut counts = Counts::default();
         let error = collection.clock.error_at_most_ns();
@@ -96,11 +96,11 @@ impl Linked {
         let outside: BTreeSet<_> = collection.records.work().filter(outside).map(|work| work.correlation()).collect();
         let mut launched = BTreeSet::new();
         for call in collection.records.calls() {
-            counts.calls += 1;
             if !overlaps(&reach, collection.interval(&call)) {
                 counts.out_of_window += 1;
                 continue;
             }
+            counts.calls += 1;
             counts.beyond_end += collection.is_beyond_end(&call);
             if outside.contains(&call.correlation()) {
                 launched.insert(call.correlation());
@@ -124,11 +124,11 @@ impl Linked {
             Records { collection, threads: &threads, windows: &reach, launched: &launched, all_inside: false };
         let mut ends: Vec<((u32, u32), u64)> = Vec::new();
         for work in collection.records.work() {
-            counts.work += 1;
             if !records.is_inside(&work) {
                 counts.out_of_window += 1;
                 continue;
             }
+            counts.work += 1;
             counts.unfinished += u64::from(work.end() == 0);
             counts.beyond_end += collection.is_beyond_end(&work);
             let (start, end) = collection.interval(&work);
@@ -194,7 +194,7 @@ impl Linked {
 
     /// Returns when something of the host's is drawn to end, and whether it did: with the recording at last, as slices.
     fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-        let around = self.windows.iter().find(|window| start <= window.1);
+        let around = self.windows.get(self.windows.partition_point(|window| window.1 < start));
         around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
     }
 
@@ -276,9 +276,12 @@ impl Collection {
     }
 }
 
+/// Whether that lies in one of the windows, in part at least. A program may pause with each of its steps, so there may be
+/// many; they are in order by both of their ends.
 #[inline]
 fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
-    windows.iter().any(|window| start <= window.1 && end >= window.0)
+    let begun = windows.partition_point(|window| window.0 <= end);
+    begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
 }
 
 /// Whether that kind is done by a device.

@@ -22,11 +22,15 @@ impl Records<'_> {
         self.collection.records.rest().filter(move |entry| entry.role() == role)
     }
 
-    /// Whether work belongs to the recording: some of it lies inside, or it was launched inside.
+    /// Whether work belongs to the recording: some of it lies inside, or it was launched inside. What is known to be
+    /// launched outside does not.
     #[inline]
     pub(super) fn is_inside(&self, entry: &Entry<'_>) -> bool {
         if self.all_inside {
             return true;
+        }
+        if self.collection.records.was_launched_in_a_pause(entry.correlation()) {
+            return false;
         }
         let (start, end) = self.collection.interval(entry);
         if overlaps(self.windows, (start, end)) {

@@ -25,11 +25,10 @@ impl link::Spans for HostSpans<'_> {
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
         let Host { recorded, index, converter, .. } = self.host;
         let Some(record) = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice) else { return false };
-        if recorded.windows.len() < 2 && !recorded.disorder {
+        if recorded.is_without_pause() && !recorded.disorder {
             return true;
         }
-        let window = recorded.windows.iter().find(|window| window.epoch == record.chunk.epoch());
-        window.is_none_or(|window| match recorded.disorder {
+        recorded.window_around(&record).is_none_or(|window| match recorded.disorder {
             // Its thread may not have noticed yet that another one has exited it.
             true => at.since(converter.timestamp(index.times(window, &record).1)) <= self.slack_ns,
             // Whoever was inside when a pause began pushes anew after it.

@@ -142,6 +142,8 @@ calls! { RUNTIME, RUNTIME_API:
     cudaMemsetAsync = 51, c"cudaMemsetAsync_v3020";
     cudaStreamSynchronize = 131, c"cudaStreamSynchronize_v3020";
     cudaDeviceSynchronize = 165, c"cudaDeviceSynchronize_v3020";
+    cudaProfilerStart = 171, c"cudaProfilerStart_v4000";
+    cudaProfilerStop = 172, c"cudaProfilerStop_v4000";
     cudaLaunchKernel = 211, c"cudaLaunchKernel_v7000";
 }
 

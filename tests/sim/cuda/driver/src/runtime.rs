@@ -8,7 +8,7 @@ use crate::launch::{self, Dimensions};
 use crate::shared::calls::{self, Call};
 use crate::trace::{self, Caller};
 use crate::transfer::{Direction, begin, copy, fill};
-use crate::{context, memory, stream};
+use crate::{context, memory, state, stream};
 use std::ffi::c_char;
 
 /// Serves a call of the runtime; by option, in a call of the driver with the same correlation id.
@@ -83,6 +83,18 @@ pub extern "C" fn simRuntimeDeviceSynchronize() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeGetDevice(device: *mut i32) -> i32 {
     call(&calls::cudaGetDevice, &calls::cuCtxGetDevice, std::ptr::null(), |_| give(device, context::current_device()?))
+}
+
+/// `cudaProfilerStart`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaProfilerStart() -> i32 {
+    call(&calls::cudaProfilerStart, &calls::cuProfilerStart, std::ptr::null(), |_| state::ready().map(drop))
+}
+
+/// `cudaProfilerStop`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaProfilerStop() -> i32 {
+    call(&calls::cudaProfilerStop, &calls::cuProfilerStop, std::ptr::null(), |_| state::ready().map(drop))
 }
 
 /// `cudaMalloc`.
