@@ -36,8 +36,8 @@ impl Profiler {
     /// no error: its [report](Prepared::reports) says why.
     pub fn prepare(&self) -> Result<Prepared, Error> {
         let session = self.session()?;
-        let reports = session.prepare()?;
-        Ok(Prepared { session: session.clone(), reports })
+        let (ticket, reports) = session.prepare()?;
+        Ok(Prepared { session: session.clone(), ticket, reports })
     }
 
     /// Returns what can be recorded on this machine: the host's types, and what the collectors that find their libraries
@@ -167,6 +167,7 @@ impl Profiler {
 #[must_use = "dropping it lets go of the collectors"]
 pub struct Prepared {
     session: Arc<Session>,
+    ticket: u64,
     reports: Vec<CollectorReport>,
 }
 
@@ -187,6 +188,6 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        self.session.disarm();
+        self.session.disarm(self.ticket);
     }
 }

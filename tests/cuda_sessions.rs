@@ -123,6 +123,25 @@ fn a_prepared_recording_has_what_comes_after_its_start_alone() {
 }
 
 #[test]
+fn what_was_prepared_for_a_recording_of_before_does_not_disarm_what_is_now() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            let first = profiler.prepare().unwrap();
+            profiler.start().unwrap();
+            stop(profiler);
+            let second = profiler.prepare().unwrap();
+            drop(first);
+            assert_eq!((profiler.status(), cuda::count("unsubscribes")), (Status::Prepared, 1));
+            second.start().unwrap();
+            launch(&machine, "inside", 2);
+            assert_eq!(found(&stop(profiler)), counts([("inside", 2)]));
+        },
+    );
+}
+
+#[test]
 fn a_recording_of_the_host_alone_leaves_the_gpu_alone() {
     let machine = machine("");
     let cpu = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::UserAnnotation);

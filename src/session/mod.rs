@@ -42,6 +42,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// How often collectors were prepared.
+    prepared: u64,
     /// The name of the trace being recorded, once somebody has asked for it.
     trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
@@ -52,7 +54,8 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Idle,
-    Prepared,
+    /// By whom: each `prepare` has a number of its own.
+    Prepared(u64),
     Recording,
 }
 
@@ -79,8 +82,13 @@ const FORKED_LOCK: Duration = Duration::from_millis(200);
 impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
         let metadata = Metadata::default();
-        let state =
-            State { phase: Phase::Idle, trace_id: OnceLock::new(), metadata: Arc::new(metadata), given_away: false };
+        let state = State {
+            phase: Phase::Idle,
+            prepared: 0,
+            trace_id: OnceLock::new(),
+            metadata: Arc::new(metadata),
+            given_away: false,
+        };
         let collectors = Arc::new(collectors);
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
@@ -115,10 +123,13 @@ impl Session {
         lock_within(&self.state, self.config.flush_timeout).is_some()
     }
 
-    /// Has the collectors begin, so that a start takes no time; returns how each fared.
-    pub(crate) fn prepare(&self) -> Result<Vec<CollectorReport>, Error> {
+    /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
+    pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
         let mut state = self.lock()?;
-        self.ready(&mut state, Phase::Prepared)
+        let ticket = state.prepared + 1;
+        let reports = self.ready(&mut state, Phase::Prepared(ticket))?;
+        state.prepared = ticket;
+        Ok((ticket, reports))
     }
 
     /// Has the collectors begin if nothing goes on, and goes over into `phase`.
@@ -133,7 +144,7 @@ impl Session {
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
                 self.collectors.start(&self.selection(), &budget)
             }
-            Phase::Prepared if matches!(phase, Phase::Idle) => Vec::new(),
+            Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
             _ => {
                 let why = "a recording is going on already; stop it first";
                 return Err(Error::new(ErrorKind::AlreadyActive, why));
@@ -143,10 +154,10 @@ impl Session {
         Ok(reports)
     }
 
-    /// Takes a [`prepare`](Session::prepare) back, unless a recording has begun since.
-    pub(crate) fn disarm(&self) {
+    /// Takes the [`prepare`](Session::prepare) of that number back, unless a recording has begun since.
+    pub(crate) fn disarm(&self, ticket: u64) {
         let Ok(mut state) = self.lock() else { return };
-        if matches!(state.phase, Phase::Prepared) && !self.recorder.is_forked() {
+        if matches!(state.phase, Phase::Prepared(current) if current == ticket) && !self.recorder.is_forked() {
             state.phase = Phase::Idle;
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         }
@@ -306,7 +317,7 @@ impl Session {
         match phase {
             Some(Phase::Recording) if self.gate.is_open() == Some(true) => Status::Recording,
             Some(Phase::Recording) => Status::Paused,
-            Some(Phase::Prepared) => Status::Prepared,
+            Some(Phase::Prepared(_)) => Status::Prepared,
             Some(Phase::Idle) | None => Status::Idle,
         }
     }
