@@ -372,7 +372,13 @@ impl KinetoLayerBuilder {
 /// The collectors that this crate has, but for those that are switched off, and the program's own.
 fn collectors(gpu: &config::Gpu, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
     if gpu.pm_sampling {
-        diag!(Warning, "config", "hardware counters are not sampled yet: CUPTI_PM_SAMPLING_METRICS changes nothing");
+        diag!(
+            Warning,
+            "config",
+            "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing: hardware counters are not \
+             sampled, so the trace has no rows of `hardware_counters`; sample them beside it with DCGM (`dcgmi dmon -e \
+             1002,1003,1005`) or in a run of its own with `nsys profile --gpu-metrics-devices=all`"
+        );
     }
     let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
     let mut off = Vec::new();

@@ -36,6 +36,7 @@ const FAULTS: &[Fault] = &[
     // What stands in the way of a part.
     ("enable_error=27:10", |file| {
         noted(file, "kernel is not recorded");
+        assert!(gpu::report(file).notes.iter().any(|note| note.contains("KINETO_CUPTI_PATH")), "what to do about it");
         let found = Counts::of(file);
         assert_eq!((found.kernels, calls_of_kernels(file)), (0, KERNELS));
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);

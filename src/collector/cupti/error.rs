@@ -45,7 +45,7 @@ impl CuptiError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what to do about it; empty if that is not known.
     fn advice(self) -> &'static str {
         match self.0 {
             2 | 14 | 15 | 999 => {
@@ -53,6 +53,11 @@ impl CuptiError {
                  the GPU can be used at all"
             }
             26 => "stop what reads the GPU's counters, such as DCGM: `dcgmi profstat --pause`",
+            27 => {
+                "this library does not do that on this GPU or platform: for a GPU that its version of CUDA no longer \
+                 supports (CUDA 13: older than Turing), set KINETO_CUPTI_PATH to the libcupti of an older one; for an \
+                 embedded board, to the one that came with it"
+            }
             33 => "vGPUs of this kind cannot be profiled",
             35 => {
                 "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0, or give the process \
@@ -67,6 +72,12 @@ impl CuptiError {
             45 => "allow profiling in Windows, under the developer's settings of NVIDIA's control panel",
             _ => "",
         }
+    }
+
+    /// Returns what to do about it as the end of a sentence.
+    pub(super) fn hint(self) -> String {
+        let advice = self.advice();
+        if advice.is_empty() { String::new() } else { format!("; {advice}") }
     }
 
     /// Makes the reason for which nothing is recorded; `during` is the call that failed. `holders` is who may hold the
@@ -102,6 +113,7 @@ mod tests {
             (15, Why::Incompatible, "KINETO_CUPTI_PATH"),
             (999, Why::Incompatible, "driver"),
             (26, Why::Busy, "DCGM"),
+            (27, Why::Unsupported, "libcupti of an older one"),
             (43, Why::Unsupported, "MIG"),
             (45, Why::Unsupported, "Windows"),
             (38, Why::Unsupported, "cuProfilerInitialize"),

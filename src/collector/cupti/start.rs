@@ -195,7 +195,9 @@ impl Loaded {
                     capabilities.types |= ActivityTypes::from_type(kind);
                 }
                 Err(error) => {
-                    capabilities.notes.push(format!("{kind} is not recorded, or not all of it: {error}"));
+                    // What to do about it is said once.
+                    let advice = if refused == Some(error) { String::new() } else { error.hint() };
+                    capabilities.notes.push(format!("{kind} is not recorded, or not all of it: {error}{advice}"));
                     refused.get_or_insert(error);
                 }
             }
