@@ -5,6 +5,7 @@ use super::names::{Name, Names};
 use super::record::Thread;
 use super::shape::Shape;
 use super::store::Budget;
+use super::threads::Threads;
 use crate::activity::ActivityType;
 use crate::buffer::Loss;
 use std::collections::HashSet;
@@ -40,15 +41,14 @@ impl Role {
             _ => 2,
         }
     }
+}
 
-    /// How many words of a record are its own, the head not counted.
-    const fn words(tag: u8) -> usize {
-        match tag & 0xF {
-            1 | 3 | 4 => 5,
-            2 => 4,
-            _ => 2,
-        }
-    }
+/// How many words behind its head every record has of its own.
+const OWN: usize = 4;
+
+/// How many more those of a shelf have.
+const fn more(shelf: usize) -> usize {
+    if shelf == Role::Work.shelf() { 0 } else { 1 }
 }
 
 /// The flag of a call that launches something.
@@ -63,6 +63,8 @@ pub(crate) struct Collected {
     pub(crate) names: Names,
     pub(super) shapes: Vec<&'static dyn Shape>,
     pub(super) contexts: Vec<(u32, i32)>,
+    /// Who made the calls.
+    pub(crate) threads: Threads,
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<Device>,
@@ -80,8 +82,9 @@ pub(crate) struct Entry<'t> {
     kind: u8,
     shape: u8,
     pub(crate) name: Name,
-    /// All but the head.
-    own: &'t [u64],
+    own: &'t [u64; OWN],
+    /// One more word of its own; 0 for work.
+    last: u64,
     /// What its shape shows.
     pub(crate) words: &'t [u64],
 }
@@ -95,6 +98,7 @@ impl Collected {
             names,
             shapes,
             contexts,
+            threads: Threads::default(),
             losses,
             notes: Vec::new(),
             devices: Vec::new(),
@@ -105,28 +109,32 @@ impl Collected {
 
     /// Returns the calls, in the order in which they came.
     pub(crate) fn calls(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on(Role::Call.shelf())
+        self.on::<{ Role::Call.shelf() }>()
     }
 
     /// Returns the work, in the order in which it came.
     pub(crate) fn work(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on(Role::Work.shelf())
+        self.on::<{ Role::Work.shelf() }>()
     }
 
     /// Returns everything else, in the order in which it came.
     pub(crate) fn rest(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on(Role::Overhead.shelf())
+        self.on::<{ Role::Overhead.shelf() }>()
     }
 
-    fn on(&self, shelf: usize) -> impl Iterator<Item = Entry<'_>> + '_ {
-        let blocks = self.shelves.get(shelf).map(Vec::as_slice).unwrap_or_default();
-        blocks.iter().enumerate().flat_map(move |(number, block)| {
-            let mut at = 0;
-            std::iter::from_fn(move || {
-                let entry = Entry::read(block, place(shelf, number, at)?, at)?;
-                at += 1 + entry.own.len() + entry.words.len();
-                Some(entry)
-            })
+    fn on<const SHELF: usize>(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        let blocks = self.shelves.get(SHELF).map(Vec::as_slice).unwrap_or_default();
+        let mut blocks = (0..).step_by(BLOCK).zip(blocks);
+        let (mut first, mut block, mut at) = (0, [].as_slice(), 0);
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(entry) = Entry::read(SHELF, block, at, place(SHELF, first + at)?) {
+                    at += 1 + OWN + more(SHELF) + entry.words.len();
+                    return Some(entry);
+                }
+                let (next, words) = blocks.next()?;
+                (first, block, at) = (next, words.as_slice(), 0);
+            }
         })
     }
 
@@ -134,7 +142,7 @@ impl Collected {
     #[inline]
     pub(crate) fn entry(&self, at: u32) -> Option<Entry<'_>> {
         let (shelf, word) = (at as usize / SHELF_WORDS, at as usize % SHELF_WORDS);
-        Entry::read(self.shelves.get(shelf)?.get(word / BLOCK)?, at, word % BLOCK)
+        Entry::read(shelf, self.shelves.get(shelf)?.get(word / BLOCK)?, word % BLOCK, at)
     }
 
     /// Returns the device of a context, -1 if no record has said it.
@@ -168,21 +176,21 @@ impl Drop for Collected {
 }
 
 /// The place of a record: its shelf, then the number of its head among all words there.
-fn place(shelf: usize, block: usize, at: usize) -> Option<u32> {
-    let word = block.checked_mul(BLOCK)?.checked_add(at).filter(|word| *word < SHELF_WORDS)?;
-    u32::try_from(shelf * SHELF_WORDS + word).ok()
+#[inline]
+fn place(shelf: usize, word: usize) -> Option<u32> {
+    u32::try_from(shelf * SHELF_WORDS + word).ok().filter(|_| word < SHELF_WORDS)
 }
 
 impl<'t> Entry<'t> {
-    /// Reads the record whose head is the word `at` of a block; its place is `place`.
+    /// Reads the record of a shelf whose head is the word `at` of a block; its place is `place`.
     #[inline]
-    fn read(block: &'t [u64], place: u32, at: usize) -> Option<Entry<'t>> {
-        let head = *block.get(at)?;
+    fn read(shelf: usize, block: &'t [u64], at: usize, place: u32) -> Option<Entry<'t>> {
+        let (head, rest) = block.get(at..)?.split_first()?;
         let [tag, kind, shape, used] = ((head & 0xFFFF_FFFF) as u32).to_le_bytes();
-        let own = Role::words(tag);
-        let rest = block.get(at + 1..at + 1 + own + usize::from(used))?;
-        let (own, words) = rest.split_at_checked(own)?;
-        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), own, words })
+        let last = if more(shelf) == 0 { 0 } else { *rest.get(OWN)? };
+        let words = rest.get(OWN + more(shelf)..OWN + more(shelf) + usize::from(used))?;
+        let own = rest.first_chunk()?;
+        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), own, last, words })
     }
 
     /// Its type.
@@ -202,41 +210,36 @@ impl<'t> Entry<'t> {
         }
     }
 
-    #[inline]
-    fn own(&self, at: usize) -> u64 {
-        self.own.get(at).copied().unwrap_or(0)
-    }
-
     /// When it began, on the collector's clock; of an external id, what call it is of.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        self.own(0)
+        self.own[0]
     }
 
     /// When it ended, 0 if it has not; of an external id, the slice.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
-        self.own(1)
+        self.own[1]
     }
 
     #[inline]
     pub(crate) fn correlation(&self) -> u64 {
-        self.own(2)
+        self.own[2]
     }
 
     /// Of a call: who made it.
     #[inline]
     pub(crate) fn thread(&self) -> Thread {
         match self.tag & BY_HANDLE {
-            0 => Thread::Id(self.own(3).cast_signed()),
-            _ => Thread::Handle((self.own(3) & 0xFFFF_FFFF) as u32),
+            0 => Thread::Id(self.own[3].cast_signed()),
+            _ => Thread::Handle((self.own[3] & 0xFFFF_FFFF) as u32),
         }
     }
 
     /// Of a call: the slice that it belongs to, 0 if that is not known.
     #[inline]
     pub(crate) fn external(&self) -> u64 {
-        self.own(4)
+        self.last
     }
 
     /// Of a call: whether it is known to launch something.
@@ -248,18 +251,18 @@ impl<'t> Entry<'t> {
     /// Of work: its device. Of a wait or an event: its context.
     #[inline]
     pub(crate) fn device_or_context(&self) -> u32 {
-        (self.own(3) >> 32) as u32
+        (self.own[3] >> 32) as u32
     }
 
     /// Of anything but a call.
     #[inline]
     pub(crate) fn stream(&self) -> u32 {
-        (self.own(3) & 0xFFFF_FFFF) as u32
+        (self.own[3] & 0xFFFF_FFFF) as u32
     }
 
     /// Of a wait or an event.
     #[inline]
     pub(crate) fn event(&self) -> u64 {
-        self.own(4)
+        self.last
     }
 }

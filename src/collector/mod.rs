@@ -21,6 +21,7 @@ mod set;
 mod shape;
 mod store;
 mod switch;
+mod threads;
 pub mod trial;
 mod unavailable;
 

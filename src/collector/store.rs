@@ -9,6 +9,7 @@ use super::names::{Name, Names};
 use super::pauses::Pauses;
 use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 use super::shape::Shape;
+use super::threads::Threads;
 use crate::activity::ActivityType;
 use crate::buffer::Loss;
 use crate::os::memory;
@@ -48,6 +49,7 @@ struct Held {
     bytes: u64,
     shapes: Vec<&'static dyn Shape>,
     contexts: Vec<(u32, i32)>,
+    threads: Threads,
     losses: Vec<(Loss, u64)>,
     notes: Vec<String>,
     /// Correlation ids of launches in pauses, which are not kept; neither is their work.
@@ -146,6 +148,7 @@ impl RecordSink {
             names: held.names.clone(),
             shapes: held.shapes.clone(),
             contexts: held.contexts.clone(),
+            threads: held.threads.clone(),
             losses: held.losses.clone(),
             notes: held.notes.clone(),
             devices: Vec::new(),
@@ -233,6 +236,7 @@ impl Batch<'_> {
 
     /// Adds a call.
     pub fn call(&mut self, call: &HostCall<'_>) {
+        self.held.threads.add(call.thread);
         let (flag, thread) = match call.thread {
             Thread::Handle(handle) => (BY_HANDLE, u64::from(handle)),
             Thread::Id(id) => (0, id.cast_unsigned()),
@@ -285,7 +289,7 @@ impl Batch<'_> {
     pub fn external(&mut self, external: External) {
         let kind = ActivityType::ExternalCorrelation;
         let head = Head { tag: Role::External as u8, kind, name: Name(0), shape: None };
-        self.put(Role::External, &head, [external.correlation, external.id], &[]);
+        self.put(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
     }
 
     /// Adds time that the vendor's library took.
@@ -294,7 +298,7 @@ impl Batch<'_> {
             return self.skip();
         }
         let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
-        self.put(Role::Overhead, &head, [overhead.start, overhead.end], &[]);
+        self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], &[]);
     }
 
     /// Says on which device a context is.

@@ -37,28 +37,21 @@ impl Threads {
                 threads.handles.push((lane.handle, converter.timestamp(until), stranger));
             }
         }
-        threads.handles.sort_unstable();
-        let mut last = None;
-        let mut seen: BTreeSet<(bool, i64)> = BTreeSet::new();
-        for entry in collection.records.calls() {
-            let thread = entry.thread();
-            if last != Some(thread) {
-                last = Some(thread);
-                seen.insert(match thread {
-                    Thread::Handle(handle) => (true, i64::from(handle)),
-                    Thread::Id(id) => (false, id),
-                });
-            }
+        // In order, so that they have the same numbers each time.
+        let (mut ids, mut strangers) = (BTreeSet::new(), BTreeSet::new());
+        let known: BTreeSet<u32> = threads.handles.iter().map(|(handle, ..)| *handle).collect();
+        for thread in collection.records.threads.iter() {
+            match thread {
+                Thread::Id(id) => ids.insert(id),
+                Thread::Handle(handle) => !known.contains(&handle) && strangers.insert(handle),
+            };
         }
-        for (_, id) in seen.iter().filter(|(by_handle, _)| !by_handle) {
-            threads.add(*id);
+        for id in ids {
+            threads.add(id);
         }
-        for (_, handle) in seen.iter().filter(|(by_handle, _)| *by_handle) {
-            let handle = u32::try_from(*handle).unwrap_or(0);
-            if !threads.handles.iter().any(|(known, ..)| *known == handle) {
-                let number = threads.add(i64::from(handle));
-                threads.handles.push((handle, Timestamp::default(), number));
-            }
+        for handle in strangers {
+            let number = threads.add(i64::from(handle));
+            threads.handles.push((handle, Timestamp::default(), number));
         }
         threads.handles.sort_unstable();
         threads.are_unique = threads.handles.is_sorted_by(|a, b| a.0 < b.0);

@@ -1,0 +1,68 @@
+//! Which threads made calls, noted as the calls come.
+
+use super::record::Thread;
+use std::collections::HashSet;
+
+/// The threads that made calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Threads {
+    all: HashSet<Thread>,
+    /// Those that were met last, each at the place that its number leads to.
+    recent: [Option<Thread>; RECENT],
+}
+
+const RECENT: usize = 64;
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads { all: HashSet::new(), recent: [None; RECENT] }
+    }
+}
+
+impl Threads {
+    /// Notes that a thread made a call.
+    #[inline]
+    pub(super) fn add(&mut self, thread: Thread) {
+        let number = match thread {
+            Thread::Handle(handle) => u64::from(handle),
+            Thread::Id(id) => id.cast_unsigned(),
+        };
+        // The golden ratio's bits spread what lies on whole pages, as handles do.
+        let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - RECENT.ilog2());
+        match self.recent.get_mut(usize::try_from(place).unwrap_or(0)) {
+            Some(recent) if *recent == Some(thread) => {}
+            recent => {
+                self.all.insert(thread);
+                if let Some(recent) = recent {
+                    *recent = Some(thread);
+                }
+            }
+        }
+    }
+
+    /// Returns each of them once, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Thread> + '_ {
+        self.all.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_is_there_once_however_many_there_are() {
+        let mut threads = Threads::default();
+        for round in 0..3 {
+            for number in 0..1000_u32 {
+                threads.add(Thread::Handle(number << 12));
+                threads.add(Thread::Id(i64::from(number) - round));
+            }
+        }
+        let mut ids: Vec<_> =
+            threads.iter().filter_map(|it| if let Thread::Id(id) = it { Some(id) } else { None }).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (-2..1000).collect::<Vec<_>>());
+        assert_eq!(threads.iter().count(), 1002 + 1000);
+    }
+}
