@@ -41,6 +41,7 @@ impl<'s, S: Spans> Annotating<'s, S> {
     }
 
     /// Takes work that was launched in a slice, on a stream of this number; numbers are dense.
+    #[inline]
     pub(super) fn add(&mut self, number: usize, work: &Work, slice: u64) {
         let chain = self.chains.of_slice(slice);
         let extent = Extent { start: work.start, end: work.end };

@@ -1,27 +1,39 @@
 //! A row of bits.
 
-/// Bits, all of them clear at first; those beyond the end stay so.
+/// Bits, all of them clear at first, as many as it takes.
 #[derive(Debug, Default)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    pub(super) fn new(len: usize) -> Bits {
-        Bits(vec![0; len.div_ceil(64)])
-    }
-
+    #[inline]
     pub(super) fn set(&mut self, at: usize) {
+        if self.0.len() <= at / 64 {
+            self.0.resize(at / 64 + 1, 0);
+        }
         if let Some(word) = self.0.get_mut(at / 64) {
             *word |= 1 << (at % 64);
         }
     }
 
+    pub(super) fn clear(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
+    #[inline]
     pub(super) fn get(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    /// Whether none is set.
-    pub(super) fn are_clear(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
+    /// How many are set that are not in `others`.
+    pub(super) fn count_without(&self, others: &Bits) -> u64 {
+        let others = others.0.iter().copied().chain(std::iter::repeat(0));
+        self.0.iter().zip(others).map(|(word, other)| u64::from((word & !other).count_ones())).sum()
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.0.shrink_to_fit();
     }
 
     #[cfg(test)]
@@ -35,11 +47,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_is_set_alone_and_none_beyond_the_end() {
-        let mut bits = Bits::new(65);
-        assert!(bits.are_clear());
+    fn a_bit_is_set_and_cleared_alone() {
+        let mut bits = Bits::default();
         [0, 64, 1000].into_iter().for_each(|at| bits.set(at));
-        assert_eq!([0, 1, 63, 64, 65, 1000].map(|at| bits.get(at)), [true, false, false, true, false, false]);
-        assert!(!bits.are_clear());
+        assert_eq!(
+            [0, 1, 63, 64, 65, 1000, 9999].map(|at| bits.get(at)),
+            [true, false, false, true, false, true, false]
+        );
+        bits.clear(64);
+        bits.clear(9999);
+        assert_eq!([0, 64, 1000].map(|at| bits.get(at)), [true, false, true]);
+    }
+
+    #[test]
+    fn those_that_others_lack_are_counted_however_long_the_others_are() {
+        let (mut few, mut many) = (Bits::default(), Bits::default());
+        few.set(3);
+        [3, 5, 700].into_iter().for_each(|at| many.set(at));
+        assert_eq!(
+            (many.count_without(&few), few.count_without(&many), few.count_without(&Bits::default())),
+            (2, 0, 1)
+        );
     }
 }

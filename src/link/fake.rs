@@ -1,6 +1,6 @@
 //! Records and spans as plain vectors, for the tests.
 
-use super::{Call, EventRecord, External, Handle, Records, Spans, Work};
+use super::{Call, Calls, EventRecord, External, Handle, Links, Records, Spans, Work};
 use crate::time::Timestamp;
 
 pub(super) fn ns(ns: u64) -> Timestamp {
@@ -45,19 +45,28 @@ impl FakeRecords {
     }
 }
 
-impl Records for FakeRecords {
-    fn calls(&self) -> impl Iterator<Item = Call> {
+impl FakeRecords {
+    pub(super) fn calls(&self) -> impl Iterator<Item = Call> {
         self.calls.iter().copied()
     }
-    fn work(&self) -> impl Iterator<Item = Work> {
+
+    pub(super) fn work(&self) -> impl Iterator<Item = Work> {
         self.work.iter().copied()
     }
-    fn externals(&self) -> impl Iterator<Item = External> {
-        self.externals.iter().copied()
+}
+
+impl Links {
+    /// Joins all records.
+    pub(super) fn new(records: &FakeRecords, spans: &impl Spans) -> Links {
+        let mut calls = Calls::new(records, spans);
+        records.calls.iter().for_each(|call| calls.add(call));
+        let mut joining = calls.finish(records.externals.iter().copied());
+        records.work.iter().for_each(|work| joining.add(work));
+        joining.finish(records.events.iter().copied())
     }
-    fn event_records(&self) -> impl Iterator<Item = EventRecord> {
-        self.events.iter().copied()
-    }
+}
+
+impl Records for FakeRecords {
     fn call_at(&self, at: Handle) -> Call {
         self.calls[(at.0 - self.base) as usize]
     }

@@ -1,189 +1,228 @@
 //! Which call launched what: a table over correlation ids.
 
 use super::bits::Bits;
+use super::hash::IdMap;
 use super::sparse::{Launch, Sparse};
 use super::{Call, Handle, Records};
 use crate::time::Timestamp;
 
-/// A slot without a launch. A call of this very handle is kept in `rest`.
+/// A slot without a call.
 const EMPTY: u32 = u32::MAX;
-/// Ids may be spread this much wider than there are calls for a slot each.
+/// A slot whose calls must be looked at together, and then one whose launches are in `rest`: calls of an id that several
+/// have, or with a handle that has a meaning here.
+const SHARED: u32 = u32::MAX - 1;
+
+/// Ids on a page.
+const PAGE: u64 = 1024;
+/// Pages may have this many times as many slots as there are calls, and there may always be a few.
 const SPREAD: u64 = 4;
+const PAGES: u64 = 2;
 
 /// The launches, found by correlation id.
 ///
 /// Calls of one id that nest in one another on a thread are one launch, for which the outermost stands. An id of several
 /// launches was used again.
+///
+/// Ids are handed out one after the other, so those near to one another share a page of slots. Those that lie so far
+/// apart that pages would stay empty have none.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    /// The id of the first slot.
-    first: u64,
-    /// For each id the handle of its launch.
+    /// Where in `slots` each page begins.
+    pages: IdMap<u64, usize>,
+    /// The page that was met last, which is the next one mostly, and where it begins.
+    last: (u64, usize),
+    /// For each id of a page the handle of its launch.
     slots: Vec<u32>,
-    /// The launches of ids that have no slot or several launches.
+    /// All other launches.
     rest: Sparse,
     /// For each slot, then for each of `rest`, whether work came of it.
     worked: Bits,
+    /// And whether it should have.
+    expected: Bits,
+    calls: u64,
+    /// Calls that must be looked at together.
+    shared: Vec<(u64, Handle)>,
 }
 
 /// A launch, and its place in the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) at: Handle,
-    place: usize,
-}
-
-/// Which correlation ids calls have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ids {
-    range: Option<(u64, u64)>,
-    calls: u64,
-}
-
-impl Ids {
-    pub(super) fn add(&mut self, correlation: u64) {
-        if correlation != 0 {
-            let (first, last) = self.range.unwrap_or((correlation, correlation));
-            self.range = Some((first.min(correlation), last.max(correlation)));
-            self.calls += 1;
-        }
-    }
-
-    /// The first id and the number of slots; no slots if there would be too many of them.
-    fn slots(&self) -> (u64, usize) {
-        let (first, last) = self.range.unwrap_or((1, 0));
-        let slots = last.wrapping_sub(first).wrapping_add(1);
-        let fits = slots <= self.calls.saturating_mul(SPREAD);
-        (first, usize::try_from(slots).ok().filter(|_| fits).unwrap_or(0))
-    }
+    pub(super) place: usize,
 }
 
 impl Launches {
-    /// Finds the launches among the calls, and the calls that must be looked at together for it.
-    pub(super) fn new(records: &impl Records, ids: &Ids) -> (Launches, Shared) {
-        let (first, len) = ids.slots();
-        let mut launches = Launches { first, slots: vec![EMPTY; len], ..Launches::default() };
-        let mut several = Bits::new(len);
-        for call in records.calls() {
-            if let Some(slot) = launches.slot(call.correlation)
-                && let Some(launch) = launches.slots.get_mut(slot)
-            {
-                if *launch == EMPTY && call.at.0 != EMPTY {
-                    *launch = call.at.0;
-                } else {
-                    several.set(slot);
+    /// Takes a call that has a correlation id.
+    #[inline]
+    pub(super) fn add(&mut self, call: &Call) {
+        self.calls += 1;
+        let place = self.slot(call.correlation).or_else(|| self.make_slot(call.correlation));
+        let Some(place) = place else { return self.shared.push((call.correlation, call.at)) };
+        match self.slots.get_mut(place) {
+            Some(slot) if *slot == EMPTY && call.at.0 < SHARED => {
+                *slot = call.at.0;
+                if call.launches {
+                    self.expected.set(place);
                 }
             }
+            _ => self.share(place, call.correlation, Some(call.at)),
         }
-        let mut shared = Shared { first, has_slots: len > 0, several, calls: Vec::new(), reused: 0 };
-        if len == 0 || !shared.several.are_clear() {
-            let calls = records.calls().filter(|call| shared.contains(call.correlation));
-            shared.calls = calls.map(|call| (call.correlation, call.at)).collect();
-            shared.calls.sort_by_key(|(correlation, _)| *correlation);
-        }
-        launches.add_shared(records, &mut shared);
-        launches.worked = Bits::new(len + launches.rest.len());
-        (launches, shared)
     }
 
-    fn add_shared(&mut self, records: &impl Records, shared: &mut Shared) {
-        let mut reused = 0;
-        shared.for_each(records, |calls| {
-            let Some(correlation) = calls.first().map(|call| call.correlation) else { return };
-            let launch = |call: &Call| Launch { correlation, start: call.start, at: call.at };
-            let mut launches = nests(calls).filter_map(|nest| nest.first().map(launch));
-            let (Some(launch), second) = (launches.next(), launches.next()) else { return };
-            if let Some(slot) = self.slot(correlation).and_then(|slot| self.slots.get_mut(slot)) {
-                *slot = if second.is_none() { launch.at.0 } else { EMPTY };
-                if *slot != EMPTY {
-                    return;
-                }
-            }
-            self.rest.extend([launch].into_iter().chain(second).chain(launches.inspect(|_| reused += 1)));
-            reused += u64::from(second.is_some());
-        });
-        shared.reused = reused;
-        self.rest.finish();
+    /// Has the calls of a slot looked at together.
+    fn share(&mut self, place: usize, correlation: u64, another: Option<Handle>) {
+        let Some(slot) = self.slots.get_mut(place) else { return };
+        let before = Some(Handle(std::mem::replace(slot, SHARED))).filter(|before| before.0 < SHARED);
+        self.shared.extend(before.into_iter().chain(another).map(|at| (correlation, at)));
+        self.expected.clear(place);
+    }
+
+    #[cold]
+    fn make_slot(&mut self, correlation: u64) -> Option<usize> {
+        let pages = self.pages.len() as u64;
+        if pages >= PAGES && pages * PAGE > self.calls.saturating_mul(SPREAD) {
+            return None;
+        }
+        self.last = (correlation / PAGE, self.slots.len());
+        self.pages.insert(self.last.0, self.last.1);
+        self.slots.extend((0..PAGE).map(|_| EMPTY));
+        self.slot(correlation)
     }
 
     /// Where in `slots` an id is.
-    fn slot(&self, correlation: u64) -> Option<usize> {
-        slot(self.first, correlation).filter(|slot| *slot < self.slots.len())
+    #[inline]
+    fn slot(&mut self, correlation: u64) -> Option<usize> {
+        let page = correlation / PAGE;
+        if self.slots.is_empty() || self.last.0 != page {
+            self.last = (page, *self.pages.get(&page)?);
+        }
+        Some(self.last.1 + (correlation % PAGE) as usize)
+    }
+
+    /// The same, wherever the one before was.
+    fn any_slot(&self, correlation: u64) -> Option<usize> {
+        Some(self.pages.get(&(correlation / PAGE))? + (correlation % PAGE) as usize)
+    }
+
+    /// Whether a call must be looked at together with others; known once all have been taken.
+    pub(super) fn is_shared(&self, correlation: u64) -> bool {
+        let slot = self.any_slot(correlation).and_then(|place| self.slots.get(place));
+        correlation != 0 && slot.is_none_or(|slot| *slot == SHARED)
+    }
+
+    /// Has all calls of an id that lies apart looked at together, after the last call.
+    pub(super) fn gather(&mut self) {
+        for nth in 0..self.shared.len() {
+            if let Some((correlation, _)) = self.shared.get(nth).copied()
+                && let Some(place) = self.any_slot(correlation)
+            {
+                // It had no page at first.
+                self.share(place, correlation, None);
+            }
+        }
+        self.shared.sort_by_key(|(correlation, _)| *correlation);
+    }
+
+    /// Finds the launches among the calls that must be looked at together, and hands on the calls of each. Returns how
+    /// many had an id that an earlier one had.
+    pub(super) fn part(&mut self, records: &impl Records, mut take: impl FnMut(&Launches, &[Call])) -> u64 {
+        let (shared, mut calls, mut reused) = (std::mem::take(&mut self.shared), Vec::new(), 0);
+        for same in shared.chunk_by(|a, b| a.0 == b.0) {
+            calls.clear();
+            calls.extend(same.iter().map(|(_, at)| records.call_at(*at)));
+            calls.sort_by_key(|call| (call.thread, call.place()));
+            reused += self.add_launches(&calls);
+            for nest in nests(&calls) {
+                if nest.iter().any(|call| call.launches)
+                    && let Some(place) = nest.first().and_then(|outermost| self.place(outermost))
+                {
+                    self.expected.set(place);
+                }
+                take(self, nest);
+            }
+        }
+        self.rest.finish();
+        self.pages.shrink_to_fit();
+        self.slots.shrink_to_fit();
+        reused
+    }
+
+    /// Adds the launches of an id, of which these are all calls; returns how many there are but the first.
+    fn add_launches(&mut self, calls: &[Call]) -> u64 {
+        let launch = |call: &Call| Launch { correlation: call.correlation, start: call.start, at: call.at };
+        let mut launches = nests(calls).filter_map(|nest| nest.first().map(launch));
+        let (Some(launch), second) = (launches.next(), launches.next()) else { return 0 };
+        let place = self.any_slot(launch.correlation);
+        if let Some(slot) = place.and_then(|place| self.slots.get_mut(place))
+            && second.is_none()
+            && launch.at.0 < SHARED
+        {
+            *slot = launch.at.0;
+            return 0;
+        }
+        self.rest.extend([launch].into_iter().chain(second).chain(launches)) - 1
     }
 
     /// Finds the launch of device work: of several, the last one that starts not after it, else the first one.
     pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<Found> {
-        if let Some(place) = self.slot(correlation)
-            && let Some(launch) = self.slots.get(place).filter(|launch| **launch != EMPTY)
-        {
-            return Some(Found { at: Handle(*launch), place });
-        }
-        let (nth, at) = self.rest.find(correlation, start)?;
-        Some(Found { at, place: self.slots.len() + nth })
+        self.find_in(self.any_slot(correlation), correlation, start)
     }
 
-    /// Notes that work came of a launch.
-    pub(super) fn set_worked(&mut self, launch: Found) {
-        self.worked.set(launch.place);
+    /// Finds the same, and notes that work came of it.
+    #[inline]
+    pub(super) fn work(&mut self, correlation: u64, start: Timestamp) -> Option<Found> {
+        let slot = self.slot(correlation);
+        let found = self.find_in(slot, correlation, start)?;
+        self.worked.set(found.place);
+        Some(found)
     }
 
-    /// Whether this very call is the launch of device work.
-    pub(super) fn has_work(&self, call: &Call) -> bool {
-        if let Some(slot) = self.slot(call.correlation)
-            && self.slots.get(slot) == Some(&call.at.0)
-            && call.at.0 != EMPTY
-        {
-            return self.worked.get(slot);
+    #[inline]
+    fn find_in(&self, slot: Option<usize>, correlation: u64, start: Timestamp) -> Option<Found> {
+        match slot.and_then(|place| Some((place, *self.slots.get(place)?))) {
+            Some((place, launch)) if launch < SHARED => Some(Found { at: Handle(launch), place }),
+            Some((_, EMPTY)) => None,
+            _ => {
+                let (nth, at) = self.rest.find(correlation, start)?;
+                Some(Found { at, place: self.slots.len() + nth })
+            }
         }
-        let launch = Launch { correlation: call.correlation, start: call.start, at: call.at };
-        self.rest.position(&launch).is_some_and(|nth| self.worked.get(self.slots.len() + nth))
+    }
+
+    /// Where this very call is in the table, if it is a launch.
+    pub(super) fn place(&self, call: &Call) -> Option<usize> {
+        match self.any_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
+            Some((place, launch)) if launch < SHARED => Some(place).filter(|_| launch == call.at.0),
+            _ => {
+                let launch = Launch { correlation: call.correlation, start: call.start, at: call.at };
+                self.rest.position(&launch).map(|nth| self.slots.len() + nth)
+            }
+        }
+    }
+
+    /// Whether device work came of the launch at this place.
+    pub(super) fn has_worked(&self, place: usize) -> bool {
+        self.worked.get(place)
+    }
+
+    /// How many launches no work came of that should have; known once all work has been taken.
+    pub(super) fn without_work(&mut self) -> u64 {
+        self.worked.shrink_to_fit();
+        std::mem::take(&mut self.expected).count_without(&self.worked)
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u32>() + self.rest.heap_bytes() + self.worked.heap_bytes()
+        let pages = self.pages.capacity() * (size_of::<(u64, usize)>() + 1);
+        pages + self.slots.capacity() * size_of::<u32>() + self.rest.heap_bytes() + self.worked.heap_bytes()
     }
 }
 
-fn slot(first: u64, correlation: u64) -> Option<usize> {
-    usize::try_from(correlation.checked_sub(first)?).ok()
-}
-
-/// Calls that must be looked at together: those of one id, and all where there are no slots.
-#[derive(Debug)]
-pub(super) struct Shared {
-    first: u64,
-    has_slots: bool,
-    /// The slots of ids that several calls have.
-    several: Bits,
-    /// In order of ids.
-    calls: Vec<(u64, Handle)>,
-    /// Launches whose ids earlier ones had.
-    pub(super) reused: u64,
-}
-
-impl Shared {
-    /// Whether the calls of this id are among them.
-    pub(super) fn contains(&self, correlation: u64) -> bool {
-        correlation != 0 && slot(self.first, correlation).is_some_and(|slot| !self.has_slots || self.several.get(slot))
-    }
-
-    /// Hands on the calls of each id, in the order of thread and place that [`nests`] needs.
-    pub(super) fn for_each(&self, records: &impl Records, mut take: impl FnMut(&[Call])) {
-        let mut calls = Vec::new();
-        for same in self.calls.chunk_by(|a, b| a.0 == b.0) {
-            calls.clear();
-            calls.extend(same.iter().map(|(_, at)| records.call_at(*at)));
-            calls.sort_by_key(|call| (call.thread, call.place()));
-            take(&calls);
-        }
-    }
-}
-
-/// Cuts the calls of an id into those that lie in one of them, which comes first: all that are one launch.
+/// Cuts the calls of an id, in order of thread and place, into those that lie in one of them, which comes first: all that
+/// are one launch.
 ///
 /// One that lies in several that overlap belongs to the last of these.
-pub(super) fn nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
+fn nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
     std::iter::from_fn(move || {
         let outermost = calls.first()?;
         let lies_in = |call: &&Call| call.thread == outermost.thread && call.end <= outermost.end;

@@ -20,9 +20,10 @@ pub(crate) use counts::Counts;
 pub(crate) use waits::Wait;
 
 use annotations::Annotating;
-use launches::{Ids, Launches};
+use bits::Bits;
+use launches::Launches;
 use order::Order;
-use origins::Origins;
+use origins::{Origins, Search};
 use waits::Waits;
 
 use crate::time::Timestamp;
@@ -75,18 +76,15 @@ pub(crate) struct EventRecord {
     pub(crate) stream: u32,
 }
 
-/// The records of one source, whose correlation ids are a space of their own.
+/// The records of one source, whose correlation ids are a space of their own: each again, by its name.
 pub(crate) trait Records {
-    /// The calls as they arrived: nearly, but not surely, by time and correlation.
-    fn calls(&self) -> impl Iterator<Item = Call>;
-    /// The device work as it arrived.
-    fn work(&self) -> impl Iterator<Item = Work>;
-    fn externals(&self) -> impl Iterator<Item = External>;
-    fn event_records(&self) -> impl Iterator<Item = EventRecord>;
-    /// One of [`calls`](Self::calls) again; asked for often.
     fn call_at(&self, at: Handle) -> Call;
-    /// One of [`work`](Self::work) again; asked for often.
     fn work_at(&self, at: Handle) -> Work;
+    /// When a call began, and the slice that it names; asked for each piece of work.
+    fn launch_at(&self, at: Handle) -> (Timestamp, u64) {
+        let call = self.call_at(at);
+        (call.start, call.external)
+    }
 }
 
 /// What the recording knows of spans.
@@ -122,44 +120,107 @@ pub(crate) struct Links {
     counts: Counts,
 }
 
-impl Links {
-    /// Joins all records of a source; whatever they hold, nothing fails.
-    pub(crate) fn new(records: &impl Records, spans: &impl Spans) -> Links {
-        let mut counts = Counts::default();
-        let (mut ids, mut threads) = (Ids::default(), Order::new());
-        let place_of = |at| records.call_at(at).place();
-        for call in records.calls() {
-            ids.add(call.correlation);
-            threads.push(call.thread, call.place(), place_of);
-        }
-        threads.finish(place_of);
+/// Takes the calls of a source.
+pub(crate) struct Calls<'a, R, S> {
+    records: &'a R,
+    spans: &'a S,
+    launches: Launches,
+    threads: Order<u32>,
+    search: Search<'a, S>,
+    counts: Counts,
+}
 
-        let (mut launches, shared) = Launches::new(records, &ids);
-        counts.correlations_reused = shared.reused;
-        for work in records.work() {
-            match launches.find(work.correlation, work.start) {
-                Some(launch) => launches.set_worked(launch),
-                None => counts.work_without_launch += 1,
-            }
-        }
-        let origins = Origins::new(records, spans, &launches, &shared, &mut counts);
+/// Takes the device work of a source, of which all calls have been taken.
+pub(crate) struct Joining<'a, R, S> {
+    records: &'a R,
+    launches: Launches,
+    threads: Order<u32>,
+    streams: Order<(i32, u32)>,
+    annotating: Annotating<'a, S>,
+    search: Search<'a, S>,
+    origins: Origins,
+    /// The places of launches whose slices are known only when all work is.
+    doubtful: Bits,
+    /// Their work, with the numbers of the streams.
+    unlinked: Vec<(usize, Handle)>,
+    counts: Counts,
+}
 
-        let (mut streams, mut annotating) = (Order::new(), Annotating::new(spans));
-        let place_of = |at| records.work_at(at).place();
-        for work in records.work() {
-            let stream = streams.push((work.device, work.stream), work.place(), place_of);
-            if let Some(launch) = launches.find(work.correlation, work.start) {
-                let launch = records.call_at(launch.at);
-                counts.work_before_launch += u64::from(launch.start > work.start);
-                annotating.add(stream, &work, origins.slice_of(&launch));
-            }
-        }
-        streams.finish(place_of);
-        let annotations = annotating.finish();
-        let waits = Waits::new(records.event_records());
-        Links { launches, origins, streams, threads, annotations, waits, counts }
+impl<'a, R: Records, S: Spans> Calls<'a, R, S> {
+    pub(crate) fn new(records: &'a R, spans: &'a S) -> Calls<'a, R, S> {
+        let (launches, threads, search) = (Launches::default(), Order::new(), Search::new(spans));
+        Calls { records, spans, launches, threads, search, counts: Counts::default() }
     }
 
+    /// Takes a call; they come nearly, but not surely, by time and correlation.
+    #[inline]
+    pub(crate) fn add(&mut self, call: &Call) {
+        self.threads.push(call.thread, call.place(), |at| self.records.call_at(at).place());
+        if call.correlation != 0 {
+            self.launches.add(call);
+        } else {
+            self.counts.launches_without_work += u64::from(call.launches);
+        }
+        self.search.add(call, &mut self.counts);
+    }
+
+    /// Takes the slices' ids that came apart from calls, after the last call.
+    pub(crate) fn finish(self, externals: impl Iterator<Item = External>) -> Joining<'a, R, S> {
+        let Calls { records, spans, mut launches, mut threads, mut search, mut counts } = self;
+        threads.finish(|at| records.call_at(at).place());
+        search.add_strays(externals, &mut counts);
+        launches.gather();
+        search.settle_single(records, &launches);
+        counts.correlations_reused = launches.part(records, |launches, nest| search.settle(nest, launches));
+        let (origins, doubtful) = search.ask(&mut counts);
+        let (streams, annotating, unlinked) = (Order::new(), Annotating::new(spans), Vec::new());
+        Joining { records, launches, threads, streams, annotating, search, origins, doubtful, unlinked, counts }
+    }
+}
+
+impl<R: Records, S: Spans> Joining<'_, R, S> {
+    /// Whether one of the calls launched this work.
+    pub(crate) fn is_launched(&self, work: &Work) -> bool {
+        self.launches.find(work.correlation, work.start).is_some()
+    }
+
+    /// Takes device work, in any order.
+    #[inline]
+    pub(crate) fn add(&mut self, work: &Work) {
+        let place_of = |at| self.records.work_at(at).place();
+        let stream = self.streams.push((work.device, work.stream), work.place(), place_of);
+        let Some(launch) = self.launches.work(work.correlation, work.start) else {
+            self.counts.work_without_launch += 1;
+            return;
+        };
+        let (start, named) = self.records.launch_at(launch.at);
+        self.counts.work_before_launch += u64::from(start > work.start);
+        if self.doubtful.get(launch.place) {
+            self.unlinked.push((stream, work.at));
+        } else {
+            self.annotating.add(stream, work, self.origins.slice_of(launch.at, named));
+        }
+    }
+
+    /// Takes the events, after the last work. Whatever the records hold, nothing fails.
+    pub(crate) fn finish(self, events: impl Iterator<Item = EventRecord>) -> Links {
+        let Joining { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
+        let (mut origins, mut counts) = (self.origins, self.counts);
+        counts.launches_without_work += launches.without_work();
+        search.ask_doubtful(&launches, &mut origins, &mut counts);
+        for (stream, at) in self.unlinked {
+            let work = records.work_at(at);
+            if let Some(launch) = launches.find(work.correlation, work.start) {
+                annotating.add(stream, &work, origins.slice_of(launch.at, records.launch_at(launch.at).1));
+            }
+        }
+        streams.finish(|at| records.work_at(at).place());
+        let (annotations, waits) = (annotating.finish(), Waits::new(events));
+        Links { launches, origins, streams, threads, annotations, waits, counts }
+    }
+}
+
+impl Links {
     /// The call that launched this work.
     ///
     /// Of several calls with its correlation id, the last that starts not after the work does; else the first.
@@ -171,7 +232,7 @@ impl Links {
     ///
     /// Of calls that nest in one another, such as a driver's in a runtime's, only the outermost is.
     pub(crate) fn has_work(&self, call: &Call) -> bool {
-        self.launches.has_work(call)
+        self.launches.place(call).is_some_and(|place| self.launches.has_worked(place))
     }
 
     /// The slice that made the call; 0 for none.
@@ -179,12 +240,17 @@ impl Links {
     /// That is the one that the call names or a call that is the same launch, else one that came apart from the call,
     /// else, for launches only, the innermost that was open on the thread when the call began.
     pub(crate) fn linked(&self, call: &Call) -> u64 {
-        self.origins.slice_of(call)
+        self.origins.slice_of(call.at, call.external)
     }
 
     /// The device work of each stream, in order of start, the longest first; streams in order of device and stream.
     pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[Handle])> {
         self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
+    }
+
+    /// Whether work of a stream may overlap.
+    pub(crate) fn may_overlap(&self) -> bool {
+        self.streams.may_overlap()
     }
 
     /// The calls of each thread, in order of start, the longest first.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::fake::{FakeRecords, FakeSpans, ns};
-use super::{Call, Counts, DeviceAnnotation, EventRecord, External, Handle, Links, Records, Spans, Wait, Work};
+use super::{Call, Counts, DeviceAnnotation, EventRecord, External, Handle, Links, Spans, Wait, Work};
 
 struct Oracle {
     records: FakeRecords,

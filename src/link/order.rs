@@ -33,6 +33,8 @@ impl Work {
 pub(super) struct Order<L> {
     lanes: Vec<Lane<L>>,
     numbers: IdMap<L, usize>,
+    /// A record of some lane began before one that came earlier had ended.
+    may_overlap: bool,
 }
 
 #[derive(Debug)]
@@ -41,12 +43,14 @@ struct Lane<L> {
     handles: Vec<Handle>,
     /// The greatest place so far.
     last: Option<Place>,
+    /// The latest end so far.
+    end: Timestamp,
     is_sorted: bool,
 }
 
 impl<L: Copy + Ord + Hash> Order<L> {
     pub(super) fn new() -> Order<L> {
-        Order { lanes: Vec::new(), numbers: IdMap::default() }
+        Order { lanes: Vec::new(), numbers: IdMap::default(), may_overlap: false }
     }
 
     /// Takes a record; `place_of` says where one that was taken before stands. Returns the number of its lane, in order
@@ -55,9 +59,17 @@ impl<L: Copy + Ord + Hash> Order<L> {
         let next = self.lanes.len();
         let number = *self.numbers.entry(lane).or_insert(next);
         if number == next {
-            self.lanes.push(Lane { key: lane, handles: Vec::new(), last: None, is_sorted: true });
+            self.lanes.push(Lane {
+                key: lane,
+                handles: Vec::new(),
+                last: None,
+                end: Timestamp::default(),
+                is_sorted: true,
+            });
         }
         if let Some(lane) = self.lanes.get_mut(number) {
+            self.may_overlap |= place.0 < lane.end;
+            lane.end = lane.end.max(place.1.0);
             lane.push(place, place_of);
         }
         number
@@ -75,6 +87,11 @@ impl<L: Copy + Ord + Hash> Order<L> {
     /// Returns the lanes in the order of their keys.
     pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[Handle])> {
         self.lanes.iter().map(|lane| (lane.key, lane.handles.as_slice()))
+    }
+
+    /// Whether records of a lane may overlap.
+    pub(super) fn may_overlap(&self) -> bool {
+        self.may_overlap
     }
 
     #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::slice;
 
-use super::launches::{Launches, Shared, nests};
+use super::bits::Bits;
+use super::launches::Launches;
 use super::{Call, Counts, External, Handle, Records, Spans};
 use crate::time::Timestamp;
 
@@ -16,31 +17,17 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    pub(super) fn new(
-        records: &impl Records,
-        spans: &impl Spans,
-        launches: &Launches,
-        shared: &Shared,
-        counts: &mut Counts,
-    ) -> Origins {
-        let mut search = Search::new(spans, launches, counts, records.externals());
-        for call in records.calls() {
-            if !shared.contains(call.correlation) {
-                search.take(slice::from_ref(&call));
-            }
-        }
-        shared.for_each(records, |calls| nests(calls).for_each(|nest| search.take(nest)));
-        search.ask();
-        let mut others = search.others;
-        others.sort_unstable();
-        others.shrink_to_fit();
-        Origins { others }
+    /// The slice that made the call that names this one; 0 for none.
+    #[inline]
+    pub(super) fn slice_of(&self, at: Handle, named: u64) -> u64 {
+        let other = self.others.binary_search_by_key(&at, |(at, _)| *at);
+        other.ok().and_then(|nth| self.others.get(nth)).map_or(named, |(_, slice)| *slice)
     }
 
-    /// The slice that made the call; 0 for none.
-    pub(super) fn slice_of(&self, call: &Call) -> u64 {
-        let other = self.others.binary_search_by_key(&call.at, |(at, _)| *at);
-        other.ok().and_then(|nth| self.others.get(nth)).map_or(call.external, |(_, slice)| *slice)
+    fn add(&mut self, others: impl IntoIterator<Item = (Handle, u64)>) {
+        self.others.extend(others);
+        // What came before is in order.
+        self.others.sort();
     }
 
     #[cfg(test)]
@@ -49,16 +36,19 @@ impl Origins {
     }
 }
 
-struct Search<'a, S> {
+/// Finds the slices that calls were made in.
+pub(super) struct Search<'a, S> {
     spans: &'a S,
-    launches: &'a Launches,
-    counts: &'a mut Counts,
+    /// Calls that name none.
+    unnamed: Vec<Handle>,
     /// Ids that came apart from their calls, by correlation.
     strays: Vec<(u64, u64)>,
     others: Vec<(Handle, u64)>,
     /// Launches to be linked by time.
     questions: Vec<Question>,
-    /// Their calls, with the ids that they name.
+    /// What is to be linked by time only if work comes of it, and where in the table of launches that is.
+    doubtful: Vec<(usize, Question)>,
+    /// The calls of both, with the ids that they name.
     asking: Vec<(Handle, u64)>,
 }
 
@@ -71,25 +61,72 @@ struct Question {
 }
 
 impl<'a, S: Spans> Search<'a, S> {
-    fn new(
-        spans: &'a S,
-        launches: &'a Launches,
-        counts: &'a mut Counts,
-        externals: impl Iterator<Item = External>,
-    ) -> Search<'a, S> {
-        let mut strays = Vec::new();
+    pub(super) fn new(spans: &'a S) -> Search<'a, S> {
+        let (questions, doubtful) = (Vec::new(), Vec::new());
+        Search {
+            spans,
+            unnamed: Vec::new(),
+            strays: Vec::new(),
+            others: Vec::new(),
+            questions,
+            doubtful,
+            asking: Vec::new(),
+        }
+    }
+
+    /// Takes a call as it comes.
+    #[inline]
+    pub(super) fn add(&mut self, call: &Call, counts: &mut Counts) {
+        if !self.names_its_slice(call) {
+            self.unnamed.push(call.at);
+            counts.ids_unknown += u64::from(call.external != 0);
+        }
+    }
+
+    /// Takes ids that came apart from their calls.
+    pub(super) fn add_strays(&mut self, externals: impl Iterator<Item = External>, counts: &mut Counts) {
         for external in externals.filter(|external| external.id != 0) {
-            if spans.span_of(external.id).is_none() {
+            if self.spans.span_of(external.id).is_none() {
                 counts.ids_unknown += 1;
             } else if external.correlation != 0 {
-                strays.push((external.correlation, external.id));
+                self.strays.push((external.correlation, external.id));
             }
         }
-        strays.sort_by_key(|(correlation, _)| *correlation);
-        Search { spans, launches, counts, strays, others: Vec::new(), questions: Vec::new(), asking: Vec::new() }
+        self.strays.sort_by_key(|(correlation, _)| *correlation);
+    }
+
+    /// Looks for the slices of the calls that name none and stand alone.
+    pub(super) fn settle_single(&mut self, records: &impl Records, launches: &Launches) {
+        for at in std::mem::take(&mut self.unnamed) {
+            let call = records.call_at(at);
+            if !launches.is_shared(call.correlation) {
+                self.settle(slice::from_ref(&call), launches);
+            }
+        }
+    }
+
+    /// Looks for the slice of calls that are one launch, the outermost first, or of a single call.
+    pub(super) fn settle(&mut self, nest: &[Call], launches: &Launches) {
+        let Some(outermost) = nest.first() else { return };
+        let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
+        let stray = || self.stray(outermost.correlation).filter(|id| self.spans.may_be_open(*id, outermost.start));
+        if let Some(slice) = named.or_else(stray) {
+            return self.link(nest, slice);
+        }
+        let question =
+            Question { thread: outermost.thread, time: outermost.start, from: self.asking.len(), calls: nest.len() };
+        if nest.iter().any(|call| call.launches) {
+            self.questions.push(question);
+        } else if let Some(place) = launches.place(outermost).filter(|_| outermost.correlation != 0) {
+            self.doubtful.push((place, question));
+        } else {
+            return self.link(nest, 0);
+        }
+        self.asking.extend(nest.iter().map(|call| (call.at, call.external)));
     }
 
     /// Whether the slice that a call names is one that it can have been made in.
+    #[inline]
     fn names_its_slice(&self, call: &Call) -> bool {
         call.external != 0 && self.spans.may_be_open(call.external, call.start)
     }
@@ -101,34 +138,6 @@ impl<'a, S: Spans> Search<'a, S> {
         (*of == correlation).then_some(*id)
     }
 
-    /// Takes the calls that are one launch, the outermost first, or a single call.
-    fn take(&mut self, nest: &[Call]) {
-        let Some(outermost) = nest.first() else { return };
-        let mut named = None;
-        for call in nest.iter().filter(|call| call.external != 0) {
-            if self.names_its_slice(call) {
-                named = named.or(Some(call.external));
-            } else {
-                self.counts.ids_unknown += 1;
-            }
-        }
-        let stray = || self.stray(outermost.correlation).filter(|id| self.spans.may_be_open(*id, outermost.start));
-        let named = named.or_else(stray);
-        let launches = nest.iter().any(|call| call.launches);
-        let has_work = (launches || named.is_none()) && self.launches.has_work(outermost);
-        self.counts.launches_without_work += u64::from(launches && !has_work);
-        match named {
-            Some(slice) => self.link(nest, slice),
-            None if launches || has_work => {
-                let from = self.asking.len();
-                self.asking.extend(nest.iter().map(|call| (call.at, call.external)));
-                let (thread, time) = (outermost.thread, outermost.start);
-                self.questions.push(Question { thread, time, from, calls: nest.len() });
-            }
-            None => self.link(nest, 0),
-        }
-    }
-
     /// Notes the slice for the calls that do not name one themselves.
     fn link(&mut self, nest: &[Call], slice: u64) {
         for call in nest {
@@ -138,17 +147,44 @@ impl<'a, S: Spans> Search<'a, S> {
         }
     }
 
-    /// Links by time what nothing else could link.
-    fn ask(&mut self) {
-        self.questions.sort_unstable_by_key(|question| (question.thread, question.time));
-        let asked: Vec<_> = self.questions.iter().map(|question| (question.thread, question.time)).collect();
-        let answers = if asked.is_empty() { Vec::new() } else { self.spans.innermost(&asked) };
-        for (nth, question) in self.questions.iter().enumerate() {
-            let slice = answers.get(nth).copied().unwrap_or(0);
-            let count = if slice == 0 { &mut self.counts.unlinked } else { &mut self.counts.linked_by_time };
-            *count += 1;
-            let calls = self.asking.iter().skip(question.from).take(question.calls);
-            self.others.extend(calls.filter(|(_, named)| *named != slice).map(|(at, _)| (*at, slice)));
+    /// Returns the slices of all calls but the doubtful ones, and the places of those.
+    pub(super) fn ask(&mut self, counts: &mut Counts) -> (Origins, Bits) {
+        let questions = std::mem::take(&mut self.questions);
+        self.ask_for(questions, counts);
+        let mut origins = Origins { others: Vec::new() };
+        origins.add(std::mem::take(&mut self.others));
+        let mut doubtful = Bits::default();
+        self.doubtful.iter().for_each(|(place, _)| doubtful.set(*place));
+        (origins, doubtful)
+    }
+
+    /// Adds the slices of the doubtful calls, after the last work.
+    pub(super) fn ask_doubtful(mut self, launches: &Launches, origins: &mut Origins, counts: &mut Counts) {
+        let (mut questions, mut none) = (Vec::new(), Vec::new());
+        for (place, question) in std::mem::take(&mut self.doubtful) {
+            if launches.has_worked(place) { questions.push(question) } else { none.push(question) }
         }
+        none.iter().for_each(|question| self.answer(question, 0));
+        self.ask_for(questions, counts);
+        origins.add(self.others);
+        origins.others.shrink_to_fit();
+    }
+
+    /// Links by time what nothing else could link.
+    fn ask_for(&mut self, mut questions: Vec<Question>, counts: &mut Counts) {
+        questions.sort_unstable_by_key(|question| (question.thread, question.time));
+        let asked: Vec<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
+        let answers = if asked.is_empty() { Vec::new() } else { self.spans.innermost(&asked) };
+        for (nth, question) in questions.iter().enumerate() {
+            let slice = answers.get(nth).copied().unwrap_or(0);
+            let count = if slice == 0 { &mut counts.unlinked } else { &mut counts.linked_by_time };
+            *count += 1;
+            self.answer(question, slice);
+        }
+    }
+
+    fn answer(&mut self, question: &Question, slice: u64) {
+        let calls = self.asking.iter().skip(question.from).take(question.calls);
+        self.others.extend(calls.filter(|(_, named)| *named != slice).map(|(at, _)| (*at, slice)));
     }
 }

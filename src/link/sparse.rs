@@ -22,11 +22,13 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    /// Adds the launches of an id, which is greater than those before.
-    pub(super) fn extend(&mut self, launches: impl Iterator<Item = Launch>) {
+    /// Adds the launches of an id, which is greater than those before; returns how many they are.
+    pub(super) fn extend(&mut self, launches: impl Iterator<Item = Launch>) -> u64 {
         let from = self.launches.len();
         self.launches.extend(launches);
-        self.launches.get_mut(from..).unwrap_or_default().sort_unstable();
+        let added = self.launches.get_mut(from..).unwrap_or_default();
+        added.sort_unstable();
+        added.len() as u64
     }
 
     /// Makes the index, after the last launch: about a part for each.
@@ -76,10 +78,6 @@ impl Sparse {
         near.binary_search(launch).ok().map(|nth| from + nth)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.launches.len()
-    }
-
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         self.launches.capacity() * size_of::<Launch>() + self.parts.capacity() * size_of::<u32>()
@@ -97,7 +95,7 @@ mod tests {
 
     fn sparse(ids: &[u64]) -> Sparse {
         let mut sparse = Sparse::default();
-        ids.iter().for_each(|id| sparse.extend([launch(*id, 20), launch(*id, 10)].into_iter()));
+        ids.iter().for_each(|id| assert_eq!(sparse.extend([launch(*id, 20), launch(*id, 10)].into_iter()), 2));
         sparse.finish();
         sparse
     }

@@ -34,8 +34,6 @@ pub(crate) struct Linked {
     reach: Vec<(Timestamp, Timestamp)>,
     /// When all was over: the end of the recording, or of the work that was waited for.
     over: Timestamp,
-    /// Correlation ids of work that lies outside of them, and was launched inside.
-    launched: BTreeSet<u64>,
     /// Waits and events that are rows, by device, stream and start.
     marks: Vec<Mark>,
     overheads: Vec<u32>,
@@ -64,8 +62,6 @@ struct Counts {
     unfinished: u64,
     out_of_window: u64,
     beyond_end: u64,
-    /// Some work of a stream began before other work of it had ended, or came late.
-    may_overlap: bool,
 }
 
 /// What a collection is linked to.
@@ -90,23 +86,39 @@ impl Linked {
             (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
         };
         let reach: Vec<_> = windows.iter().map(wider).collect();
-        let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
-        let (mut others, mut overheads) = (Vec::new(), Vec::new());
-        let outside = |work: &Entry<'_>| !overlaps(&reach, collection.interval(work)) && work.correlation() != 0;
-        let outside: BTreeSet<_> = collection.records.work().filter(outside).map(|work| work.correlation()).collect();
-        let mut launched = BTreeSet::new();
-        for call in collection.records.calls() {
-            if !overlaps(&reach, collection.interval(&call)) {
+        let records = Records { collection, threads: &threads };
+        let spans = HostSpans::new(host, &threads, error + host.converter.error_ns());
+        let mut calls = link::Calls::new(&records, &spans);
+        for entry in collection.records.calls() {
+            let call = collection.call(&entry, &threads);
+            if !overlaps(&reach, (call.start, call.end)) {
                 counts.out_of_window += 1;
                 continue;
             }
             counts.calls += 1;
-            counts.beyond_end += collection.is_beyond_end(&call);
-            if outside.contains(&call.correlation()) {
-                launched.insert(call.correlation());
-            }
+            counts.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
+            calls.add(&call);
         }
-        drop(outside);
+        let mut joining = calls.finish(records.externals());
+        let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
+        for entry in collection.records.work() {
+            let work = collection.work(&entry);
+            // Some of it lies inside, or it was launched inside; what is known to be launched outside does not.
+            let began = || reach.first().is_some_and(|first| work.end >= first.0);
+            let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && joining.is_launched(&work);
+            if collection.records.was_launched_in_a_pause(entry.correlation()) || !lies_inside() {
+                counts.out_of_window += 1;
+                continue;
+            }
+            counts.work += 1;
+            counts.unfinished += u64::from(entry.end() == 0);
+            counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
+            let last = if work.end == NEVER { work.start } else { work.end };
+            over = if last == NEVER { over } else { over.max(last) };
+            joining.add(&work);
+        }
+        let links = joining.finish(records.events());
+        let (mut others, mut overheads) = (Vec::new(), Vec::new());
         for entry in collection.records.rest() {
             match entry.role() {
                 Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
@@ -120,33 +132,7 @@ impl Linked {
                 _ => others.push(entry),
             }
         }
-        let mut records =
-            Records { collection, threads: &threads, windows: &reach, launched: &launched, all_inside: false };
-        let mut ends: Vec<((u32, u32), u64)> = Vec::new();
-        for work in collection.records.work() {
-            if !records.is_inside(&work) {
-                counts.out_of_window += 1;
-                continue;
-            }
-            counts.work += 1;
-            counts.unfinished += u64::from(work.end() == 0);
-            counts.beyond_end += collection.is_beyond_end(&work);
-            let (start, end) = collection.interval(&work);
-            over = [start, end].into_iter().filter(|at| *at != NEVER).fold(over, Timestamp::max);
-            let stream = (work.device_or_context(), work.stream());
-            match ends.iter_mut().find(|(known, _)| *known == stream) {
-                Some((_, end)) => {
-                    counts.may_overlap |= work.start() < *end || work.end() == 0;
-                    *end = work.end().max(*end);
-                }
-                None => ends.push((stream, work.end())),
-            }
-        }
-        records.all_inside = counts.out_of_window == 0;
-        let links =
-            Links::new(&records, &HostSpans { host, threads: &threads, slack_ns: error + host.converter.error_ns() });
-        let mut linked =
-            Linked { links, threads, windows, reach, over, launched, marks: Vec::new(), overheads, counts, number };
+        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, counts, number };
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
     }
@@ -178,8 +164,7 @@ impl Linked {
     }
 
     fn records<'t>(&'t self, collection: &'t Collection) -> Records<'t> {
-        let (threads, windows, launched) = (&self.threads, &*self.reach, &self.launched);
-        Records { collection, threads, windows, launched, all_inside: true }
+        Records { collection, threads: &self.threads }
     }
 
     /// Returns the threads that made calls.
@@ -220,7 +205,7 @@ impl Linked {
 
     /// Returns whether slices of a stream may overlap, which only a walk over them can tell.
     pub(crate) fn may_overlap(&self) -> bool {
-        self.counts.may_overlap || !self.marks.is_empty()
+        self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
     }
 
     /// Returns how much a device did.
@@ -262,6 +247,7 @@ impl Collection {
         u64::from(entry.end() != 0 && self.interval(entry).1 == NEVER)
     }
 
+    #[inline]
     fn call(&self, entry: &Entry<'_>, threads: &Threads) -> link::Call {
         let (start, end) = self.interval(entry);
         let thread = threads.number(entry.thread(), start);
@@ -269,6 +255,7 @@ impl Collection {
         link::Call { at, correlation, thread, start, end, external, launches: entry.launches() }
     }
 
+    #[inline]
     fn work(&self, entry: &Entry<'_>) -> Work {
         let (start, end) = self.interval(entry);
         let device = entry.device_or_context().cast_signed();

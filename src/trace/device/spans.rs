@@ -1,20 +1,23 @@
 //! The host's spans as the link reads them.
 
-use super::Host;
 use super::threads::Threads;
+use super::{Host, NEVER};
 use crate::activity::ActivityType;
 use crate::buffer::{Record, Tag};
 use crate::link;
 use crate::time::Timestamp;
 use crate::trace::index::Run;
 use crate::trace::thread::in_order;
+use std::cell::Cell;
 
 /// The spans and slices that the host recorded.
 pub(super) struct HostSpans<'t> {
-    pub(super) host: &'t Host<'t>,
-    pub(super) threads: &'t Threads,
+    host: &'t Host<'t>,
+    threads: &'t Threads,
     /// How far the times of calls and slices may be from one another.
-    pub(super) slack_ns: u64,
+    slack_ns: u64,
+    /// The slice that was asked for last, and until when it may have been open.
+    last: Cell<(u64, Option<Timestamp>)>,
 }
 
 impl link::Spans for HostSpans<'_> {
@@ -23,17 +26,12 @@ impl link::Spans for HostSpans<'_> {
     }
 
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
-        let Host { recorded, index, converter, .. } = self.host;
-        let Some(record) = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice) else { return false };
-        if recorded.is_without_pause() && !recorded.disorder {
-            return true;
+        let (last, mut until) = self.last.get();
+        if last != slice {
+            until = self.open_until(slice);
+            self.last.set((slice, until));
         }
-        recorded.window_around(&record).is_none_or(|window| match recorded.disorder {
-            // Its thread may not have noticed yet that another one has exited it.
-            true => at.since(converter.timestamp(index.times(window, &record).1)) <= self.slack_ns,
-            // Whoever was inside when a pause began pushes anew after it.
-            false => at <= converter.timestamp(window.end),
-        })
+        until.is_some_and(|until| at <= until)
     }
 
     fn parent_of(&self, span: u64) -> u64 {
@@ -61,7 +59,29 @@ impl link::Spans for HostSpans<'_> {
     }
 }
 
-impl HostSpans<'_> {
+impl<'t> HostSpans<'t> {
+    pub(super) fn new(host: &'t Host<'t>, threads: &'t Threads, slack_ns: u64) -> HostSpans<'t> {
+        HostSpans { host, threads, slack_ns, last: Cell::new((0, None)) }
+    }
+
+    /// Until when a slice may have been open; `None` if it is none of the recording.
+    fn open_until(&self, slice: u64) -> Option<Timestamp> {
+        let Host { recorded, index, converter, .. } = self.host;
+        let record = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice)?;
+        if recorded.is_without_pause() && !recorded.disorder {
+            return Some(NEVER);
+        }
+        Some(recorded.window_around(&record).map_or(NEVER, |window| match recorded.disorder {
+            // Its thread may not have noticed yet that another one has exited it.
+            true => {
+                let end = converter.timestamp(index.times(window, &record).1).as_nanos();
+                Timestamp::from_nanos(end.saturating_add(self.slack_ns))
+            }
+            // Whoever was inside when a pause began pushes anew after it.
+            false => converter.timestamp(window.end),
+        }))
+    }
+
     fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut Vec<u64>) {
         let Host { recorded, index, converter, .. } = self.host;
         let lanes = &recorded.lanes;
