@@ -197,6 +197,45 @@ impl Held {
         });
         u8::try_from(number).unwrap_or(u8::MAX)
     }
+
+    /// Returns a block with room for that many words.
+    #[inline]
+    fn open(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
+        let shelf = self.shelves.get_mut(role.shelf())?;
+        if shelf.open.capacity() - shelf.open.len() < words {
+            let reserve = || match role {
+                Role::Work => budget.reserve(BLOCK_BYTES),
+                _ => budget.reserve_beside_work(BLOCK_BYTES),
+            };
+            self.bytes += shelf.begin(reserve).then_some(BLOCK_BYTES)?;
+        }
+        Some(&mut shelf.open)
+    }
+
+    /// What is none of a recording.
+    #[cold]
+    fn turn_away(&mut self) {
+        if !self.waits {
+            self.lost(Loss::Late, 1);
+        }
+    }
+}
+
+impl Shelf {
+    /// Begins another block, if there is room for one.
+    #[cold]
+    fn begin(&mut self, reserve: impl FnOnce() -> bool) -> bool {
+        let is_full = self.full.len() >= SHELF_WORDS / BLOCK - 1;
+        if is_full || !reserve() {
+            return false;
+        }
+        let full = std::mem::replace(&mut self.open, Vec::with_capacity(BLOCK));
+        memory::populate_spare(&mut self.open);
+        if full.capacity() > 0 {
+            self.full.push(Arc::new(full));
+        }
+        true
+    }
 }
 
 /// What a head says beside the record's role and flags.
@@ -235,6 +274,7 @@ impl Batch<'_> {
     }
 
     /// Adds a call.
+    #[inline]
     pub fn call(&mut self, call: &HostCall<'_>) {
         self.held.threads.add(call.thread);
         let (flag, thread) = match call.thread {
@@ -255,6 +295,7 @@ impl Batch<'_> {
     }
 
     /// Adds what a device did.
+    #[inline]
     pub fn work(&mut self, work: &DeviceWork<'_>) {
         // What was launched in a pause is not kept, whenever it ran; what came before its launch is left out in the end.
         if !self.held.unwanted.is_empty() && self.held.unwanted.contains(&work.correlation) {
@@ -311,44 +352,32 @@ impl Batch<'_> {
     }
 
     /// Counts what is not kept, since the recording was paused.
+    #[cold]
     fn skip(&mut self) {
         if !self.held.waits && !self.held.closed {
             self.held.lost(Loss::OutOfWindow, 1);
         }
     }
 
+    #[inline]
     fn put<const N: usize>(&mut self, role: Role, head: &Head, own: [u64; N], words: &[u64]) {
         let held = &mut *self.held;
-        let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1).min(usize::from(u8::MAX));
-        let words = words.get(..used).unwrap_or_default();
+        if held.waits || held.closed {
+            return held.turn_away();
+        }
+        let words = words.get(..usize::from(u8::MAX)).unwrap_or(words);
+        let zeros = words.iter().rev().take_while(|word| **word == 0).count();
         let shape = head.shape.map_or(0, |shape| held.shape(shape));
-        let Some(shelf) = held.shelves.get_mut(role.shelf()) else { return };
-        if held.waits {
-            return;
-        }
-        if held.closed {
-            return held.lost(Loss::Late, 1);
-        }
-        if shelf.open.capacity() - shelf.open.len() < 1 + N + used {
-            let is_full = shelf.full.len() >= SHELF_WORDS / BLOCK - 1;
-            let has_room = match role {
-                Role::Work => self.budget.reserve(BLOCK_BYTES),
-                _ => self.budget.reserve_beside_work(BLOCK_BYTES),
-            };
-            if is_full || !has_room {
-                return held.lost(Loss::DeviceRecordsOverLimit, 1);
-            }
-            held.bytes += BLOCK_BYTES;
-            let full = std::mem::replace(&mut shelf.open, Vec::with_capacity(BLOCK));
-            memory::populate_spare(&mut shelf.open);
-            if full.capacity() > 0 {
-                shelf.full.push(Arc::new(full));
-            }
-        }
-        let bytes = [head.tag, head.kind.number(), shape, u8::try_from(used).unwrap_or(u8::MAX)];
-        shelf.open.push(u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes)));
-        shelf.open.extend_from_slice(&own);
-        shelf.open.extend_from_slice(words);
+        let bytes = [head.tag, head.kind.number(), shape, u8::try_from(words.len() - zeros).unwrap_or(u8::MAX)];
+        let head = u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes));
+        let Some(open) = held.open(role, 1 + N + words.len(), self.budget) else {
+            return held.lost(Loss::DeviceRecordsOverLimit, 1);
+        };
+        open.push(head);
+        open.extend_from_slice(&own);
+        // How many they are is mostly known here, and how many of them are zeros is not.
+        open.extend_from_slice(words);
+        open.truncate(open.len() - zeros);
     }
 }
 

@@ -136,7 +136,8 @@ pub(super) enum Record<'b> {
 
 impl<'b> Record<'b> {
     /// Reads a record, all of whose bytes are given; `None` if it is of no known kind, or too short for its kind.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "each kind goes on by itself where this is known")]
     pub(super) fn read(bytes: &'b [u8]) -> Option<Record<'b>> {
         Some(match kind_of(bytes)? {
             kind::CONCURRENT_KERNEL | kind::KERNEL => Record::Kernel(Kernel::new(bytes)?),
