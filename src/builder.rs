@@ -7,6 +7,7 @@ use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Mode, Modes,
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::Error;
 use crate::guard::KinetoGuard;
+use crate::handler::TraceHandler;
 use crate::layer::{KinetoLayer, home};
 #[cfg(feature = "itt")]
 use crate::observer::itt::Itt;
@@ -14,7 +15,8 @@ use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
 use crate::recorder::{Recorder, Settings};
-use crate::session::{self, Session};
+use crate::schedule::Schedule;
+use crate::session::{self, Habits, Session};
 use crate::write::TraceSink;
 use crate::write::sink::Sinks;
 use std::fmt;
@@ -39,6 +41,9 @@ pub struct KinetoLayerBuilder {
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     collectors: Vec<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
+    schedule: Option<Schedule>,
+    handler: Option<Box<dyn TraceHandler>>,
+    habits: Habits,
     log_sink: Option<LogSink>,
     env: Option<Env>,
     /// Only requests from outside start a recording.
@@ -283,6 +288,47 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records by that schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
+    ///
+    /// Each cycle has a trace of its own, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
+    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (not if the schedule has one cycle only). What
+    /// is recorded of a cycle when the guard is dropped is saved too.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Hands each trace that is ready to a handler instead of saving it as the output: a closure `FnMut(Trace)`, or
+    /// [`tensorboard_trace_handler`](crate::tensorboard_trace_handler).
+    ///
+    /// It runs on the thread that steps, stops or drops the guard. Without a schedule, it gets what each stop ends. When the
+    /// process exits without dropping the guard, it gets what is recorded by then, on the thread that exits.
+    pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
+        self.handler = Some(Box::new(handler));
+        self
+    }
+
+    /// Names each recording, as it stands in the header under `trace_id`; called when collectors begin for it.
+    /// Default: 32 random upper-case hexadecimal digits, as torch; an empty text stands for that.
+    pub fn trace_id_callback(mut self, name: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.habits.trace_id = Some(Arc::new(name));
+        self
+    }
+
+    /// Keeps the trace of each cycle, for [`Profiler::traces`](crate::Profiler::traces). Default: false.
+    ///
+    /// They share the buffer limit with what is recorded next.
+    pub fn acc_events(mut self, on: bool) -> Self {
+        self.habits.accumulates = on;
+        self
+    }
+
+    /// Refuses to save a trace a second time, as torch does. Default: false.
+    pub fn strict(mut self, on: bool) -> Self {
+        self.habits.is_strict = on;
+        self
+    }
+
     /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
         self.overrides.log_level = Some(level);
@@ -353,7 +399,7 @@ impl KinetoLayerBuilder {
         fork::watch(home::forget_lane);
         let record = config.record_from_start;
         if config.flush_on_sigterm {
-            signal::flush_on_sigterm(session::flush_all)?;
+            signal::flush_on_sigterm(session::at_exit)?;
         }
         let collectors = collectors(&config.gpu, self.collectors);
         let session = Session::new(recorder.clone(), config, sinks, collectors);
@@ -361,8 +407,9 @@ impl KinetoLayerBuilder {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
         })??;
+        session.steps.configure(self.schedule, self.handler, self.habits)?;
         if record {
-            session.start()?;
+            session.begin()?;
         }
         session::register(&session);
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))

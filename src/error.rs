@@ -39,6 +39,10 @@ pub enum ErrorKind {
     LibraryNotFound,
     /// This platform or build cannot do it.
     Unsupported,
+    /// The trace was saved already, and the builder was told to be strict.
+    AlreadySaved,
+    /// A handler of traces failed or panicked.
+    Handler,
     /// The calling process is a fork of the one that records.
     Forked,
 }

@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Session, Status};
+use crate::session::{Ending, Session, Status};
 use crate::trace::Trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,11 @@ impl KinetoGuard {
     }
 
     /// Returns a handle to start, stop and describe recordings.
+    ///
+    /// Where `build` began a schedule, the annotation of its first step begins here, on the calling thread, with the first
+    /// call that finds a subscriber: call it after the layer is installed.
     pub fn profiler(&self) -> Profiler {
+        self.session.iter().for_each(|session| session.annotate_late());
         Profiler::new(self.session.clone())
     }
 
@@ -67,15 +71,25 @@ impl KinetoGuard {
 impl Drop for KinetoGuard {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        if session.is_forked() || session.status() == Status::Idle {
+        if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
             return;
         }
         let lived = self.built.elapsed();
-        let write = |trace: Trace| Ok((session.write_in_time(trace.clone())?, trace));
-        match session.stop().and_then(write) {
+        let place = session.output();
+        let write = |ending: Ending| match ending {
+            Ending::Recording(trace) => Ok((session.write_in_time(trace.clone())?, trace)),
+            Ending::Cycle(cycle) => Ok((cycle.trace.why_empty(), cycle.trace)),
+            Ending::Nothing { why, has_traces } => {
+                if !has_traces {
+                    diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
+                }
+                Err(Error::new(ErrorKind::NotActive, why))
+            }
+        };
+        match session.finish(true).and_then(write) {
             Ok((Some(why), _)) => diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived)),
             Ok((None, trace)) if lived < YOUNG => {
-                let place = session.output().map(|path| format!("the trace is in {}", path.display()));
+                let place = place.map(|path| format!("the trace is in {}", path.display()));
                 let place = place.as_deref().unwrap_or("there is no output, so they are not kept");
                 diag!(Stage, "guard", "{:.1?} were recorded; {place}", trace.stats().duration);
             }

@@ -2,8 +2,9 @@
 
 use crate::activity::{ActivityGroup, ActivityTypes};
 use crate::collector::CollectorReport;
-use crate::error::Error;
-use crate::session::{Session, Status};
+use crate::error::{Error, ErrorKind};
+use crate::schedule::Schedule;
+use crate::session::{Ending, Session, Status, StepOutcome, StepState};
 use crate::trace::Trace;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl Profiler {
 
     fn session(&self) -> Result<&Arc<Session>, Error> {
         let why = "the profiler is switched off (KINETO_ENABLED)";
-        self.session.as_ref().ok_or_else(|| Error::new(crate::ErrorKind::NotActive, why))
+        self.session.as_ref().ok_or_else(|| Error::new(ErrorKind::NotActive, why))
     }
 
     /// Loads what the collectors need and has them begin, and says how each fared; [`Prepared::start`] then takes no time.
@@ -53,14 +54,15 @@ impl Profiler {
         self.session.as_ref().map(|session| session.probe()).unwrap_or_default()
     }
 
-    /// Starts a recording.
+    /// Starts a recording, or begins the schedule if there is one.
     ///
     /// Spans that are open now appear when they are exited, from here on and marked `"clipped": true`.
     ///
     /// # Errors
-    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if one is going on.
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if one is going on; [`Config`](crate::ErrorKind::Config) if the
+    /// schedule says what it may not.
     pub fn start(&self) -> Result<(), Error> {
-        self.session()?.start()
+        self.session()?.begin()
     }
 
     /// Ends the recording and returns it: no thread of the program is waited for, nothing is converted yet.
@@ -70,10 +72,71 @@ impl Profiler {
     ///
     /// Spans that are open now end here, marked `"finished": false`.
     ///
+    /// A schedule ends with it: what is recorded of the cycle at that time is saved or handed to the handler, as each cycle
+    /// is, and returned. A later [`start`](Profiler::start) goes on with the step at which it ended.
+    ///
     /// # Errors
-    /// [`NotActive`](crate::ErrorKind::NotActive) if none is going on.
+    /// [`NotActive`](crate::ErrorKind::NotActive) if none is going on; of a schedule that waited or warmed up, the text says
+    /// how many more steps were needed.
     pub fn stop(&self) -> Result<Trace, Error> {
-        self.session()?.stop()
+        match self.session()?.finish(false)? {
+            Ending::Recording(trace) => Ok(trace),
+            Ending::Cycle(cycle) => Ok(cycle.trace),
+            Ending::Nothing { why, .. } => Err(Error::new(ErrorKind::NotActive, why)),
+        }
+    }
+
+    /// Says that a step of the program has ended and the next one begins, and does what the schedule says of it.
+    ///
+    /// Call it at the end of each step, from one thread: with a schedule, the span `ProfilerStep#n` is around what that thread
+    /// does in step `n`. Where steps come from several threads, each ends the span of the one before, whichever thread is in
+    /// it; a span that was ended from elsewhere stays the parent of new ones on its own thread until that thread steps again.
+    ///
+    /// Traces are saved or handed out here, on the calling thread. Without a schedule, it counts and does nothing else.
+    pub fn step(&self) -> StepOutcome {
+        match self.session() {
+            Ok(session) => session.step(),
+            Err(why) => StepOutcome::of(0, StepState::Nothing { reason: why.to_string() }),
+        }
+    }
+
+    /// Sets the schedule that the next [`start`](Profiler::start) begins, at its step 0; `None` takes it away.
+    ///
+    /// # Errors
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a recording or a schedule is going on;
+    /// [`Config`](crate::ErrorKind::Config) if a custom schedule says what it may not of step 0.
+    pub fn schedule(&self, schedule: impl Into<Option<Schedule>>) -> Result<(), Error> {
+        self.session()?.set_schedule(schedule.into())
+    }
+
+    /// Returns the traces of the cycles that have ended, if the builder was told to keep them
+    /// ([`acc_events`](crate::KinetoLayerBuilder::acc_events)).
+    pub fn traces(&self) -> Vec<Trace> {
+        self.session.as_ref().map(|session| session.steps.traces()).unwrap_or_default()
+    }
+
+    /// Returns which iteration the program is in: the largest of the counts of all that count.
+    pub fn iteration(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.steps.iterations(|iterations| iterations.current()))
+    }
+
+    /// Counts an iteration in the name of `requester`, such as an optimizer; returns the current one then.
+    ///
+    /// Whose first count comes late is taken to be in the current iteration. [`step`](Profiler::step) counts as
+    /// "ProfilerStep".
+    pub fn count_iteration(&self, requester: &str) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.steps.iterations(|counts| counts.increment(requester)))
+    }
+
+    /// Forgets a requester's count, without changing the current iteration; returns whether there was one.
+    pub fn forget_iterations(&self, requester: &str) -> bool {
+        self.session.as_ref().is_some_and(|session| session.steps.iterations(|counts| counts.erase(requester)))
+    }
+
+    /// Returns the name of the recording that goes on or is prepared: 32 upper-case hexadecimal digits, what the builder's
+    /// [`trace_id_callback`](crate::KinetoLayerBuilder::trace_id_callback) said, or `REQUEST_TRACE_ID`.
+    pub fn trace_id(&self) -> Option<String> {
+        self.session.as_ref()?.trace_id()
     }
 
     /// Stops recording until [`resume`](Profiler::resume): spans, and the work of devices that is launched from now on.
@@ -156,6 +219,19 @@ impl Profiler {
         }
     }
 
+    /// Adds a JSON value to the header of each recording that starts from now on.
+    ///
+    /// # Errors
+    /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
+    pub fn preset_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
+        self.session.as_ref().map_or(Ok(()), |session| session.steps.presets().add_json(key, json))
+    }
+
+    /// Adds a text to the header of each recording that starts from now on.
+    pub fn preset_metadata(&self, key: &str, value: &str) {
+        self.session.iter().for_each(|session| session.steps.presets().add(key, value));
+    }
+
     /// Returns what is going on.
     pub fn status(&self) -> Status {
         self.session.as_ref().map_or(Status::Idle, |session| session.status())
@@ -177,12 +253,17 @@ impl Prepared {
         &self.reports
     }
 
-    /// Starts the recording.
+    /// Starts the recording. A schedule begins instead, if there is one; its warm-up starts the collectors anew.
     ///
     /// # Errors
     /// Those of [`Profiler::start`].
     pub fn start(self) -> Result<(), Error> {
-        self.session.start()
+        let session = self.session.clone();
+        if session.has_schedule() {
+            drop(self);
+            return session.begin();
+        }
+        session.start()
     }
 }
 

@@ -108,6 +108,12 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// Ends recording: hands over what began until `end`, and waits for it no longer than until `deadline`.
     fn stop(&self, end: Timestamp, deadline: Instant);
 
+    /// Says why it has stopped recording before its [`stop`](Collector::stop), if it has: what it needs is gone. A schedule
+    /// leaves the rest of the cycle out then.
+    fn stopped(&self) -> Option<String> {
+        None
+    }
+
     /// Returns where its libraries were looked for the last time, and what came of it.
     fn attempts(&self) -> Vec<Attempt> {
         Vec::new()

@@ -142,6 +142,15 @@ impl CollectorSet {
         }
     }
 
+    /// Says which of those that run has stopped by itself, and why.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.running().iter().filter(|running| running.state.is_ok()).find_map(|running| {
+            let full = || running.sink.is_full().then(|| "the buffer limit leaves its records no room".to_owned());
+            let why = running.collector.stopped().or_else(full)?;
+            Some(format!("{}: {why}", running.collector.name()))
+        })
+    }
+
     /// Returns whom threads tell which slice they are in, if anybody wants to know.
     pub(crate) fn street(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
         if !selection.types.contains(crate::activity::ActivityType::ExternalCorrelation) {

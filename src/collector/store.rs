@@ -128,6 +128,11 @@ impl RecordSink {
         (held.names, held.shapes, held.contexts, held.notes) = (names, shapes, contexts, notes);
     }
 
+    /// Whether records were lost for want of room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
+    }
+
     /// Hands out what has come; with `close`, for good, and what comes later is counted.
     pub(crate) fn collect(&self, close: bool) -> Collected {
         let mut held = self.held();

@@ -12,7 +12,7 @@ static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
 
 /// Has the session flushed when the process exits.
 pub(crate) fn register(session: &Arc<Session>) {
-    exit::at_exit(flush_all);
+    exit::at_exit(at_exit);
     if let Ok(mut sessions) = SESSIONS.lock() {
         sessions.retain(|session| session.strong_count() > 0);
         sessions.push(Arc::downgrade(session));
@@ -25,6 +25,15 @@ pub(crate) fn register(session: &Arc<Session>) {
 /// itself. Each file is waited for as long as its `flush_timeout` says. Does nothing in a forked child, and nothing for
 /// recordings that have no output.
 pub fn flush_all() {
+    flush_each(Session::look_and_write);
+}
+
+/// The process ends: as [`flush_all`], and handlers of traces get what there is.
+pub(crate) fn at_exit() {
+    flush_each(|session| if session.hand_over() { Ok(()) } else { session.look_and_write() });
+}
+
+fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
     // A thread that was stopped with the lock in hand must not hang the end of the process.
     let Ok(sessions) = SESSIONS.try_lock() else { return };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
@@ -39,16 +48,21 @@ pub fn flush_all() {
             continue;
         }
         let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
-        if session.is_forked() || !is_recording || session.output().is_none() {
+        if session.is_forked() || !is_recording {
             continue;
         }
-        if let Err(error) = session.look().and_then(|trace| session.write_in_time(trace)) {
+        if let Err(error) = flush(&session) {
             diag!(Error, "flush", "the trace was not written: {error}");
         }
     }
 }
 
 impl Session {
+    /// Writes what was recorded so far to the output in time, if there is one.
+    fn look_and_write(&self) -> Result<(), Error> {
+        self.output().map_or(Ok(()), |_| self.look().and_then(|trace| self.write_in_time(trace)).map(drop))
+    }
+
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let Some(path) = self.output() else {

@@ -1,12 +1,17 @@
 //! The recording's life: idle, recording, paused, recording … and each stop hands out a trace.
 
+mod annotation;
 mod budget;
 mod exit;
 mod gate;
+mod outcome;
 mod pulse;
+mod steps;
 
 pub use exit::flush_all;
-pub(crate) use exit::register;
+pub(crate) use exit::{at_exit, register};
+pub use outcome::{Cycle, StepOutcome, StepState};
+pub(crate) use steps::{Ending, Habits, Steps};
 
 use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
@@ -35,6 +40,7 @@ pub(crate) struct Session {
     state: Mutex<State>,
     gate: Arc<Gate>,
     pulse: Arc<Pulse>,
+    pub(crate) steps: Steps,
     /// The process that made it.
     process: u32,
 }
@@ -93,7 +99,8 @@ impl Session {
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, process })
+        let steps = Steps::default();
+        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, steps, process })
     }
 
     /// Where a recording that ends by itself goes.
@@ -102,10 +109,11 @@ impl Session {
     /// come later.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let process = std::process::id();
-        match &self.config.output {
+        let path = match &self.config.output {
             Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
             output => output.path(process),
-        }
+        };
+        self.steps.place(path?, &self.config.output)
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
@@ -125,15 +133,16 @@ impl Session {
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
+        let name = self.steps.new_trace_id(self.status());
         let mut state = self.lock()?;
         let ticket = state.prepared + 1;
-        let reports = self.ready(&mut state, Phase::Prepared(ticket))?;
+        let reports = self.ready(&mut state, Phase::Prepared(ticket), name)?;
         state.prepared = ticket;
         Ok((ticket, reports))
     }
 
     /// Has the collectors begin if nothing goes on, and goes over into `phase`.
-    fn ready(&self, state: &mut State, phase: Phase) -> Result<Vec<CollectorReport>, Error> {
+    fn ready(&self, state: &mut State, phase: Phase, name: Option<String>) -> Result<Vec<CollectorReport>, Error> {
         if self.recorder.is_forked() {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
@@ -141,6 +150,7 @@ impl Session {
         let reports = match state.phase {
             Phase::Idle if !self.config.mode.records() => Vec::new(),
             Phase::Idle => {
+                state.trace_id = name.map(OnceLock::from).unwrap_or_default();
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
                 self.collectors.start(&self.selection(), &budget)
             }
@@ -187,13 +197,14 @@ impl Session {
 
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
+        let name = self.steps.new_trace_id(self.status());
         let mut state = self.lock()?;
-        self.ready(&mut state, Phase::Idle)?;
+        self.ready(&mut state, Phase::Idle, name)?;
         if state.given_away {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
-        state.trace_id = OnceLock::new();
+        state.metadata.set_all(self.steps.presets());
         self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start();
@@ -271,7 +282,7 @@ impl Session {
             process: i64::from(std::process::id()),
             process_name: process::name(),
             host_name: config.host_name.clone().unwrap_or_else(process::host_name),
-            trace_id: config.trace_id.as_ref().unwrap_or_else(|| state.trace_id.get_or_init(new_trace_id)).clone(),
+            trace_id: self.name(state),
             job: config.job_metadata.clone(),
             distributed: config.distributed.clone(),
             effective: config.effective_json(),
@@ -283,9 +294,22 @@ impl Session {
             wait_events: config.gpu.wait_events,
             profiler_range: config.gpu.profiler_range,
             gzip_level: config.gzip_level,
+            is_strict: self.steps.is_strict(),
             sinks: self.sinks.clone(),
         };
         Trace::new(recorded, collections, converter, state.metadata.clone(), facts, losses)
+    }
+
+    /// Returns the name of the recording, and makes it if it has none.
+    fn name(&self, state: &State) -> String {
+        let new = || self.config.trace_id.clone().unwrap_or_else(new_trace_id);
+        state.trace_id.get_or_init(new).clone()
+    }
+
+    /// Returns the name of the recording that goes on or is prepared.
+    pub(crate) fn trace_id(&self) -> Option<String> {
+        let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
+        (!matches!(state.phase, Phase::Idle)).then(|| self.name(&state))
     }
 
     fn check_process(&self) -> Result<(), Error> {

@@ -50,6 +50,11 @@ impl Metadata {
         self.lock().clone()
     }
 
+    /// Takes over what another has.
+    pub(crate) fn set_all(&self, other: &Metadata) {
+        other.entries().into_iter().for_each(|(key, json)| self.set(&key, json));
+    }
+
     /// Returns a copy with a life of its own.
     pub(crate) fn copy(&self) -> Metadata {
         Metadata(Mutex::new(self.entries()))

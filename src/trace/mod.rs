@@ -22,7 +22,7 @@ use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Device};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
 use device::{Host, Linked};
@@ -30,6 +30,7 @@ use index::Index;
 use rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use walk::{Met, Walk};
 
@@ -54,6 +55,7 @@ struct Inner {
     index: OnceLock<Index>,
     linked: OnceLock<Vec<Linked>>,
     met: OnceLock<Met>,
+    is_saved: AtomicBool,
 }
 
 /// A thread's row of a trace.
@@ -78,25 +80,37 @@ impl Trace {
         losses: [u64; Loss::ALL.len()],
     ) -> Trace {
         let (index, linked, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let inner = Inner { recorded, collections, converter, metadata, facts, losses, index, linked, met };
+        let is_saved = AtomicBool::new(false);
+        let inner = Inner { recorded, collections, converter, metadata, facts, losses, index, linked, met, is_saved };
         Trace { inner: Arc::new(inner) }
     }
 
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
     ///
-    /// Any number of times, to any paths. The file appears whole or not at all: it is written beside its place under a
+    /// Any number of times, to any paths, unless the builder was told to be
+    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears whole or not at all: it is written beside its place under a
     /// temporary name and then renamed. A path such as `"sink://name"` goes to the handler registered for its scheme
     /// with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. The path is taken as it
     /// is: nothing is spliced into it (libkineto's `save` does the same).
     ///
     /// # Errors
     /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
-    /// trace is still there to be saved elsewhere.
+    /// trace is still there to be saved elsewhere. [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second time in strict
+    /// mode.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
+        let (path, facts) = (path.as_ref(), &self.inner.facts);
+        // Set first, so that of two threads one saves.
+        if self.inner.is_saved.swap(true, Ordering::Relaxed) && facts.is_strict {
+            let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
+            return Err(Error::new(ErrorKind::AlreadySaved, why));
+        }
         let url = path.to_string_lossy();
         let name = url.strip_prefix("file://").unwrap_or(&url);
-        self.inner.facts.sinks.save(path, self.inner.facts.gzip_level, |out| self.write(out, name))
+        let saved = facts.sinks.save(path, facts.gzip_level, |out| self.write(out, name));
+        if saved.is_err() {
+            self.inner.is_saved.store(false, Ordering::Relaxed);
+        }
+        saved
     }
 
     /// Writes the trace as Kineto's JSON.

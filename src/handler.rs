@@ -1,0 +1,185 @@
+//! What becomes of a trace when it is ready: a handler of the program's own, or TensorBoard's folder.
+
+use crate::os::process;
+use crate::trace::Trace;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Takes the traces of a schedule, one for each cycle, as torch.profiler's `on_trace_ready`.
+///
+/// A closure is one, `FnMut(Trace) + Send`; it may return nothing, the path at which it saved the trace, or a `Result` of
+/// either.
+///
+/// ```
+/// use tracing_kineto::{Error, Trace, TraceHandler};
+///
+/// fn takes(handler: impl TraceHandler) {}
+/// takes(|trace: Trace| println!("{}", trace.stats()));
+/// takes(|trace: Trace| trace.save("last.pt.trace.json"));
+/// ```
+pub trait TraceHandler: Send {
+    /// Takes a trace; returns where it is now, if that is a file.
+    ///
+    /// It runs on the thread that steps, which waits for it. A panic is caught, and counts as an error.
+    ///
+    /// # Errors
+    /// Whatever hindered it; the text stands in the step's outcome and in a message.
+    fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError>;
+}
+
+/// What a handler reports when it fails.
+pub type HandlerError = Box<dyn Error + Send + Sync>;
+
+/// What the closure of a handler may return.
+pub trait Handled {
+    /// Says where the trace is, or what went wrong.
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn handled(self) -> Result<Option<PathBuf>, HandlerError>;
+}
+
+impl Handled for () {
+    fn handled(self) -> Result<Option<PathBuf>, HandlerError> {
+        Ok(None)
+    }
+}
+
+impl Handled for PathBuf {
+    fn handled(self) -> Result<Option<PathBuf>, HandlerError> {
+        Ok(Some(self))
+    }
+}
+
+impl<T: Handled, E: Into<HandlerError>> Handled for Result<T, E> {
+    fn handled(self) -> Result<Option<PathBuf>, HandlerError> {
+        self.map_err(Into::into)?.handled()
+    }
+}
+
+impl<F, R> TraceHandler for F
+where
+    F: FnMut(Trace) -> R + Send,
+    R: Handled,
+{
+    fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
+        self(trace).handled()
+    }
+}
+
+/// Saves each trace in a folder that TensorBoard's PyTorch plugin reads: `{worker}.{nanoseconds}.pt.trace.json`.
+///
+/// The folder is made if it is missing. The plugin takes the worker's name and the time out of the file's name.
+///
+/// ```no_run
+/// use tracing_kineto::{KinetoLayer, Schedule, tensorboard_trace_handler};
+///
+/// let builder = KinetoLayer::builder()
+///     .schedule(Schedule::new(1, 1, 3)?)
+///     .on_trace_ready(tensorboard_trace_handler("runs/profile").gzip(true));
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
+pub fn tensorboard_trace_handler(folder: impl Into<PathBuf>) -> TensorboardTraceHandler {
+    TensorboardTraceHandler { folder: folder.into(), worker: None, named: None, gzip: false }
+}
+
+/// Made by [`tensorboard_trace_handler`].
+#[derive(Clone, Debug)]
+pub struct TensorboardTraceHandler {
+    folder: PathBuf,
+    worker: Option<String>,
+    /// The name that was made of host and process, once for each process.
+    named: Option<(u32, String)>,
+    gzip: bool,
+}
+
+impl TensorboardTraceHandler {
+    /// Names the worker. Default: `{host}_{process id}`.
+    #[must_use]
+    pub fn worker_name(mut self, name: impl Into<String>) -> Self {
+        self.worker = Some(name.into());
+        self
+    }
+
+    /// Compresses the files, whose names end in `.json.gz` then. Default: false.
+    #[must_use]
+    pub fn gzip(mut self, on: bool) -> Self {
+        self.gzip = on;
+        self
+    }
+
+    fn worker(&mut self) -> &str {
+        let process = std::process::id();
+        if self.named.as_ref().is_none_or(|(made_in, _)| *made_in != process) {
+            let host = Some(process::host_name()).filter(|host| !host.is_empty());
+            self.named = Some((process, format!("{}_{process}", host.as_deref().unwrap_or("host"))));
+        }
+        let named = self.named.as_ref().map(|(_, name)| name);
+        self.worker.as_ref().or(named).map_or("", String::as_str)
+    }
+
+    fn path(&mut self, nanoseconds: u128) -> PathBuf {
+        let end = if self.gzip { ".gz" } else { "" };
+        let name = format!("{}.{nanoseconds}.pt.trace.json{end}", self.worker());
+        self.folder.join(name)
+    }
+}
+
+impl TraceHandler for TensorboardTraceHandler {
+    fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
+        let made = |error| crate::Error::io("make", &self.folder, error, "name a folder that can be made");
+        fs::create_dir_all(&self.folder).map_err(made)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = self.path(now.as_nanos());
+        trace.save(&path)?;
+        Ok(Some(path))
+    }
+}
+
+/// Names the file of cycle `number` beside `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard takes
+/// the cycles for those of one worker.
+pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
+    let ends = [".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"];
+    let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let end = name.get(stem.len()..).unwrap_or_default();
+    path.with_file_name(format!("{stem}.{number}{end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_as_torch_names_them() {
+        let mut handler = tensorboard_trace_handler("runs");
+        let worker = format!("{}_{}", process::host_name(), std::process::id());
+        assert_eq!(handler.path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
+        let mut handler = handler.worker_name("worker0").gzip(true);
+        assert_eq!(handler.path(18), Path::new("runs/worker0.18.pt.trace.json.gz"));
+    }
+
+    #[test]
+    fn a_cycle_has_its_number_before_the_end_of_the_name() {
+        for (path, expected) in [
+            ("/tmp/app.pt.trace.json.gz", "/tmp/app.3.pt.trace.json.gz"),
+            ("app.pt.trace.json", "app.3.pt.trace.json"),
+            ("a.b.json", "a.b.3.json"),
+            ("app.json.gz", "app.3.json.gz"),
+            ("app", "app.3"),
+            ("s3://bucket/app.json", "s3://bucket/app.3.json"),
+            ("/", "/"),
+        ] {
+            assert_eq!(numbered(Path::new(path), 3), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_closure_may_return_what_it_likes() {
+        assert_eq!(().handled().unwrap(), None);
+        assert_eq!(Ok::<_, std::io::Error>(PathBuf::from("a")).handled().unwrap(), Some("a".into()));
+        assert_eq!(Err::<(), _>("no luck").handled().unwrap_err().to_string(), "no luck");
+    }
+}

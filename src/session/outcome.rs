@@ -1,0 +1,131 @@
+//! What a step came to, as a value.
+
+use crate::collector::CollectorReport;
+use crate::error::Error;
+use crate::trace::Trace;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a step of the program came to; returned by [`Profiler::step`](crate::Profiler::step).
+///
+/// Its `Display` says it in a sentence.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StepOutcome {
+    /// The number of the step that begins now; the first, which begins with the start, is 0.
+    pub step: u64,
+    /// What is done during it.
+    pub state: StepState,
+    /// The recording that ended with the step before, if one did.
+    pub cycle: Option<Cycle>,
+    /// How the collectors fared that began for this cycle: empty if none is asked for anything. Which of them were seen to
+    /// deliver records stands in [`Capabilities::proven`](crate::collector::Capabilities::proven).
+    pub collectors: Arc<[CollectorReport]>,
+}
+
+/// What is done during a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepState {
+    /// Nothing: the schedule waits.
+    Waiting {
+        /// How many steps are left until one is recorded, if that is known.
+        steps_to_record: Option<u64>,
+    },
+    /// Collectors run, and nothing is recorded.
+    WarmingUp {
+        /// How many steps are left until one is recorded, if that is known.
+        steps_to_record: Option<u64>,
+    },
+    /// It is recorded.
+    Recording {
+        /// The trace ends with it.
+        is_last: bool,
+    },
+    /// Nothing until the next cycle: a collector has stopped by itself.
+    DeviceStopped {
+        /// Which, and why.
+        reason: String,
+    },
+    /// Nothing: the schedule has no further cycles.
+    Finished,
+    /// Nothing, and that is not the schedule's doing.
+    Nothing {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// A recording that has ended, with what became of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Cycle {
+    /// Its number; the first is 1.
+    pub number: u64,
+    /// What was recorded.
+    pub trace: Trace,
+    /// The file that it was saved to, if it was and the handler said so.
+    pub path: Option<PathBuf>,
+    /// Why it was not saved: the handler failed or panicked, the file could not be written, or the schedule left out
+    /// [`RecordAndSave`](crate::ProfilerAction::RecordAndSave).
+    pub error: Option<Error>,
+}
+
+impl StepOutcome {
+    pub(super) fn nothing(step: u64, why: &Error) -> StepOutcome {
+        StepOutcome::of(step, StepState::Nothing { reason: why.to_string() })
+    }
+
+    pub(crate) fn of(step: u64, state: StepState) -> StepOutcome {
+        StepOutcome { step, state, cycle: None, collectors: Arc::default() }
+    }
+
+    /// Returns the trace of the recording that ended with the step before, if one did.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.cycle.as_ref().map(|cycle| &cycle.trace)
+    }
+}
+
+impl fmt::Display for StepOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: {}", self.step, self.state)?;
+        self.cycle.as_ref().map_or(Ok(()), |cycle| write!(f, "; {cycle}"))
+    }
+}
+
+impl fmt::Display for StepState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until = |f: &mut fmt::Formatter<'_>, steps: &Option<u64>| match steps {
+            Some(1) => f.write_str(", 1 more step until one is recorded"),
+            Some(steps) => write!(f, ", {steps} more steps until one is recorded"),
+            None => Ok(()),
+        };
+        match self {
+            StepState::Waiting { steps_to_record } => {
+                f.write_str("waiting")?;
+                until(f, steps_to_record)
+            }
+            StepState::WarmingUp { steps_to_record } => {
+                f.write_str("warming up")?;
+                until(f, steps_to_record)
+            }
+            StepState::Recording { is_last: false } => f.write_str("recording"),
+            StepState::Recording { is_last: true } => f.write_str("recording the last step of the cycle"),
+            StepState::DeviceStopped { reason } => write!(f, "nothing until the next cycle: {reason}"),
+            StepState::Finished => f.write_str("nothing: the schedule is over"),
+            StepState::Nothing { reason } => write!(f, "nothing: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cycle {} ended", self.number)?;
+        match (&self.path, &self.error) {
+            (_, Some(error)) => write!(f, ": {error}"),
+            (Some(path), None) => write!(f, ": saved as {}", path.display()),
+            (None, None) => Ok(()),
+        }
+    }
+}
