@@ -3,6 +3,7 @@
 use crate::activity::{ActivityGroup, ActivityTypes};
 use crate::collector::CollectorReport;
 use crate::error::{Error, ErrorKind};
+use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{Ending, Session, Status, StepOutcome, StepState};
 use crate::trace::Trace;
@@ -150,6 +151,20 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
     pub fn pause(&self) -> Result<(), Error> {
         self.session()?.pause(ActivityTypes::ALL)
+    }
+
+    /// Has recordings go on only while a span of that name is entered, on any thread: put the layer that this returns on the
+    /// registry before the [`KinetoLayer`](crate::KinetoLayer). It [pauses](Profiler::pause) the recording and has it go on.
+    ///
+    /// ```
+    /// # use tracing_subscriber::prelude::*;
+    /// let (layer, guard) = tracing_kineto::KinetoLayer::builder().no_output().build()?;
+    /// let while_training = guard.profiler().record_while("train");
+    /// let subscriber = tracing_subscriber::registry().with(while_training).with(layer);
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
+    pub fn record_while(&self, span: &str) -> RecordWhile {
+        RecordWhile::new(self.session.clone(), span)
     }
 
     /// Goes on recording; nothing if not paused.

@@ -52,6 +52,8 @@ fn each_cycle_has_its_own_kernels_under_its_own_steps() {
             profiler.start().unwrap();
             for step in 0..9 {
                 launch(&machine, &format!("kernel{step}"), 3);
+                // What a warm-up launched and has not ended would reach into the recording.
+                machine.synchronize();
                 let outcome = profiler.step();
                 if matches!(outcome.state, StepState::WarmingUp { .. }) {
                     let report = outcome.collectors.iter().find(|report| report.name == "cupti").unwrap();

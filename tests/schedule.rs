@@ -568,9 +568,10 @@ fn strict_traces_are_saved_once() {
         )
     };
     let strict = trace(true);
+    let clone = strict.clone();
     assert_eq!(strict.save(folder.path().join("no/folder.json")).unwrap_err().kind(), ErrorKind::Io);
     strict.save(folder.path().join("a.json")).unwrap();
-    assert_eq!(strict.clone().save(folder.path().join("b.json")).unwrap_err().kind(), ErrorKind::AlreadySaved);
+    assert_eq!(clone.save(folder.path().join("b.json")).unwrap_err().kind(), ErrorKind::AlreadySaved);
     assert_eq!(names(folder.path()), ["a.json"]);
     let lenient = trace(false);
     (0..2).for_each(|_| lenient.save(folder.path().join("c.json")).unwrap());
@@ -594,6 +595,37 @@ fn a_handler_without_a_schedule_gets_what_a_stop_ends() {
     );
     let parents: Vec<_> = kept.files().iter().map(File::parents).collect();
     assert_eq!(parents, ["work<", "work<"]);
+}
+
+#[test]
+fn a_gate_records_only_while_its_span_is_open() {
+    let (layer, guard) = layer(|b| b.schedule(cycles(0, 0, 2)));
+    let profiler = guard.profiler();
+    let while_training = profiler.record_while("train");
+    let registry = tracing_subscriber::registry().with(while_training).with(layer);
+    tracing::subscriber::with_default(registry, || {
+        assert_eq!(profiler.status(), Status::Paused);
+        work(0);
+        let open = info_span!("train").entered();
+        work(1);
+        // On another thread too, and it stays open until both have left.
+        on_thread("other", || info_span!("train").in_scope(|| work(2)));
+        assert_eq!(profiler.status(), Status::Recording);
+        // The next cycle starts within, and the one behind it outside.
+        profiler.step();
+        let first = File::of(profiler.step().cycle.unwrap().trace);
+        work(3);
+        drop(open);
+        work(4);
+        profiler.step();
+        let second = File::of(profiler.step().cycle.unwrap().trace);
+        assert_eq!(profiler.status(), Status::Paused, "a recording that starts is paused");
+        info_span!("train").in_scope(|| work(5));
+        let third = File::of(profiler.stop().unwrap());
+        let steps = |file: &File| file.all("work").iter().map(|s| s.args["step"].as_u64().unwrap()).collect::<Vec<_>>();
+        assert_eq!([&first, &second, &third].map(steps), [vec![1, 2], vec![3], vec![5]]);
+        assert_eq!((first.all("train").len(), third.slice("train").args["finished"].as_bool()), (2, Some(false)));
+    });
 }
 
 #[test]

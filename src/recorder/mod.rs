@@ -153,12 +153,8 @@ impl Recorder {
         *self.street.lock()
     }
 
-    /// Takes it that what is recorded from now on is this process's.
-    pub(crate) fn adopt(&self) {
-        self.fork.store(fork::generation(), Ordering::Relaxed);
-    }
-
-    /// Starts an epoch, the one of all that record nothing if this one does not, in which threads tell `street` which slice they are in, and returns it.
+    /// Starts an epoch, in which threads tell `street` which slice they are in, and returns it. Of those in which nothing
+    /// is recorded there is but one.
     pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
         *self.street.lock() = street;
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
@@ -174,6 +170,12 @@ impl Recorder {
     /// Returns whether this process is a fork of the one that opened the epoch.
     pub(crate) fn is_forked(&self) -> bool {
         self.fork.load(Ordering::Relaxed) != fork::generation()
+    }
+
+    /// What was opened before a fork is the parent's: this process begins with nothing open.
+    pub(crate) fn adopt(&self) {
+        self.close();
+        self.fork.store(fork::generation(), Ordering::Relaxed);
     }
 
     /// Notes that slices may overlap from now on.

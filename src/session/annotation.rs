@@ -1,7 +1,7 @@
 //! The spans `ProfilerStep#n` that a schedule puts around the steps of a program.
 
 use crate::diag::diag;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::level_filters::LevelFilter;
@@ -37,7 +37,12 @@ struct Entered {
 #[derive(Default)]
 struct Inside(RefCell<Vec<Arc<Entered>>>);
 
-thread_local! { static INSIDE: Inside = Inside::default(); }
+thread_local! {
+    static INSIDE: Inside = Inside::default();
+    /// The thread has entered one. Until then [`INSIDE`] is left alone: of a thread that ends, what it had first goes last,
+    /// and this has to go before what the layers have of it.
+    static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
+}
 
 impl Annotation {
     /// Opens the annotation of a step on the calling thread.
@@ -56,7 +61,7 @@ impl Annotation {
         }
         span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
         let entered = Arc::new(Entered { span, is_ended: AtomicBool::new(false) });
-        // Behind the enter, so that this goes before what the registry has of the thread, should that end.
+        HAS_ENTERED.set(true);
         let _ = INSIDE.try_with(|inside| inside.0.borrow_mut().push(entered.clone()));
         self.open = Some(entered);
     }
@@ -72,7 +77,10 @@ impl Annotation {
     pub(super) fn end(&mut self) {
         self.late = None;
         let open = self.open.take();
-        let _ = INSIDE.try_with(|inside| inside.leave(|own| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own))));
+        if HAS_ENTERED.get() {
+            let ends = |own: &Arc<Entered>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
+            let _ = INSIDE.try_with(|inside| inside.leave(ends));
+        }
         if let Some(open) = open {
             // Where another thread is in it; else it is done.
             open.tell_layers();

@@ -7,6 +7,7 @@ mod gate;
 mod outcome;
 mod pulse;
 mod steps;
+mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, register};
@@ -29,6 +30,7 @@ use pulse::Pulse;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
+use while_open::WhileOpen;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub(crate) struct Session {
     gate: Arc<Gate>,
     pulse: Arc<Pulse>,
     pub(crate) steps: Steps,
+    while_open: WhileOpen,
     /// The process that made it.
     process: u32,
 }
@@ -99,8 +102,8 @@ impl Session {
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        let steps = Steps::default();
-        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, steps, process })
+        let (steps, while_open) = (Steps::default(), WhileOpen::default());
+        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, steps, while_open, process })
     }
 
     /// Where a recording that ends by itself goes.
@@ -146,6 +149,7 @@ impl Session {
         if self.recorder.is_forked() {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
+            self.recorder.adopt();
         }
         let reports = match state.phase {
             Phase::Idle if !self.config.mode.records() => Vec::new(),
@@ -208,7 +212,6 @@ impl Session {
         self.recorder.discard();
         self.recorder.losses.take();
         self.pulse.start();
-        self.recorder.adopt();
         self.collectors.begin();
         if !self.config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
@@ -219,12 +222,12 @@ impl Session {
             return Err(Error::new(ErrorKind::Forked, why));
         }
         state.phase = Phase::Recording;
-        if !self.config.gpu.profiler_range {
+        if !self.config.gpu.profiler_range && !self.while_open.is_shut() {
             self.gate.resume(ActivityTypes::ALL);
             return Ok(());
         }
         self.gate.begin_paused();
-        if !self.collectors.sees_ranges() {
+        if self.config.gpu.profiler_range && !self.collectors.sees_ranges() {
             diag!(
                 Warning,
                 "range",

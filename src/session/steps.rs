@@ -188,7 +188,10 @@ impl Session {
         let mut turn = self.steps.turn(None)?;
         let run = &mut *turn.run;
         if run.is_of_parent() {
+            // Steps begin anew.
             run.course = None;
+            (run.step, run.cycles) = (0, 0);
+            self.steps.number(run);
         }
         let active = |why: &str| Err(Error::new(ErrorKind::AlreadyActive, why));
         if run.course.is_some() {

@@ -24,6 +24,8 @@ mod forks;
 #[cfg(unix)]
 mod play;
 #[cfg(unix)]
+mod schedules;
+#[cfg(unix)]
 mod signals;
 #[cfg(unix)]
 mod sys;
@@ -42,13 +44,14 @@ const SCENARIOS: &[&[Scenario]] = &[
     environment::SCENARIOS,
     faults::SCENARIOS,
     forks::SCENARIOS,
+    schedules::SCENARIOS,
     signals::SCENARIOS,
     threads::SCENARIOS,
 ];
 
 #[cfg(unix)]
 const TESTS: &[&[Test]] =
-    &[ends::TESTS, environment::TESTS, faults::TESTS, forks::TESTS, signals::TESTS, threads::TESTS];
+    &[ends::TESTS, environment::TESTS, faults::TESTS, forks::TESTS, schedules::TESTS, signals::TESTS, threads::TESTS];
 #[cfg(not(unix))]
 const TESTS: &[&[Test]] = &[];
 

@@ -1,0 +1,49 @@
+//! A layer that lets the recording go on only while a span of some name is open.
+
+use crate::session::Session;
+use std::sync::Arc;
+use tracing_core::Subscriber;
+use tracing_core::span::Id;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Pauses the recording while no span of its name is entered, on any thread.
+///
+/// Made by [`Profiler::record_while`](crate::Profiler::record_while). Put it on the registry before the
+/// [`KinetoLayer`](crate::KinetoLayer), so that the span that opens a window is in it; it ends with the window, marked
+/// `"finished": false`.
+#[derive(Debug)]
+#[must_use = "put it on the registry, before the KinetoLayer: until then, nothing is recorded"]
+pub struct RecordWhile {
+    session: Option<Arc<Session>>,
+    name: String,
+}
+
+impl RecordWhile {
+    pub(crate) fn new(session: Option<Arc<Session>>, name: &str) -> RecordWhile {
+        session.iter().for_each(|session| session.wait_for_span());
+        RecordWhile { session, name: name.to_owned() }
+    }
+
+    fn session<S>(&self, id: &Id, ctx: &Context<'_, S>) -> Option<&Session>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let session = self.session.as_deref()?;
+        (ctx.metadata(id)?.name() == self.name).then_some(session)
+    }
+}
+
+impl<S> Layer<S> for RecordWhile
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
+        self.session(id, &ctx).into_iter().for_each(Session::enter_waited_for);
+    }
+
+    fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
+        self.session(id, &ctx).into_iter().for_each(Session::exit_waited_for);
+    }
+}
