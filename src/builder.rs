@@ -301,8 +301,9 @@ impl KinetoLayerBuilder {
     /// Hands each trace that is ready to a handler instead of saving it as the output: a closure `FnMut(Trace)`, or
     /// [`tensorboard_trace_handler`](crate::tensorboard_trace_handler).
     ///
-    /// It runs on the thread that steps, stops or drops the guard. Without a schedule, it gets what each stop ends. When the
-    /// process exits without dropping the guard, it gets what is recorded by then, on the thread that exits.
+    /// It runs on the thread that steps, stops or drops the guard, which wait for it as long as it takes. Without a schedule,
+    /// it gets what each stop ends. When the process exits without dropping the guard, it gets what is recorded by then, on
+    /// the thread that exits.
     pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
         self.handler = Some(Box::new(handler));
         self

@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Ending, Session, Status};
+use crate::session::{Cycle, Ending, Session, Status};
 use crate::trace::Trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,6 +60,8 @@ impl KinetoGuard {
 
     /// Ends the recording and returns the trace instead of writing it.
     ///
+    /// What a schedule or a handler of traces is there for is done all the same, as by [`Profiler::stop`].
+    ///
     /// # Errors
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
@@ -75,27 +77,31 @@ impl Drop for KinetoGuard {
             return;
         }
         let lived = self.built.elapsed();
-        let place = session.output();
-        let write = |ending: Ending| match ending {
-            Ending::Recording(trace) => Ok((session.write_in_time(trace.clone())?, trace)),
-            Ending::Cycle(cycle) => Ok((cycle.trace.why_empty(), cycle.trace)),
-            Ending::Nothing { why, has_traces } => {
-                if !has_traces {
-                    diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
-                }
-                Err(Error::new(ErrorKind::NotActive, why))
+        let (trace, place) = match session.finish(true) {
+            Ok(Ending::Recording(trace)) => match session.write_in_time(trace.clone()) {
+                Ok(_) => (trace, session.output()),
+                Err(error) => return diag!(Error, "guard", "the trace was not written: {error}"),
+            },
+            // What went wrong has been said.
+            Ok(Ending::Cycle(Cycle { error: Some(_), .. })) | Ok(Ending::Nothing { has_traces: true, .. }) => return,
+            Ok(Ending::Cycle(cycle)) => (cycle.trace, cycle.path),
+            Ok(Ending::Nothing { why, .. }) => {
+                return diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
             }
+            Err(error) if error.kind() == ErrorKind::NotActive => return,
+            Err(error) => return diag!(Error, "guard", "the trace was not written: {error}"),
         };
-        match session.finish(true).and_then(write) {
-            Ok((Some(why), _)) => diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived)),
-            Ok((None, trace)) if lived < YOUNG => {
-                let place = place.map(|path| format!("the trace is in {}", path.display()));
-                let place = place.as_deref().unwrap_or("there is no output, so they are not kept");
+        let place = match place {
+            Some(path) => format!("the trace is in {}", path.display()),
+            None if session.steps.has_handler() => "the handler of traces has them".to_owned(),
+            None => "there is no output, so they are not kept".to_owned(),
+        };
+        match trace.why_empty() {
+            Some(why) => diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived)),
+            None if lived < YOUNG => {
                 diag!(Stage, "guard", "{:.1?} were recorded; {place}", trace.stats().duration);
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotActive => {}
-            Err(error) => diag!(Error, "guard", "the trace was not written: {error}"),
+            None => {}
         }
     }
 }

@@ -20,7 +20,8 @@
 //!
 //! [`KinetoLayer::builder`] says what to record; [`KinetoLayer::from_env`] leaves that to the environment. The
 //! [`KinetoGuard`] writes the trace when it is dropped; its [`Profiler`] starts and stops recordings by hand, and each
-//! stop hands out a [`Trace`], to be saved or looked into. What a trace lacks is counted by cause, see [`Loss`].
+//! stop hands out a [`Trace`], to be saved or looked into; a [`Schedule`] does so for some steps of a loop. What a trace
+//! lacks is counted by cause, see [`Loss`].
 //! [`KinetoLayerBuilder::reference`] is the table of all settings, which README has too.
 //!
 //! # Words

@@ -1,7 +1,8 @@
 //! What may be sent to and shared between threads.
 
 use tracing_kineto::{
-    Error, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Profiler, Status, Trace, TraceStats, TraceTrack,
+    Error, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Profiler, RecordWhile, Schedule, Status, StepOutcome,
+    Trace, TraceStats, TraceTrack,
 };
 
 const fn is_send_and_sync<T: Send + Sync + 'static>() {}
@@ -10,6 +11,9 @@ const _: () = {
     is_send_and_sync::<KinetoLayer>();
     is_send_and_sync::<KinetoGuard>();
     is_send_and_sync::<Profiler>();
+    is_send_and_sync::<Schedule>();
+    is_send_and_sync::<StepOutcome>();
+    is_send_and_sync::<RecordWhile>();
     is_send_and_sync::<Trace>();
     is_send_and_sync::<TraceStats>();
     is_send_and_sync::<TraceTrack>();

@@ -24,6 +24,8 @@ pub(crate) struct Steps {
     run: Mutex<Run>,
     /// The thread that has `run`, 0 if none has.
     owner: AtomicI64,
+    /// In which process somebody had it last.
+    generation: AtomicU64,
     habits: OnceLock<Habits>,
     /// The number that the file of the cycle has in its name; 0 if it has none.
     file: AtomicU64,
@@ -115,7 +117,9 @@ impl Steps {
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
         // In a forked child, the thread that had the turn may not exist.
-        let patience = patience.or((fork::generation() > 0).then_some(FORKED_LOCK));
+        let generation = fork::generation();
+        let is_new = self.generation.load(Ordering::Relaxed) != generation;
+        let patience = patience.or(is_new.then_some(FORKED_LOCK));
         let run = match patience {
             None => self.run.lock().unwrap_or_else(PoisonError::into_inner),
             Some(patience) => lock_within(&self.run, patience).ok_or_else(|| {
@@ -123,6 +127,7 @@ impl Steps {
             })?,
         };
         self.owner.store(own, Ordering::Relaxed);
+        self.generation.store(generation, Ordering::Relaxed);
         Ok(Turn { run, owner: &self.owner })
     }
 
@@ -141,7 +146,7 @@ impl Steps {
     /// Returns where the recording of this time goes by itself, if `path` is where one goes.
     pub(super) fn place(&self, path: PathBuf, output: &Output) -> Option<PathBuf> {
         // A handler takes the place of an output that nobody has asked for.
-        if self.has_handler.load(Ordering::Relaxed) && matches!(output, Output::Default) {
+        if self.has_handler() && matches!(output, Output::Default) {
             return None;
         }
         match self.file.load(Ordering::Relaxed) {
@@ -160,6 +165,10 @@ impl Steps {
             diag!(Error, "schedule", "the callback that names traces panicked; this one has a random name");
         }
         named.filter(|name| !name.is_empty())
+    }
+
+    pub(crate) fn has_handler(&self) -> bool {
+        self.has_handler.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_strict(&self) -> bool {
@@ -365,7 +374,7 @@ impl Session {
 
     /// The process ends without the guard: hands what is recorded so far to the handler. Returns whether there is one.
     pub(super) fn hand_over(&self) -> bool {
-        if !self.steps.has_handler.load(Ordering::Relaxed) {
+        if !self.steps.has_handler() {
             return false;
         }
         let taken = self.steps.turn(Some(self.config.flush_timeout)).and_then(|mut turn| {
