@@ -274,9 +274,8 @@ mod tests {
         assert_eq!(steps, 4 * 4 * 3 * 4 * 4 * 4 * 40);
     }
 
-    /// A table made with torch's own words in its documentation: skip 1, wait 2, warm up 1, record 2, twice.
     #[test]
-    fn the_example_of_the_documentation() {
+    fn a_step_skipped_two_waited_one_warmed_up_two_recorded_twice() {
         let schedule = Schedule::new(2, 1, 2).unwrap().repeat(2).skip_first(1);
         let actions: String = (0..14).map(|step| char::from(b'0' + schedule.action(step) as u8)).collect();
         assert_eq!(actions, "00012300123000");

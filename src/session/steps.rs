@@ -332,6 +332,7 @@ impl Session {
         let failed = acts.iter().find_map(|each| act(each).err());
         if let Some(trace) = trace.filter(|_| !discards) {
             run.cycles += 1;
+            self.steps.number(run);
             let why = "the schedule ended it without RecordAndSave";
             let error = Some(Error::new(ErrorKind::Config, why));
             cycle = Some(Cycle { number: run.cycles, trace, path: None, error });
