@@ -5,7 +5,7 @@ use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{Collector, CollectorSet, Contained, Cupti, Unavailable, Why};
 use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::handler::TraceHandler;
 use crate::layer::{KinetoLayer, home};
@@ -114,6 +114,13 @@ impl KinetoLayerBuilder {
     /// Shows file and line of each span. Default: false.
     pub fn with_location(mut self, on: bool) -> Self {
         self.overrides.with_location = Some(on);
+        self
+    }
+
+    /// Records what allocators report: every allocation and every free as an instant (see [`memory`](crate::memory)).
+    /// Default: false.
+    pub fn with_memory(mut self, on: bool) -> Self {
+        self.overrides.with_memory = Some(on);
         self
     }
 
@@ -391,6 +398,10 @@ impl KinetoLayerBuilder {
         }
         let observers = Observers::new(observers);
         let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, settings));
+        if config.with_memory && !recorder.listen() {
+            let why = "too many layers record memory already; drop one of them first";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
         let mut sinks = Sinks::default();
         for (scheme, sink) in self.sinks {
             if sinks.register(&scheme, sink)? {

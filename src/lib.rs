@@ -67,6 +67,7 @@ mod handler;
 mod layer;
 mod link;
 mod macros;
+pub mod memory;
 mod observer;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the rows of devices, which come next"))]
 mod occupancy;

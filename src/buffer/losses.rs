@@ -30,6 +30,7 @@ impl Loss {
                 | Loss::Unfinished
                 | Loss::Overlapping
                 | Loss::FieldsCut
+                | Loss::MemoryOwn
                 | Loss::UnfinishedWork
                 | Loss::TimesBeyondEnd
                 | Loss::CorrelationsReused
@@ -49,6 +50,12 @@ losses! {
     EventsOverLimit = "events_over_limit";
     /// Ends of slices for which the buffers had no room: those slices look unfinished.
     EndsOverLimit = "ends_over_limit";
+    /// Allocations and frees for which the buffers had no room.
+    MemoryOverLimit = "memory_records_over_limit";
+    /// Allocations and frees on threads that were ending.
+    MemoryMissed = "memory_records_missed";
+    /// Allocations and frees of this crate's own, which it passes over.
+    MemoryOwn = "own_allocations_passed_over";
     /// Field values that were cut at the field limit.
     FieldsCut = "fields_cut";
     /// Spans made while nothing was recorded, so that their fields are not known.

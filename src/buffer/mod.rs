@@ -14,5 +14,5 @@ pub(crate) use chunk::{Chunk, SLOTS};
 pub use losses::Loss;
 pub(crate) use losses::Losses;
 pub(crate) use pool::{Pool, Starter};
-pub(crate) use record::{Head, PAYLOAD_MAX, Record, Tag, flag};
+pub(crate) use record::{Head, PAYLOAD_MAX, Record, Tag, Whose, flag};
 pub(crate) use writer::{Payload, Writer};

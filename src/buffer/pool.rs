@@ -19,6 +19,8 @@ pub(crate) struct Pool {
     /// Who starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
+    /// The helper has been started, or cannot be: whoever asks for a chunk may be an allocator, which starts no thread.
+    is_started: AtomicBool,
     /// The thread that makes chunks ahead of need.
     helper: OnceLock<Thread>,
 }
@@ -34,7 +36,7 @@ impl Pool {
     pub(crate) fn new(bytes_max: u64) -> Pool {
         let (ready, bytes) = (ArrayQueue::new(READY), AtomicU64::new(0));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
-        Pool { ready, bytes, bytes_max, starter, starting, helper }
+        Pool { ready, bytes, bytes_max, starter, starting, is_started: AtomicBool::new(false), helper }
     }
 
     /// Has chunks made ahead of need by a thread that `starter` starts; the first caller wins.
@@ -47,6 +49,14 @@ impl Pool {
         if let Some(helper) = self.helper.get() {
             helper.unpark();
         }
+    }
+
+    /// Starts the helper now, so that nobody starts it who asks for a chunk.
+    pub(crate) fn start_ahead(&self) {
+        if self.helper.get().is_none() {
+            self.start_helper();
+        }
+        self.is_started.store(true, Ordering::Relaxed);
     }
 
     #[cold]
@@ -68,6 +78,7 @@ impl Pool {
         if self.ready.len() < READY / 2 {
             match self.helper.get() {
                 Some(helper) => helper.unpark(),
+                None if self.is_started.load(Ordering::Relaxed) => {}
                 None => self.start_helper(),
             }
         }

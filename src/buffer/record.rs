@@ -33,6 +33,9 @@ pub(crate) enum Tag {
     Follows = 9,
     /// From here on the chunk belongs to another thread: its lane.
     Lane = 10,
+    /// What an allocator did: time, id of the slice it was in, address; payload: bytes (negative for a free), total
+    /// allocated, total reserved. The head's callsite is a [`Whose`] in its place.
+    Memory = 11,
 }
 
 /// Flags of a record.
@@ -47,6 +50,8 @@ pub(crate) mod flag {
     pub(crate) const AFTER_EXIT: u8 = 8;
     /// Anything with fields: the payload is the id of a block that holds them.
     pub(crate) const BLOCK: u8 = 16;
+    /// Memory: the allocator had not that much.
+    pub(crate) const OUT_OF_MEMORY: u8 = 32;
 }
 
 /// The longest payload of one record, in words: what an empty chunk holds, and some room.
@@ -97,14 +102,14 @@ impl Tag {
     #[inline(always)]
     pub(crate) const fn words(self) -> usize {
         match self {
-            Tag::Slice => 3,
+            Tag::Slice | Tag::Memory => 3,
             Tag::Span | Tag::Counter | Tag::Error | Tag::Lane => 1,
             Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
         }
     }
 
     fn of(byte: u8) -> Option<Tag> {
-        const ALL: [Tag; 10] = [
+        const ALL: [Tag; 11] = [
             Tag::Slice,
             Tag::Span,
             Tag::End,
@@ -115,8 +120,32 @@ impl Tag {
             Tag::Close,
             Tag::Follows,
             Tag::Lane,
+            Tag::Memory,
         ];
         ALL.get(usize::from(byte).checked_sub(1)?).copied()
+    }
+}
+
+/// What a [`Tag::Memory`] has for a callsite: on which device the memory is, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Whose {
+    /// The number of the kind of device.
+    pub(crate) kind: u8,
+    /// Which of them, negative where there is but one.
+    pub(crate) index: i16,
+    /// The number of the category.
+    pub(crate) category: u8,
+}
+
+impl Whose {
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u32 {
+        self.kind as u32 | (self.category as u32) << 8 | (self.index.cast_unsigned() as u32) << 16
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
+    pub(crate) const fn of(word: u32) -> Whose {
+        Whose { kind: word as u8, category: (word >> 8) as u8, index: ((word >> 16) as u16).cast_signed() }
     }
 }
 
@@ -196,7 +225,7 @@ mod tests {
         // What is left in the slots from the record before must not matter.
         let chunk = Chunk::new();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
-        for tag in (1..=10).filter_map(Tag::of) {
+        for tag in (1..=11).filter_map(Tag::of) {
             for length in (0..20).chain(longest.iter().copied()) {
                 chunk.open(SLOTS as u64, 1);
                 let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();
@@ -212,6 +241,14 @@ mod tests {
                 assert_eq!(record.payload().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
                 assert!(Record::read(&chunk, record.next(), chunk.committed()).is_none());
             }
+        }
+    }
+
+    #[test]
+    fn whose_memory_it_is_fits_into_a_head() {
+        for (kind, index, category) in [(0, -1, 7), (1, 0, 0), (255, i16::MAX, 255), (20, i16::MIN, 1)] {
+            let whose = Whose { kind, index, category };
+            assert_eq!(Whose::of(whose.word()), whose);
         }
     }
 

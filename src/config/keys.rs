@@ -149,6 +149,8 @@ keys! {
         "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
     CuptiPath: Environment Now "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
         "the libcupti to use, or its folder";
+    ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
+        "records what allocators report";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
@@ -165,8 +167,6 @@ keys! {
     OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
         "asks the program for input shapes";
     InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
-    ProfileProfileMemory: Both Later "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "",
-        "asks the program for allocations";
     PythonStackTrace: Both Later "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "asks the program for stacks";
     WithStack: Both Later "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "", "the same";
     WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";

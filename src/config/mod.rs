@@ -52,6 +52,7 @@ pub(crate) struct Config {
     pub(crate) with_args: bool,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
+    pub(crate) with_memory: bool,
     pub(crate) deny_fields: Vec<String>,
     /// Events above this are not recorded; OFF is none.
     pub(crate) events: LevelFilter,
@@ -142,6 +143,7 @@ impl Config {
             (Key::WithArgs, Value::Bool(on)) => self.with_args = *on,
             (Key::WithTarget, Value::Bool(on)) => self.with_target = *on,
             (Key::WithLocation, Value::Bool(on)) => self.with_location = *on,
+            (Key::ProfileProfileMemory, Value::Bool(on)) => self.with_memory = *on,
             (Key::DenyFields, Value::List(names)) => self.deny_fields.clone_from(names),
             (Key::Events, Value::Events(level)) => self.events = *level,
             (Key::AsyncSpans, Value::AsyncSpans(spans)) => self.async_spans = *spans,
@@ -233,6 +235,7 @@ impl Default for Config {
             with_args: true,
             with_target: true,
             with_location: false,
+            with_memory: false,
             deny_fields: Vec::new(),
             events: LevelFilter::OFF,
             async_spans: AsyncSpans::Auto,
@@ -302,7 +305,7 @@ mod tests {
         assert_eq!(config.activities, ActivityTypes::DEFAULT);
         assert_eq!(config.output, Output::Default);
         assert!(config.filter.is_none() && config.deny_fields.is_empty());
-        assert!(config.with_args && config.with_target && !config.with_location);
+        assert!(config.with_args && config.with_target && !config.with_location && !config.with_memory);
         assert_eq!((config.events, config.async_spans), (LevelFilter::OFF, AsyncSpans::Auto));
         assert_eq!((config.buffer_limit_bytes, config.field_limit_bytes), (512 << 20, 4096));
         assert_eq!((config.overflow, config.flush_timeout), (Overflow::Stop, Duration::from_secs(5)));

@@ -7,6 +7,7 @@ use super::lane::{Lane, Place};
 use super::need::Need;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
+use crate::os::thread;
 use crate::recorder::{Frames, Recorder};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -78,20 +79,29 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 }
 
 /// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
-pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
+///
+/// Asked by an `allocator`, it leaves the thread without a name for now: the standard library has none to give while it
+/// is allocating the thread's own handle.
+pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
     let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(Store::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
     }
     let frames = Frames::take();
-    let row = recorder.lanes().enter(frames, clock::now());
+    let name = if allocator { String::new() } else { thread::name() };
+    let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| Rc::new(Lane::new()));
     let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, row, is_first };
     match &other {
         Some(lane) => owned.open(lane),
-        None => LANE.with(|lane| owned.open(lane)),
+        None => LANE.with(|lane| {
+            owned.open(lane);
+            if allocator {
+                lane.leave_unnamed();
+            }
+        }),
     }
     let over = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
@@ -106,6 +116,27 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64) -> bool {
     });
     // What is over is dropped here, outside the borrow; a lane that could not be kept is closed by its owner's drop.
     matches!(over, Ok(Some(_)))
+}
+
+/// Gives the thread's row its name, if an allocator has had it made.
+#[inline]
+pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
+    if LANE.with(|lane| lane.is_unnamed() && lane.epoch() == epoch) {
+        name_now(recorder, epoch);
+    }
+}
+
+#[cold]
+fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
+    let Some(_busy) = Busy::begin() else { return };
+    LANE.with(|lane| lane.name(recorder.street().is_some()));
+    let row = |store: &RefCell<Store>| {
+        let store = store.try_borrow().ok()?;
+        store.first.as_ref().filter(|owned| owned.epoch == epoch).map(|owned| owned.row)
+    };
+    if let Ok(Some(row)) = STORE.try_with(row) {
+        recorder.lanes().name(row, thread::name());
+    }
 }
 
 /// Gives the thread's lane another chunk, or the word that there is none.
@@ -146,6 +177,12 @@ impl Busy {
     pub(crate) fn begin() -> Option<Busy> {
         // Not `then_some`: a `Busy` that is made only to be dropped would end the other's.
         BUSY.with(|busy| !busy.replace(true)).then(|| Busy(()))
+    }
+
+    /// Returns whether the thread is.
+    #[inline]
+    pub(crate) fn is_held() -> bool {
+        BUSY.with(Cell::get)
     }
 }
 

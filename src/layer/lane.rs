@@ -10,6 +10,7 @@
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
 use super::cache::Cache;
+use super::memory::MemoryEvent;
 use super::mirror::Mirror;
 use super::need::Need;
 use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
@@ -34,6 +35,8 @@ pub(crate) struct Lane {
     place: Cell<Option<Place>>,
     /// No chunk is to be had any more: what does not fit is lost.
     limited: Cell<bool>,
+    /// The thread's row has no name yet.
+    unnamed: Cell<bool>,
     /// The span exited last.
     last_exit: Cell<u64>,
     /// The frames' count of exits when they were last looked through for slices that others have exited.
@@ -79,6 +82,7 @@ impl Lane {
             unobserved: Cell::new(NO_EPOCH),
             place: Cell::new(None),
             limited: Cell::new(false),
+            unnamed: Cell::new(false),
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
@@ -95,6 +99,7 @@ impl Lane {
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
         self.mirror.open(street);
+        self.unnamed.set(false);
         self.untold.set(if street.is_some() || observed { NO_EPOCH } else { epoch });
         self.unobserved.set(if observed { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
@@ -119,6 +124,23 @@ impl Lane {
     /// Says whether what does not fit is lost.
     pub(crate) fn limit(&self, limited: bool) {
         self.limited.set(limited);
+    }
+
+    /// Has the next span looked at with care, since the thread's row has no name yet.
+    pub(crate) fn leave_unnamed(&self) {
+        self.unnamed.set(true);
+        self.untold.set(NO_EPOCH);
+    }
+
+    #[inline]
+    pub(crate) fn is_unnamed(&self) -> bool {
+        self.unnamed.get()
+    }
+
+    /// The thread's row has its name; `told` if collectors are told of slices.
+    pub(crate) fn name(&self, told: bool) {
+        self.unnamed.set(false);
+        self.untold.set(if told { NO_EPOCH } else { self.epoch.get() });
     }
 
     /// Returns the epoch, which is none's if there is none.
@@ -232,6 +254,26 @@ impl Lane {
         // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
         let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
         Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
+    }
+
+    /// Returns the id of the innermost open slice, 0 if there is none, and changes nothing: an allocator asks.
+    fn slice_around(&self) -> Result<u64, Need> {
+        let frames = self.place()?.frames;
+        let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
+        let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
+        if let Some(slice) = deep.find(|slice| *slice != 0) {
+            return Ok(slice);
+        }
+        // Of a frame without a key, another thread has ended the slice; one that is not recorded has none.
+        let has_slice = |frame: &Frame| frame.key() != 0 && frame.meta() & state::IGNORED == 0 && frame.slice() != 0;
+        Ok(frames.open().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
+    }
+
+    /// Records what an allocator did, in the innermost open slice; returns the record's id, 0 if it is lost.
+    pub(crate) fn memory(&self, event: &MemoryEvent) -> Result<u64, Need> {
+        let head = Head::new(Tag::Memory, event.flags, event.whose.word());
+        let words = [event.time.0, self.slice_around()?, event.address];
+        self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.

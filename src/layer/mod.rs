@@ -8,6 +8,7 @@ mod event;
 mod find;
 pub(crate) mod home;
 mod lane;
+pub(crate) mod memory;
 mod mirror;
 mod need;
 mod observe;
@@ -16,6 +17,7 @@ use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::fields::{Encoder, PlainEncoder, Words};
+use crate::recorder::listeners::Own;
 use crate::recorder::{OBSERVED, Recorder};
 use crate::time::Ticks;
 use lane::{Lane, Parent};
@@ -76,11 +78,12 @@ impl Hook<'_> {
             self.recorder.close();
             return false;
         }
-        home::enroll(self.recorder, self.epoch)
+        home::enroll(self.recorder, self.epoch, false)
     }
 
     #[cold]
     fn next_chunk(&self) {
+        let _own = Own::begin();
         home::install(self.recorder, self.epoch);
     }
 
@@ -116,6 +119,7 @@ impl Hook<'_> {
 
     #[cold]
     fn new_site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        let _own = Own::begin();
         let site = self.recorder.sites.site(metadata);
         self.with(|lane| {
             lane.cache.keep_site(site);
@@ -299,6 +303,7 @@ impl KinetoLayer {
         if epoch == OBSERVED {
             return;
         }
+        home::name(&self.recorder, epoch);
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };

@@ -70,13 +70,24 @@ impl Lanes {
     }
 
     /// Adds the calling thread, which begins to record now; returns the number of its lane.
-    pub(crate) fn enter(&self, frames: &'static Frames, now: Ticks) -> u64 {
-        let (thread, name, handle) = (thread::id(), thread::name(), thread::handle());
+    pub(crate) fn enter(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
+        let (thread, handle) = (thread::id(), thread::handle());
         let row = LaneRow { thread, name, handle, since: now, until: None };
         let row = Arc::new(row);
         let mut known = self.lock_with_room(1, |known| &mut known.lanes);
         known.lanes.push(Lane { row, live: Some(frames), until: None });
         known.lanes.len() as u64 - 1
+    }
+
+    /// Gives the lane of that number a name.
+    pub(crate) fn name(&self, number: u64, name: String) {
+        let Ok(number) = usize::try_from(number) else { return };
+        let before = self.lock().lanes.get(number).map(|lane| lane.row.clone());
+        let Some(before) = before else { return };
+        let mut named = Arc::new(LaneRow { name, ..LaneRow::clone(&before) });
+        if let Some(lane) = self.lock().lanes.get_mut(number) {
+            std::mem::swap(&mut lane.row, &mut named);
+        }
     }
 
     /// The thread with those frames ends, or starts another lane; its row stays, and if its epoch goes on, so do the

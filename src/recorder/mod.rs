@@ -5,6 +5,7 @@
 
 mod frames;
 mod lanes;
+pub(crate) mod listeners;
 
 pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
@@ -15,6 +16,7 @@ use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
 use crate::os::fork;
 use crossbeam_queue::{ArrayQueue, SegQueue};
+use listeners::Seat;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -49,6 +51,8 @@ pub(crate) struct Recorder {
     street: fork::Own<Option<&'static dyn CorrelationSink>>,
     /// Who is told of spans beside.
     pub(crate) observers: Observers,
+    /// Where allocators find it, if it records what they do.
+    seat: OnceLock<Seat>,
     pub(crate) settings: Settings,
 }
 
@@ -116,6 +120,7 @@ impl Recorder {
             closings: std::array::from_fn(|_| AtomicU32::new(0)),
             street: fork::Own::default(),
             observers,
+            seat: OnceLock::new(),
             settings,
         }
     }
@@ -159,11 +164,30 @@ impl Recorder {
         *self.street.lock() = street;
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
         self.epoch.store(epoch, Ordering::Release);
+        self.seat.get().filter(|_| self.settings.records).inspect(|seat| seat.open(epoch));
         epoch
+    }
+
+    /// Records from now on what allocators report; `false` if too many do already.
+    pub(crate) fn listen(self: &Arc<Self>) -> bool {
+        let seat = Seat::take(self);
+        seat.is_some_and(|seat| self.seat.set(seat).is_ok())
+    }
+
+    /// Returns whether it records what allocators report.
+    pub(crate) fn listens(&self) -> bool {
+        self.seat.get().is_some()
+    }
+
+    /// Adds what the allocators' records have lost to the other losses.
+    pub(crate) fn gather_losses(&self) {
+        let lost = self.seat.get().map(Seat::take_losses);
+        lost.into_iter().flatten().for_each(|(loss, count)| self.losses.add(loss, count));
     }
 
     /// Ends the epoch: threads that have not noticed yet write into chunks of that epoch for a moment longer.
     pub(crate) fn close(&self) {
+        self.seat.get().inspect(|seat| seat.close());
         self.epoch.store(0, Ordering::Release);
     }
 

@@ -6,6 +6,7 @@ use crate::activity::{ActivityType, ActivityTypes};
 use crate::clock::Anchor;
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
+use crate::memory;
 use crate::recorder::{Recorder, Taken};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
@@ -107,6 +108,9 @@ impl Gate {
             held.open_devices(&times, now);
             if held.host.wanted && held.host.open.is_none() {
                 held.host.open = Some((self.recorder.open(held.street), now));
+                if self.recorder.listens() {
+                    memory::gather();
+                }
                 self.pulse.wake();
             }
         }

@@ -22,6 +22,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
 use crate::recorder::Recorder;
+use crate::recorder::listeners::Own;
 use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, Recorded, Trace};
 use crate::write::sink::Sinks;
@@ -201,6 +202,7 @@ impl Session {
 
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
+        let _own = Own::begin();
         let name = self.steps.new_trace_id(self.status());
         let mut state = self.lock()?;
         self.ready(&mut state, Phase::Idle, name)?;
@@ -210,8 +212,12 @@ impl Session {
         }
         state.metadata.set_all(self.steps.presets());
         self.recorder.discard();
+        self.recorder.gather_losses();
         self.recorder.losses.take();
         self.pulse.start();
+        if self.recorder.listens() {
+            self.recorder.pool().start_ahead();
+        }
         self.collectors.begin();
         if !self.config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
@@ -240,6 +246,7 @@ impl Session {
 
     /// Ends the recording and hands out what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
+        let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
@@ -250,6 +257,7 @@ impl Session {
         let end = Anchor::take().unix;
         let mut collections = self.collectors.stop(end, later(self.config.flush_timeout));
         state.given_away = true;
+        self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
         Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.take()))
@@ -257,6 +265,8 @@ impl Session {
 
     /// Looks at what was recorded so far, while the recording goes on.
     pub(crate) fn look(&self) -> Result<Trace, Error> {
+        let _own = Own::begin();
+        self.recorder.gather_losses();
         let state = self.lock()?;
         self.check_process()?;
         let end = Anchor::take();
@@ -325,6 +335,7 @@ impl Session {
 
     /// Stops recording what is among these types for now.
     pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _own = Own::begin();
         let _state = self.lock()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause");
@@ -333,6 +344,7 @@ impl Session {
 
     /// Goes on recording what is among these types after a pause.
     pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _own = Own::begin();
         let _state = self.lock()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume");

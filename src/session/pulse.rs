@@ -5,6 +5,7 @@ use crate::clock::Anchor;
 use crate::collector::CollectorSet;
 use crate::os::fork;
 use crate::recorder::Recorder;
+use crate::recorder::listeners::Own;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::Thread;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The anchors of a recording, and the thread that adds to them.
 ///
-/// The first chunk that a thread asks for starts it: making a layer does not wait for a thread, and a recording without
+/// The first chunk that a thread asks for starts it (the recording itself, if it may be an allocator that asks): making a layer does not wait for a thread, and a recording without
 /// records has none. Where it cannot be started, threads make their chunks themselves and read the clocks with each.
 #[derive(Debug)]
 pub(crate) struct Pulse {
@@ -101,6 +102,7 @@ impl Shared {
     }
 
     fn run(&self) {
+        let _own = Own::begin();
         let mut next = Instant::now() + PERIOD;
         // Who has started this thread is inside a hook, perhaps with no processor but this one.
         std::thread::sleep(Duration::from_millis(1));

@@ -36,6 +36,8 @@ pub(crate) struct Index {
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
     pub(crate) events: u64,
+    /// What allocators reported.
+    pub(crate) memory: u64,
     /// Values of counters that no counter can show.
     pub(crate) counter_values: u64,
 }
@@ -121,6 +123,7 @@ impl Index {
                         index.events += 1;
                         index.counter_values += unshown_values(recorded, &record);
                     }
+                    Tag::Memory => index.memory += 1,
                     Tag::Span => {}
                 }
                 at = record.next();

@@ -5,6 +5,7 @@ mod device;
 mod header;
 mod index;
 mod keys;
+mod memory;
 mod metadata;
 mod nest;
 mod recorded;
@@ -182,6 +183,7 @@ impl Trace {
         TraceStats {
             slices: index.slices,
             events: index.events,
+            memory_events: index.memory,
             threads: self
                 .inner
                 .recorded
@@ -241,7 +243,7 @@ impl Trace {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
         let devices: u64 = self.linked().iter().map(Linked::work).sum();
-        if index.slices + index.events + devices > 0 {
+        if index.slices + index.events + index.memory + devices > 0 {
             None
         } else if !self.inner.facts.mode.records() {
             Some("the mode is one without kineto: spans were told to others, and nothing is recorded")

@@ -18,6 +18,8 @@ pub struct TraceStats {
     pub slices: u64,
     /// Events recorded: instants and counters.
     pub events: u64,
+    /// Allocations and frees recorded.
+    pub memory_events: u64,
     /// Kernels, copies and fills of devices.
     pub device_activities: u64,
     /// Threads that were seen.
@@ -82,6 +84,9 @@ impl fmt::Display for TraceStats {
         let TraceStats { slices, events, threads, bytes, duration, .. } = self;
         let kib = bytes / 1024;
         write!(f, "{slices} slices and {events} events of {threads} threads in {duration:.3?}, {kib} KiB")?;
+        if self.memory_events > 0 {
+            write!(f, "\n  {} allocations and frees", self.memory_events)?;
+        }
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.recorded.iter().try_for_each(|recorded| write!(f, "\n  {recorded}"))?;

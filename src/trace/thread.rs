@@ -3,6 +3,7 @@
 use super::args::{EventArgs, FieldArgs, Source};
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
+use super::memory::{MemoryRecord, MemoryRows};
 use super::nest::Nest;
 use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
@@ -33,6 +34,7 @@ pub(super) struct Thread<'w> {
     clock: Cursor<'w>,
     /// The fields of the slice at hand.
     words: Vec<Word>,
+    memory: MemoryRows,
 }
 
 /// What the recording says of a slice.
@@ -54,7 +56,8 @@ impl<'w> Thread<'w> {
         let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let (last, words) = (Timestamp::default(), Vec::new());
-        Thread { walk, source, id, rows, met, nest, calls, last, clock, words }
+        let memory = MemoryRows::default();
+        Thread { walk, source, id, rows, met, nest, calls, last, clock, words, memory }
     }
 
     /// Returns how many rows the thread needs.
@@ -67,6 +70,7 @@ impl<'w> Thread<'w> {
         in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
             Tag::Slice => self.slice(window, record),
             Tag::Instant | Tag::Counter => self.event(record),
+            Tag::Memory => self.memory(record),
             _ => Ok(()),
         })?;
         self.calls_until(Timestamp::from_nanos(u64::MAX))
@@ -139,6 +143,13 @@ impl<'w> Thread<'w> {
             let end = if *starts { FlowEnd::Start } else { FlowEnd::Finish };
             self.rows.flow(at, track, Flow { kind: FlowKind::FollowsFrom, id: *id, end })
         })
+    }
+
+    fn memory(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let event = MemoryRecord::of(record);
+        let at = self.clock.timestamp(event.time);
+        let track = Track::new(self.walk.process, self.walk.row(self.id, 0));
+        self.memory.show(&event, self.source, at, track, self.rows)
     }
 
     fn event(&mut self, record: &Record<'_>) -> io::Result<()> {

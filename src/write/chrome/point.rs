@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use super::ChromeWriter;
-use crate::activity::{Activity, ActivityType, Flow, FlowEnd, Lane, Track};
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lane, Track};
 use crate::time::Timestamp;
 use crate::write::value::Number;
 
@@ -15,7 +15,7 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"\",\"s\":\"t\",\"name\":");
         self.out.string(activity.name);
         self.place_and_time(activity.track, at);
-        self.args_if_any(activity.args);
+        self.args_if_any(&Linked(activity));
         self.out.raw(b"},");
     }
 
@@ -88,10 +88,23 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
+/// The arguments of an instant, first of them the slice that it belongs to.
+struct Linked<'a>(&'a Activity<'a>);
+
+impl Args for Linked<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Activity { linked, args, .. } = self.0;
+        if linked.0 != 0 {
+            each("External id", ArgValue::U64(linked.0));
+        }
+        args.visit(each);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::{ArgValue, Body, FlowKind};
+    use crate::activity::{Body, CorrelationId, FlowKind};
     use crate::write::chrome::Rows;
     use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
 
@@ -109,6 +122,9 @@ mod tests {
         ];
         let with_args = bare.strip_suffix('}').unwrap().to_owned() + r#","args":{"a":0.5,"b":"nan","c":"x","d":true}}"#;
         assert_eq!(of(Activity { args: &args, ..instant }), [with_args]);
+
+        let linked = of(Activity { linked: CorrelationId(5), ..instant });
+        assert_eq!(linked, [bare.strip_suffix('}').unwrap().to_owned() + r#","args":{"External id":5}}"#]);
 
         let counter = Activity { body: Body::Counter { at: ns(2000) }, args: &args, ..instant };
         let expected =

@@ -1,0 +1,68 @@
+//! What allocators report, on its way into the chunk of the thread that allocates.
+//!
+//! An allocator may call from anywhere: before `main`, in the middle of a hook, while the thread is torn down, in a forked
+//! child. In steady state all of it is a few words written into the chunk. What takes more (a lane, a chunk) is got as for
+//! a span, but starts no thread and asks the standard library nothing about the thread at hand; what this crate itself
+//! allocates meanwhile is passed over.
+
+use super::TRIES;
+use super::home::{self, Busy};
+use super::need::Need;
+use crate::buffer::{Loss, Whose};
+use crate::recorder::listeners::{self, Listener, Own};
+use crate::time::Ticks;
+
+/// What an allocator did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryEvent {
+    pub(crate) time: Ticks,
+    pub(crate) address: u64,
+    /// Negative for a free, 0 for another use of the same memory.
+    pub(crate) bytes: i64,
+    /// What was allocated, and had from the device, after that.
+    pub(crate) allocated: u64,
+    pub(crate) reserved: u64,
+    pub(crate) whose: Whose,
+    pub(crate) flags: u8,
+}
+
+/// Records an event for every layer that wants it; returns whether all of them have it.
+pub(crate) fn record(event: &MemoryEvent) -> bool {
+    listeners::open().fold(true, |all, listener| put(event, listener) && all)
+}
+
+fn put(event: &MemoryEvent, listener: &Listener) -> bool {
+    if Own::is_held() || Busy::is_held() {
+        listener.count(Loss::MemoryOwn);
+        return false;
+    }
+    match home::with(listener.epoch(), |lane| lane.memory(event)) {
+        Ok(id) => is_kept(id, listener),
+        Err(_) => put_carefully(event, listener),
+    }
+}
+
+/// Gets what is missing and tries again.
+#[cold]
+fn put_carefully(event: &MemoryEvent, listener: &Listener) -> bool {
+    let (busy, epoch) = (Busy::begin(), listener.epoch());
+    let recorder = busy.as_ref().and_then(|_| listener.recorder());
+    let tries = recorder.iter().flat_map(|recorder| std::iter::repeat_n(recorder, TRIES));
+    for recorder in tries {
+        match home::with(epoch, |lane| lane.memory(event)) {
+            Ok(id) => return is_kept(id, listener),
+            Err(Need::Lane) if home::enroll(recorder, epoch, true) => {}
+            Err(Need::Chunk) => home::install(recorder, epoch),
+            Err(_) => break,
+        }
+    }
+    listener.count(Loss::MemoryMissed);
+    false
+}
+
+fn is_kept(id: u64, listener: &Listener) -> bool {
+    if id == 0 {
+        listener.count(Loss::MemoryOverLimit);
+    }
+    id != 0
+}

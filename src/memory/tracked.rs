@@ -1,0 +1,126 @@
+//! A global allocator that counts and reports what it hands out.
+#![allow(unsafe_code, reason = "a global allocator has no safe form")]
+
+use super::{Device, is_enabled, live, report};
+use crate::buffer::flag;
+use crate::clock;
+use crate::time::Ticks;
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// A global allocator that passes everything on to another one, and reports it to those who record memory.
+///
+/// ```
+/// use tracing_kineto::memory::Tracked;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Tracked = Tracked::system();
+/// # fn main() {}
+/// ```
+///
+/// While nobody records, it adds to a counter of the thread's ([`usage`](super::usage)). While somebody does, every
+/// allocation and every free is a record of 64 bytes; nothing is sampled. What this crate allocates for itself is counted
+/// but not recorded. It may run before `main`, in destructors of threads, in forked children and in panics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tracked<A = System> {
+    inner: A,
+}
+
+impl Tracked {
+    /// Passes everything on to the system's allocator.
+    pub const fn system() -> Tracked {
+        Tracked::new(System)
+    }
+}
+
+impl<A> Tracked<A> {
+    /// Passes everything on to `inner`.
+    pub const fn new(inner: A) -> Tracked<A> {
+        Tracked { inner }
+    }
+}
+
+// SAFETY: every pointer is `inner`'s own, asked for and given back with the caller's layout. What is done besides neither
+// unwinds nor calls this allocator again without an end: what it allocates itself is passed over.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to the same contract.
+        let pointer = unsafe { self.inner.alloc(layout) };
+        allocated(pointer, layout.size());
+        pointer
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to the same contract.
+        let pointer = unsafe { self.inner.alloc_zeroed(layout) };
+        allocated(pointer, layout.size());
+        pointer
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // Before another thread can have the same memory.
+        if is_enabled() {
+            freed(clock::now(), pointer, layout.size())
+        } else {
+            live::add(-signed(layout.size()))
+        }
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { self.inner.dealloc(pointer, layout) };
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let before = is_enabled().then(clock::now);
+        // SAFETY: the caller keeps to the same contract.
+        let moved = unsafe { self.inner.realloc(pointer, layout, new_size) };
+        match before {
+            _ if moved.is_null() => failed(new_size),
+            Some(before) => {
+                freed(before, pointer, layout.size());
+                allocated(moved, new_size);
+            }
+            None => live::add(signed(new_size) - signed(layout.size())),
+        }
+        moved
+    }
+}
+
+/// A layout's size, which is no larger than that.
+#[inline(always)]
+#[expect(clippy::cast_possible_wrap, reason = "a layout's size is at most isize::MAX")]
+const fn signed(size: usize) -> i64 {
+    size as i64
+}
+
+#[inline(always)]
+fn allocated(pointer: *mut u8, size: usize) {
+    if pointer.is_null() {
+        failed(size);
+    } else if is_enabled() {
+        report_one(clock::now(), pointer, signed(size));
+    } else {
+        live::add(signed(size));
+    }
+}
+
+#[cold]
+fn freed(time: Ticks, pointer: *mut u8, size: usize) {
+    report_one(time, pointer, -signed(size));
+}
+
+#[cold]
+fn report_one(time: Ticks, pointer: *mut u8, bytes: i64) {
+    let total = live::add_to_total(bytes);
+    if !report(time, pointer.addr() as u64, bytes, [total, 0], Device::CPU, 0) {
+        live::note_unrecorded(bytes);
+    }
+}
+
+#[cold]
+fn failed(size: usize) {
+    if is_enabled() {
+        report(clock::now(), 0, signed(size), [live::usage().live_bytes, 0], Device::CPU, flag::OUT_OF_MEMORY);
+    }
+}

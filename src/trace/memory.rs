@@ -1,0 +1,165 @@
+//! What allocators reported, as rows of a trace.
+
+use super::args::Source;
+use super::rows::Rows;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
+use crate::buffer::{Record, Whose, flag};
+use crate::memory::{CATEGORY_FIELD, Category, Device};
+use crate::time::{Ticks, Timestamp};
+use std::io;
+
+/// What an allocator reported, read out of its record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryRecord {
+    pub(super) time: Ticks,
+    /// The slice in which it was done; 0 for none.
+    pub(super) slice: u64,
+    pub(super) address: u64,
+    pub(super) bytes: i64,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) device: Device,
+    /// What the scope said.
+    category: Category,
+    pub(super) is_out_of_memory: bool,
+}
+
+impl MemoryRecord {
+    pub(super) fn of(record: &Record<'_>) -> MemoryRecord {
+        let [time, slice, address] = record.words;
+        let mut payload = record.payload();
+        let mut next = || payload.next().unwrap_or(0);
+        let Whose { kind, index, category } = Whose::of(record.head.site);
+        MemoryRecord {
+            time: Ticks(time),
+            slice,
+            address,
+            bytes: next().cast_signed(),
+            allocated: next(),
+            reserved: next(),
+            device: Device::of(kind, index),
+            category: Category::from_number(category).unwrap_or_default(),
+            is_out_of_memory: record.head.flags & flag::OUT_OF_MEMORY != 0,
+        }
+    }
+}
+
+/// Says what memory is for: what the scope said, else the innermost span that says something.
+#[derive(Debug, Default)]
+pub(super) struct Categories {
+    /// For each callsite, the field that says it; empty if there is none at all.
+    fields: Option<Vec<Option<usize>>>,
+    /// The slice that was asked for last, and what was found: allocations come in flocks.
+    last: (u64, Category),
+}
+
+impl Categories {
+    pub(super) fn of(&mut self, record: &MemoryRecord, source: &Source<'_>) -> Category {
+        if record.category != Category::Unknown {
+            return record.category;
+        }
+        if self.last.0 != record.slice {
+            self.last = (record.slice, self.of_spans(record.slice, source));
+        }
+        self.last.1
+    }
+
+    fn of_spans(&mut self, slice: u64, source: &Source<'_>) -> Category {
+        let fields = self.fields.get_or_insert_with(|| {
+            let field = |site: &&crate::callsite::Site| site.metadata.fields().field(CATEGORY_FIELD);
+            let all: Vec<_> = source.recorded.sites.iter().map(|site| field(site).map(|field| field.index())).collect();
+            if all.iter().any(Option::is_some) { all } else { Vec::new() }
+        });
+        if fields.is_empty() {
+            return Category::Unknown;
+        }
+        let mut words = Vec::new();
+        let mut span = source.recorded.record(slice).map_or(0, |slice| slice.span());
+        while let Some(made) = source.recorded.record(span).filter(|_| span != 0) {
+            let field = fields.get(made.head.site as usize).copied().flatten();
+            let later = source.index.values.of(span).rev().filter_map(|id| source.recorded.record(id));
+            let mut said = later
+                .chain([made])
+                .filter_map(|record| source.name(&record, &mut words, field?).and_then(|text| text.parse().ok()));
+            if let Some(category) = said.next() {
+                return category;
+            }
+            // A parent is older, and has a smaller id unless it was recorded late.
+            span = made.parent().unwrap_or(0);
+        }
+        Category::Unknown
+    }
+}
+
+/// Hands on the rows of what allocators reported.
+#[derive(Debug, Default)]
+pub(super) struct MemoryRows {
+    categories: Categories,
+    /// The counters of the devices met so far.
+    counters: Vec<(Device, [String; 2])>,
+}
+
+impl MemoryRows {
+    /// Hands on the instant, and what the device's counters show from then on.
+    pub(super) fn show(
+        &mut self,
+        record: &MemoryRecord,
+        source: &Source<'_>,
+        at: Timestamp,
+        track: Track<'_>,
+        rows: &mut dyn Rows,
+    ) -> io::Result<()> {
+        let args = MemoryArgs { record, category: self.categories.of(record, source) };
+        let instant = Activity {
+            kind: ActivityType::CpuInstantEvent,
+            name: if record.is_out_of_memory { "[OutOfMemory]" } else { "[memory]" },
+            track,
+            body: Body::Instant { at },
+            id: CorrelationId(0),
+            linked: CorrelationId(record.slice),
+            flow: None,
+            args: &args,
+        };
+        rows.activity(&instant)?;
+        let [allocated, reserved] = self.counters(record.device);
+        let mut counter = |name: &str, bytes: u64| {
+            let args: &dyn Args = &[("bytes", ArgValue::U64(bytes))];
+            let (body, linked) = (Body::Counter { at }, CorrelationId(0));
+            rows.activity(&Activity { name, body, linked, args, ..instant })
+        };
+        counter(allocated, record.allocated)?;
+        if record.reserved == 0 { Ok(()) } else { counter(reserved, record.reserved) }
+    }
+
+    fn counters(&mut self, device: Device) -> &[String; 2] {
+        let at = self.counters.iter().position(|(known, _)| *known == device).unwrap_or_else(|| {
+            self.counters.push((device, ["allocated", "reserved"].map(|what| format!("{device} {what}"))));
+            self.counters.len() - 1
+        });
+        const NONE: &[String; 2] = &[const { String::new() }; 2];
+        self.counters.get(at).map_or(NONE, |(_, names)| names)
+    }
+}
+
+/// PyTorch's arguments of such an instant, and the category if somebody has said it.
+struct MemoryArgs<'r> {
+    record: &'r MemoryRecord,
+    category: Category,
+}
+
+impl Args for MemoryArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let MemoryRecord { device, address, bytes, allocated, reserved, .. } = *self.record;
+        each("Device Type", ArgValue::I64(device.kind.number().into()));
+        each("Device Id", ArgValue::I64(device.index.into()));
+        if !self.record.is_out_of_memory {
+            each("Addr", ArgValue::U64(address));
+        }
+        each("Bytes", ArgValue::I64(bytes));
+        each("Total Allocated", ArgValue::U64(allocated));
+        each("Total Reserved", ArgValue::U64(reserved));
+        if self.category != Category::Unknown {
+            each("Category", ArgValue::Str(self.category.as_str()));
+        }
+    }
+}

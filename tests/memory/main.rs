@@ -1,0 +1,29 @@
+//! What allocators report, in the trace: any allocator's, and those of the whole program.
+//!
+//! The whole program's allocator is the tracked one, so the tests run one after the other, on a harness of their own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test; clippy knows those of Rust's own harness alone"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/harness.rs"]
+mod harness;
+
+mod records;
+mod tracked;
+
+use tracing_kineto::memory::Tracked;
+
+#[global_allocator]
+static ALLOCATOR: Tracked = Tracked::system();
+
+fn main() -> std::process::ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    harness::run(&args, &[records::TESTS, tracked::TESTS])
+}

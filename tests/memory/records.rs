@@ -1,0 +1,223 @@
+//! Records of an allocator that is no global one.
+
+use crate::common::{self, File};
+use crate::harness::Test;
+use serde_json::{Value, json};
+use tracing::info_span;
+use tracing_kineto::activity::{Body, DeviceType};
+use tracing_kineto::memory::{self, Category, Device};
+use tracing_kineto::{KinetoLayer, Loss};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("rows_have_torchs_arguments_and_the_innermost_slice", rows_have_torchs_arguments_and_the_innermost_slice),
+    ("nothing_is_recorded_unless_asked_for", nothing_is_recorded_unless_asked_for),
+    ("each_layer_that_asks_gets_it", each_layer_that_asks_gets_it),
+    (
+        "attribution_knows_spans_left_out_left_elsewhere_and_deep",
+        attribution_knows_spans_left_out_left_elsewhere_and_deep,
+    ),
+    ("categories_come_from_the_scope_else_from_the_spans", categories_come_from_the_scope_else_from_the_spans),
+    ("what_finds_no_room_is_counted", what_finds_no_room_is_counted),
+    ("a_pause_leaves_a_hole", a_pause_leaves_a_hole),
+];
+
+const GPU: Device = Device::cuda(0);
+
+/// The `[memory]` and `[OutOfMemory]` rows of a kind of device.
+pub(crate) fn rows(file: &File, kind: DeviceType) -> Vec<Value> {
+    let is_ours = |row: &&&Value| row["args"]["Device Type"] == json!(kind.number());
+    file.rows("i").iter().filter(is_ours).map(|row| (*row).clone()).collect()
+}
+
+/// The values of a counter.
+fn counter(file: &File, name: &str) -> Vec<i64> {
+    let rows = file.rows("C").into_iter().filter(|row| row["name"] == name);
+    rows.map(|row| row["args"]["bytes"].as_i64().unwrap()).collect()
+}
+
+/// "bytes<slice" for each row of the GPU, in the order of the file.
+fn attribution(file: &File) -> String {
+    let names: std::collections::HashMap<_, _> =
+        file.slices().iter().map(|slice| (slice.args["External id"].as_u64(), slice.name.as_str())).collect();
+    let name = |row: &Value| row["args"]["External id"].as_u64().map_or("", |id| names[&Some(id)]);
+    let pairs: Vec<_> =
+        rows(file, DeviceType::Cuda).iter().map(|row| format!("{}<{}", row["args"]["Bytes"], name(row))).collect();
+    pairs.join(" ")
+}
+
+fn allocate(bytes: i64) {
+    memory::record(0x1000, bytes, 0, 0, GPU);
+}
+
+fn rows_have_torchs_arguments_and_the_innermost_slice() {
+    let file = common::record_with(
+        |builder| builder.with_memory(true),
+        || {
+            assert!(memory::is_enabled());
+            memory::record(0x7000_0000_0000, 512, 512, 1 << 20, GPU);
+            info_span!("outer").in_scope(|| {
+                info_span!("inner").in_scope(|| {
+                    memory::record(u64::MAX, 1024, 1536, 1 << 20, GPU);
+                    memory::record(0x7000_0000_0000, -512, 1024, 1 << 20, GPU);
+                });
+                memory::record_out_of_memory(1 << 40, 1024, 1 << 20, GPU);
+                memory::record(0x10, 8, 8, 0, Device { kind: DeviceType::PrivateUse1, index: 2 });
+            });
+        },
+    );
+    let rows = rows(&file, DeviceType::Cuda);
+    let args = |bytes: i64, allocated: u64| json!({"Device Type": 1, "Device Id": 0, "Bytes": bytes, "Total Allocated": allocated, "Total Reserved": 1 << 20});
+    let expected = [
+        ("[memory]", None, json!(0x7000_0000_0000u64), args(512, 512)),
+        ("[memory]", Some("inner"), json!("18446744073709551615"), args(1024, 1536)),
+        ("[memory]", Some("inner"), json!(0x7000_0000_0000u64), args(-512, 1024)),
+        ("[OutOfMemory]", Some("outer"), Value::Null, args(1 << 40, 1024)),
+    ];
+    assert_eq!(rows.len(), expected.len());
+    for (row, (name, slice, address, mut args)) in rows.iter().zip(expected) {
+        if let Some(slice) = slice {
+            args["External id"] = file.slice(slice).args["External id"].clone();
+        }
+        if !address.is_null() {
+            args["Addr"] = address;
+        }
+        assert_eq!((&row["name"], &row["cat"], &row["s"]), (&json!(name), &json!("cpu_instant_event"), &json!("t")));
+        assert_eq!(row["args"], args);
+        assert_eq!(row["tid"].as_u64(), Some(file.slice("outer").tid));
+    }
+    assert_eq!(counter(&file, "GPU 0 allocated"), [512, 1536, 1024, 1024]);
+    assert_eq!(counter(&file, "GPU 0 reserved"), [1 << 20; 4]);
+    assert_eq!(
+        (counter(&file, "PrivateUse1 2 allocated"), counter(&file, "PrivateUse1 2 reserved")),
+        (vec![8], vec![])
+    );
+    let mut linked = Vec::new();
+    file.trace.for_each(|activity| {
+        if let (Body::Instant { .. }, 1..) = (activity.body, activity.linked.0) {
+            linked.push(activity.linked.0);
+        }
+    });
+    let ids = ["inner", "inner", "outer", "outer"].map(|name| file.slice(name).args["External id"].as_u64().unwrap());
+    assert!(linked.windows(4).any(|linked| linked == ids), "{linked:?}");
+}
+
+fn nothing_is_recorded_unless_asked_for() {
+    let file = common::record(|| {
+        assert!(!memory::is_enabled());
+        allocate(1);
+        drop(vec![0u8; 100]);
+    });
+    assert_eq!((file.rows("i").len(), file.rows("C").len(), file.trace.stats().memory_events), (0, 0, 0));
+    let (layer, guard) = common::layer(|builder| builder.with_memory(true).record_from_start(false));
+    assert!(!memory::is_enabled());
+    guard.profiler().start().unwrap();
+    assert!(memory::is_enabled());
+    drop(guard.profiler().stop().unwrap());
+    assert!(!memory::is_enabled());
+    drop((layer, guard));
+}
+
+fn each_layer_that_asks_gets_it() {
+    let (one, first) = common::layer(|builder| builder.with_memory(true));
+    let (two, second) = common::layer(|builder| builder);
+    let (three, third) = common::layer(|builder| builder.with_memory(true).filter(Targets::new()));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(one).with(two).with(three), || {
+        info_span!("seen").in_scope(|| allocate(5));
+    });
+    let [first, second, third] = [first, second, third].map(|guard| File::of(guard.finish().unwrap()));
+    assert_eq!([&first, &second, &third].map(attribution), ["5<seen", "", "5<"]);
+    // A place is free again when its layer is gone.
+    for _ in 0..100 {
+        drop(common::layer(|builder| builder.with_memory(true)));
+    }
+    let many: Vec<_> = (0..64).map(|_| KinetoLayer::builder().no_output().with_memory(true).build().unwrap()).collect();
+    let refused = KinetoLayer::builder().no_output().with_memory(true).build().unwrap_err();
+    assert_eq!(refused.kind(), tracing_kineto::ErrorKind::Unsupported);
+    drop(many);
+}
+
+fn attribution_knows_spans_left_out_left_elsewhere_and_deep() {
+    let left_out = |builder: tracing_kineto::KinetoLayerBuilder| {
+        let only = Targets::new().with_default(tracing::Level::INFO);
+        builder.with_memory(true).filter(only)
+    };
+    let file = common::record_with(left_out, || {
+        info_span!("before").in_scope(|| allocate(1));
+        info_span!("seen").in_scope(|| {
+            tracing::debug_span!("left out").in_scope(|| allocate(2));
+            let elsewhere = info_span!("elsewhere");
+            common::enter(&elsewhere);
+            allocate(3);
+            common::on_thread("other", || {
+                allocate(4);
+                common::exit(&elsewhere);
+            });
+            allocate(5);
+        });
+        tracing::debug_span!("left out").in_scope(|| allocate(6));
+    });
+    assert_eq!(attribution(&file), "1<before 2<seen 3<elsewhere 5<seen 6< 4<");
+
+    let file = common::record_with(
+        |builder| builder.with_memory(true),
+        || {
+            let spans: Vec<_> = (0..80).map(|i| info_span!("deep", kineto.name = format!("deep {i}"))).collect();
+            spans.iter().for_each(common::enter);
+            allocate(7);
+            spans.iter().rev().take(30).for_each(common::exit);
+            allocate(8);
+            spans.iter().rev().skip(30).for_each(common::exit);
+        },
+    );
+    assert_eq!(attribution(&file), "7<deep 79 8<deep 49");
+}
+
+fn categories_come_from_the_scope_else_from_the_spans() {
+    let file = common::record_with(
+        |builder| builder.with_memory(true),
+        || {
+            allocate(1);
+            let step = info_span!("step", mem.category = "activation");
+            step.in_scope(|| {
+                info_span!("op").in_scope(|| allocate(2));
+                let _scope = memory::scope(Category::Parameter);
+                allocate(3);
+                drop(memory::scope(Category::Input));
+                info_span!("op", mem.category = "GRADIENT").in_scope(|| allocate(4));
+            });
+            let late = info_span!("late", mem.category = tracing::field::Empty);
+            late.in_scope(|| allocate(5));
+            late.record("mem.category", "OPTIMIZER_STATE");
+            info_span!("wrong", mem.category = "weights").in_scope(|| allocate(6));
+        },
+    );
+    let rows = rows(&file, DeviceType::Cuda);
+    let categories: Vec<_> = rows.iter().map(|row| row["args"]["Category"].as_str().unwrap_or("")).collect();
+    assert_eq!(categories, ["", "ACTIVATION", "PARAMETER", "PARAMETER", "OPTIMIZER_STATE", ""]);
+}
+
+fn what_finds_no_room_is_counted() {
+    const RECORDS: i64 = 10_000;
+    let file = common::record_with(
+        |builder| builder.with_memory(true).buffer_limit_bytes(128 * 1024),
+        || (0..RECORDS).for_each(allocate),
+    );
+    let (kept, lost) = (rows(&file, DeviceType::Cuda).len() as u64, file.lost(Loss::MemoryOverLimit));
+    assert!(kept > 0 && lost > 0 && file.lost(Loss::MemoryMissed) == 0, "{}", file.trace.stats());
+    // The program's own allocator reports too.
+    assert!(kept + lost >= RECORDS.unsigned_abs(), "{kept} and {lost}");
+}
+
+fn a_pause_leaves_a_hole() {
+    let (layer, guard) = common::layer(|builder| builder.with_memory(true));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        allocate(1);
+        guard.profiler().pause().unwrap();
+        allocate(2);
+        guard.profiler().resume().unwrap();
+        allocate(3);
+    });
+    assert_eq!(attribution(&File::of(guard.finish().unwrap())), "1< 3<");
+}

@@ -1,0 +1,317 @@
+//! The program's own allocator.
+
+use crate::common::{self, File};
+use crate::harness::Test;
+use crate::records::rows;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::info_span;
+use tracing_kineto::Loss;
+use tracing_kineto::activity::DeviceType;
+use tracing_kineto::memory::{self, Tracked, Usage};
+use tracing_subscriber::prelude::*;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("sums_are_those_of_the_allocators_own_counters", sums_are_those_of_the_allocators_own_counters),
+    ("the_total_behind_each_event_is_exact", the_total_behind_each_event_is_exact),
+    ("a_failed_allocation_is_an_out_of_memory", a_failed_allocation_is_an_out_of_memory),
+    ("a_thread_that_first_allocates_has_its_name", a_thread_that_first_allocates_has_its_name),
+    ("threads_that_others_have_made_may_allocate", threads_that_others_have_made_may_allocate),
+    ("destructors_of_threads_and_panics_may_allocate", destructors_of_threads_and_panics_may_allocate),
+    ("a_forked_child_allocates_and_records_nothing", a_forked_child_allocates_and_records_nothing),
+    ("every_kind_of_hook_may_allocate", every_kind_of_hook_may_allocate),
+];
+
+fn memory_layer() -> (tracing_kineto::KinetoLayer, tracing_kineto::KinetoGuard) {
+    common::layer(|builder| builder.with_memory(true).record_from_start(false))
+}
+
+/// The bytes of all records of the host, and how many there are.
+fn recorded(file: &File) -> (i64, usize) {
+    let rows = rows(file, DeviceType::Cpu);
+    (rows.iter().map(|row| row["args"]["Bytes"].as_i64().unwrap()).sum(), rows.len())
+}
+
+/// Allocates, frees and resizes; returns what is left.
+fn work(rounds: usize) -> Vec<Vec<u8>> {
+    let mut kept = Vec::new();
+    for i in 0..rounds {
+        let mut bytes = vec![0u8; i % 700 + 1];
+        bytes.resize(i % 1300 + 1, 1);
+        bytes.shrink_to_fit();
+        black_box(Box::new(i));
+        if i % 3 == 0 {
+            kept.push(bytes);
+        }
+    }
+    kept
+}
+
+fn sums_are_those_of_the_allocators_own_counters() {
+    let (layer, guard) = memory_layer();
+    let freed_inside = vec![7u8; 12_345];
+    let (mut before, mut after) = (Usage::default(), Usage::default());
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let (begin, end) = (Barrier::new(4), Barrier::new(4));
+        std::thread::scope(|scope| {
+            let run = || {
+                begin.wait();
+                let kept = info_span!("work").in_scope(|| work(2_000));
+                end.wait();
+                drop(kept);
+            };
+            (0..3).for_each(|_| drop(common::spawn(scope, "worker", run)));
+            guard.profiler().start().unwrap();
+            before = memory::usage();
+            begin.wait();
+            end.wait();
+            drop(freed_inside);
+        });
+        after = memory::usage();
+    });
+    let trace = guard.profiler().stop().unwrap();
+    let file = File::of(trace);
+    let (bytes, count) = recorded(&file);
+    let live = |usage: Usage| i64::try_from(usage.live_bytes).unwrap();
+    // Threads came and went, and this crate allocated for itself; all of it is accounted for.
+    let unrecorded = after.unrecorded_bytes - before.unrecorded_bytes;
+    assert!(count > 20_000, "{count}");
+    assert_eq!(live(after) - live(before), bytes + unrecorded, "{}", file.trace.stats());
+    assert!(file.lost(Loss::MemoryOwn) > 0);
+}
+
+fn the_total_behind_each_event_is_exact() {
+    let (layer, guard) = memory_layer();
+    let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        guard.profiler().start().unwrap();
+        drop(work(10)); // The thread has all it needs.
+        for _ in 0..500 {
+            let before = memory::usage().live_bytes;
+            let bytes = black_box(vec![0u8; 1000]);
+            assert_eq!(memory::usage().live_bytes, before + 1000);
+            drop(bytes);
+            assert_eq!(memory::usage().live_bytes, before);
+        }
+        File::of(guard.profiler().stop().unwrap())
+    });
+    // On a thread, each total is the one before and the bytes, but for what this crate has allocated.
+    let rows = rows(&file, DeviceType::Cpu);
+    let value = |row: &serde_json::Value, key| row["args"][key].as_i64().unwrap();
+    let steps = rows.windows(2).filter(|pair| pair[0]["tid"] == pair[1]["tid"]);
+    let wrong = steps.filter(|pair| {
+        value(&pair[0], "Total Allocated") + value(&pair[1], "Bytes") != value(&pair[1], "Total Allocated")
+    });
+    let wrong = wrong.count() as u64;
+    assert!(rows.len() > 1000 && wrong <= file.lost(Loss::MemoryOwn), "{wrong} of {}", rows.len());
+}
+
+/// An allocator that has nothing.
+struct Nothing;
+
+// SAFETY: it never hands anything out, so it gets nothing back.
+#[allow(unsafe_code, reason = "an allocator has no safe form")]
+unsafe impl GlobalAlloc for Nothing {
+    unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+fn a_failed_allocation_is_an_out_of_memory() {
+    static POOR: Tracked<Nothing> = Tracked::new(Nothing);
+    let file = common::record_with(
+        |builder| builder.with_memory(true),
+        || {
+            let before = memory::usage().live_bytes;
+            #[allow(unsafe_code, reason = "an allocator has no safe form")]
+            // SAFETY: the layout is not empty.
+            let none = unsafe { POOR.alloc(Layout::new::<[u64; 512]>()) };
+            assert!(none.is_null());
+            assert_eq!(memory::usage().live_bytes, before);
+        },
+    );
+    let rows = rows(&file, DeviceType::Cpu);
+    let failed: Vec<_> = rows.iter().filter(|row| row["name"] == "[OutOfMemory]").collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!((&failed[0]["args"]["Bytes"], &failed[0]["args"]["Device Id"]), (&4096.into(), &(-1).into()));
+    assert!(failed[0]["args"].get("Addr").is_none());
+}
+
+fn a_thread_that_first_allocates_has_its_name() {
+    const NAME: &str = "a name that is longer than the kernel's fifteen bytes";
+    let (layer, guard) = memory_layer();
+    let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let (ready, go) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            common::spawn(scope, NAME, || {
+                ready.wait();
+                go.wait();
+                drop(black_box(vec![1u8; 10]));
+                info_span!("there").in_scope(|| drop(black_box(vec![1u8; 10])));
+                info_span!("there again").in_scope(|| ());
+            });
+            ready.wait();
+            guard.profiler().start().unwrap();
+            go.wait();
+        });
+        File::of(guard.profiler().stop().unwrap())
+    });
+    assert_eq!((file.slice("there").row.as_str(), file.slice("there again").row.as_str()), (NAME, NAME));
+    assert_eq!((file.slices().len(), file.lost(Loss::Reentered)), (2, 0));
+}
+
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "threads of others are made by libc alone")]
+fn threads_that_others_have_made_may_allocate() {
+    /// The standard library allocates the thread's handle when it is first asked for.
+    extern "C" fn foreign(_: *mut libc::c_void) -> *mut libc::c_void {
+        drop(black_box(std::thread::current()));
+        drop(black_box(vec![0u8; 321]));
+        info_span!("foreign").in_scope(|| ());
+        std::ptr::null_mut()
+    }
+    let (layer, guard) = memory_layer();
+    guard.profiler().start().unwrap();
+    // SAFETY: a thread is zeros until it is made.
+    let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the function takes nothing and does not unwind, and the thread is joined.
+    assert_eq!(unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), foreign, std::ptr::null_mut()) }, 0);
+    // SAFETY: the thread was made just now.
+    assert_eq!(unsafe { libc::pthread_join(thread, std::ptr::null_mut()) }, 0);
+    drop(layer);
+    let file = File::of(guard.profiler().stop().unwrap());
+    assert!(rows(&file, DeviceType::Cpu).iter().any(|row| row["args"]["Bytes"] == 321));
+}
+
+#[cfg(not(unix))]
+fn threads_that_others_have_made_may_allocate() {}
+
+/// Allocates when its thread is torn down.
+struct Late(&'static str);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        drop(black_box(self.0.repeat(77)));
+        info_span!("late").in_scope(|| drop(black_box(vec![0u8; 99])));
+    }
+}
+
+thread_local! {
+    static FIRST: RefCell<Option<Late>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+fn destructors_of_threads_and_panics_may_allocate() {
+    std::panic::set_hook(Box::new(|info| drop(black_box(info.to_string()))));
+    let mut panicked = 0;
+    let file = common::record_with(
+        |builder| builder.with_memory(true),
+        || {
+            for _ in 0..20 {
+                std::thread::scope(|scope| {
+                    let thread = common::spawn(scope, "ends", || {
+                        // One is torn down before what the layer keeps, the other after.
+                        FIRST.set(Some(Late("a")));
+                        info_span!("inside").in_scope(|| drop(black_box(vec![1u8; 55])));
+                        LAST.set(Some(Late("b")));
+                        let _span = info_span!("panics").entered();
+                        panic!("{}", "on purpose".repeat(10));
+                    });
+                    panicked += usize::from(thread.join().is_err());
+                });
+            }
+        },
+    );
+    drop(std::panic::take_hook());
+    let rows = rows(&file, DeviceType::Cpu);
+    let count = |bytes: i64| rows.iter().filter(|row| row["args"]["Bytes"] == bytes).count();
+    assert_eq!((panicked, file.all("panics").len()), (20, 20));
+    assert!(count(55) == 20 && count(77) >= 20, "{}", file.trace.stats());
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "fork has no safe form")]
+fn a_forked_child_allocates_and_records_nothing() {
+    let (layer, guard) = memory_layer();
+    guard.profiler().start().unwrap();
+    let stop = AtomicBool::new(false);
+    let busy = || {
+        while !stop.load(Ordering::Relaxed) {
+            drop(work(50));
+        }
+    };
+    let statuses: Vec<i32> = std::thread::scope(|scope| {
+        // So that locks are held and queues half way through now and then.
+        (0..2).for_each(|_| drop(common::spawn(scope, "busy", busy)));
+        let statuses = (0..30).map(|_| child()).collect();
+        stop.store(true, Ordering::Relaxed);
+        statuses
+    });
+    assert_eq!(statuses, [0; 30]);
+    drop(layer);
+    let file = File::of(guard.profiler().stop().unwrap());
+    assert!(recorded(&file).1 > 100);
+
+    fn child() -> i32 {
+        // SAFETY: the child allocates, which glibc allows it to, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let before = memory::usage().live_bytes;
+            let kept = work(200);
+            let grew = memory::usage().live_bytes > before;
+            drop(kept);
+            let was_heard = memory::is_enabled();
+            // SAFETY: it ends the child, and nothing else.
+            unsafe { libc::_exit(if grew && !was_heard { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: the child is this process's own.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        status
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn a_forked_child_allocates_and_records_nothing() {}
+
+/// A `Debug` that allocates, and has a span.
+struct Shown;
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        info_span!("shown").in_scope(|| f.write_str(&"shown ".repeat(3)))
+    }
+}
+
+fn every_kind_of_hook_may_allocate() {
+    const ROUNDS: usize = 3_000;
+    let text = "x".repeat(70_000);
+    let file = common::record_with(
+        |builder| builder.with_memory(true).events(tracing::Level::INFO),
+        || {
+            let other = info_span!("other");
+            std::thread::scope(|scope| {
+                let run = || {
+                    for i in 0..ROUNDS {
+                        let span = info_span!("made", i, shown = ?Shown, late = tracing::field::Empty);
+                        let _inside = span.enter();
+                        span.record("late", format!("value {i}"));
+                        tracing::info!(i, "event {}", i);
+                        if i % 100 == 0 {
+                            drop(info_span!("large", text).entered());
+                            drop(other.enter());
+                            span.follows_from(&other);
+                        }
+                    }
+                };
+                (0..3).for_each(|_| drop(common::spawn(scope, "worker", run)));
+            });
+        },
+    );
+    assert_eq!((file.all("made").len(), file.all("shown").len()), (3 * ROUNDS, 3 * ROUNDS));
+    assert_eq!(file.lost(Loss::Reentered), 0, "{}", file.trace.stats());
+    assert!(recorded(&file).1 > 3 * ROUNDS);
+}
