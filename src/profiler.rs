@@ -7,6 +7,7 @@ use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{Ending, Session, Status, StepOutcome, StepState};
 use crate::trace::Trace;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Starts, stops and describes recordings; a cheap clone, for any thread.
@@ -211,6 +212,38 @@ impl Profiler {
     /// is no output.
     pub fn flush(&self) -> Result<(), Error> {
         self.session()?.flush()
+    }
+
+    /// Starts to record what allocators report, and nothing else, whatever else is recorded meanwhile.
+    ///
+    /// For a look at memory on demand (libkineto's `PROFILE_MEMORY`), without a recording or beside one; the builder's
+    /// [`with_memory`](crate::KinetoLayerBuilder::with_memory) is not needed for it. What is recorded has no slices around
+    /// it; categories come from [`memory::scope`](crate::memory::scope) alone. It takes memory of its own, as much as the
+    /// layer's buffer limit at most.
+    ///
+    /// # Errors
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a memory profile is being taken.
+    pub fn start_memory_profile(&self) -> Result<(), Error> {
+        self.session()?.start_memory_profile()
+    }
+
+    /// Ends the memory profile and returns it; it is kept for
+    /// [`export_memory_profile`](Profiler::export_memory_profile) until the next one ends.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if none is being taken.
+    pub fn stop_memory_profile(&self) -> Result<Trace, Error> {
+        self.session()?.stop_memory_profile()
+    }
+
+    /// Writes the timeline of the memory profile that was taken last: that of the first device that is not the host, else
+    /// the host's. The name's end gives the form, as for [`MemoryTimeline::save`](crate::MemoryTimeline::save).
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if none was taken, or no allocator has reported anything; those of
+    /// [`MemoryTimeline::save`](crate::MemoryTimeline::save).
+    pub fn export_memory_profile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.session()?.export_memory_profile(path.as_ref())
     }
 
     /// Adds a text to the header of the recording that goes on, or of the next one; legal until its file is written.

@@ -120,6 +120,7 @@ impl Listener {
 pub(crate) struct Seat {
     listener: &'static Listener,
     bit: u64,
+    has_left: AtomicBool,
 }
 
 impl Seat {
@@ -129,12 +130,15 @@ impl Seat {
         let (place, listener) = LISTENERS.iter().enumerate().find(is_free)?;
         listener.set(Arc::downgrade(recorder)).then_some(())?;
         listener.fork.store(fork::generation(), Ordering::Relaxed);
-        let seat = Seat { listener, bit: 1 << place };
+        let seat = Seat { listener, bit: 1 << place, has_left: AtomicBool::new(false) };
         seat.take_losses();
         Some(seat)
     }
 
     pub(super) fn open(&self, epoch: u64) {
+        if self.has_left.load(Ordering::Relaxed) {
+            return;
+        }
         self.listener.epoch.store(epoch, Ordering::Relaxed);
         self.listener.fork.store(fork::generation(), Ordering::Relaxed);
         // Release: for the reader it is only a hint, but what is recorded should not come before the epoch.
@@ -142,6 +146,9 @@ impl Seat {
     }
 
     pub(super) fn close(&self) {
+        if self.has_left.load(Ordering::Relaxed) {
+            return;
+        }
         OPEN.fetch_and(!self.bit, Ordering::Relaxed);
     }
 
@@ -153,12 +160,21 @@ impl Seat {
     }
 }
 
+impl Seat {
+    /// Gives the place to others; nothing is opened afterwards.
+    pub(super) fn leave(&self) {
+        self.close();
+        if !self.has_left.swap(true, Ordering::Relaxed) {
+            if self.listener.set(Weak::new()) {
+                self.listener.is_taken.store(false, Ordering::Release);
+            }
+        }
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.close();
-        if self.listener.set(Weak::new()) {
-            self.listener.is_taken.store(false, Ordering::Release);
-        }
+        self.leave();
     }
 }
 

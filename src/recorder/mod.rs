@@ -174,6 +174,11 @@ impl Recorder {
         seat.is_some_and(|seat| self.seat.set(seat).is_ok())
     }
 
+    /// Leaves its place among those who record what allocators report, for good.
+    pub(crate) fn stop_listening(&self) {
+        self.seat.get().inspect(|seat| seat.leave());
+    }
+
     /// Returns whether it records what allocators report.
     pub(crate) fn listens(&self) -> bool {
         self.seat.get().is_some()

@@ -4,6 +4,7 @@ mod annotation;
 mod budget;
 mod exit;
 mod gate;
+mod memory_profile;
 mod outcome;
 mod pulse;
 mod steps;
@@ -27,6 +28,7 @@ use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, Recorded, Trace};
 use crate::write::sink::Sinks;
 use gate::Gate;
+use memory_profile::MemoryProfile;
 use pulse::Pulse;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
@@ -45,6 +47,7 @@ pub(crate) struct Session {
     pulse: Arc<Pulse>,
     pub(crate) steps: Steps,
     while_open: WhileOpen,
+    memory_profile: MemoryProfile,
     /// The process that made it.
     process: u32,
 }
@@ -103,8 +106,20 @@ impl Session {
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        let (steps, while_open) = (Steps::default(), WhileOpen::default());
-        Arc::new(Session { recorder, config, sinks, collectors, state, gate, pulse, steps, while_open, process })
+        let (steps, while_open, memory_profile) = Default::default();
+        Arc::new(Session {
+            recorder,
+            config,
+            sinks,
+            collectors,
+            state,
+            gate,
+            pulse,
+            steps,
+            while_open,
+            memory_profile,
+            process,
+        })
     }
 
     /// Where a recording that ends by itself goes.
@@ -375,6 +390,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.recorder.close();
+        self.recorder.stop_listening();
     }
 }
 

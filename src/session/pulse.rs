@@ -6,6 +6,7 @@ use crate::collector::CollectorSet;
 use crate::os::fork;
 use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::Thread;
@@ -102,7 +103,8 @@ impl Shared {
     }
 
     fn run(&self) {
-        let _own = Own::begin();
+        // Also while the thread is torn down.
+        let _own = ManuallyDrop::new(Own::begin());
         let mut next = Instant::now() + PERIOD;
         // Who has started this thread is inside a hook, perhaps with no processor but this one.
         std::thread::sleep(Duration::from_millis(1));

@@ -12,12 +12,14 @@ mod recorded;
 pub(crate) mod rows;
 mod stats;
 mod thread;
+mod timeline;
 mod walk;
 
 pub(crate) use header::Facts;
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
+pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 
 use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;

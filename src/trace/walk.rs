@@ -89,7 +89,7 @@ impl<'t> Walk<'t> {
         Ok(met)
     }
 
-    fn source<'s>(&'s self, sites: &'s [SiteRow]) -> Source<'s> {
+    pub(super) fn source<'s>(&'s self, sites: &'s [SiteRow]) -> Source<'s> {
         let (words, later) = (RefCell::default(), RefCell::default());
         Source { recorded: self.recorded, index: self.index, sites, words, later }
     }
@@ -165,7 +165,7 @@ impl<'t> Walk<'t> {
     }
 
     /// What all slices of each callsite share.
-    fn sites(&self) -> Vec<SiteRow> {
+    pub(super) fn sites(&self) -> Vec<SiteRow> {
         let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
         let row = |(number, site): (usize, &&'static Site)| SiteRow {
             number,

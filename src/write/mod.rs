@@ -11,7 +11,9 @@ mod golden;
 #[cfg(feature = "gzip")]
 mod gzip;
 mod json;
+mod picture;
 pub(crate) mod sink;
+pub(crate) mod timeline;
 mod value;
 
 pub use sink::TraceSink;

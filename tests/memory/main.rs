@@ -16,6 +16,7 @@ mod common;
 mod harness;
 
 mod records;
+mod timeline;
 mod tracked;
 
 use tracing_kineto::memory::Tracked;
@@ -25,5 +26,5 @@ static ALLOCATOR: Tracked = Tracked::system();
 
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    harness::run(&args, &[records::TESTS, tracked::TESTS])
+    harness::run(&args, &[records::TESTS, timeline::TESTS, tracked::TESTS])
 }

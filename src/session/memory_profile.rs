@@ -1,0 +1,84 @@
+//! Memory profiles on demand: recordings of what allocators report, and nothing else, beside the session's own.
+
+use super::Session;
+use crate::collector::CollectorSet;
+use crate::config::Output;
+use crate::error::{Error, ErrorKind};
+use crate::memory::Device;
+use crate::recorder::Recorder;
+use crate::trace::Trace;
+use crate::write::sink::Sinks;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The memory profile of a session.
+#[derive(Debug, Default)]
+pub(super) struct MemoryProfile {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    None,
+    Running(Arc<Session>),
+    Taken(Trace),
+}
+
+impl MemoryProfile {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    /// Starts a memory profile.
+    pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
+        let mut state = self.memory_profile.lock();
+        if let State::Running(_) = &*state {
+            let why = "a memory profile is being taken already; stop it first";
+            return Err(Error::new(ErrorKind::AlreadyActive, why));
+        }
+        let mut config = self.config.clone();
+        (config.output, config.with_memory) = (Output::Nowhere, true);
+        let settings = self.recorder.settings.clone();
+        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Default::default(), settings));
+        if !recorder.listen() {
+            let why = "too many layers record memory already; drop one of them first";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(Vec::new(), Vec::new()));
+        session.start()?;
+        *state = State::Running(session);
+        Ok(())
+    }
+
+    /// Ends the memory profile and keeps it until the next one.
+    pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
+        let mut state = self.memory_profile.lock();
+        let State::Running(session) = &*state else {
+            let why = "no memory profile is being taken; start one first";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        };
+        let trace = session.stop()?;
+        *state = State::Taken(trace.clone());
+        Ok(trace)
+    }
+
+    /// Writes the memory profile that was taken last.
+    pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
+        let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
+        let trace = match &*self.memory_profile.lock() {
+            State::Taken(trace) => trace.clone(),
+            State::Running(_) => return refused("the memory profile is still being taken; stop it first"),
+            State::None => return refused("no memory profile was taken; start and stop one first"),
+        };
+        let devices = trace.memory_devices();
+        let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
+            return refused(
+                "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record",
+            );
+        };
+        trace.memory_timeline(*device).save(path)
+    }
+}

@@ -1,0 +1,215 @@
+//! What lived when: the timeline, its exports, and profiles on demand.
+
+use crate::common;
+use crate::harness::Test;
+use serde_json::{Value, json};
+use std::fs;
+use std::hint::black_box;
+use tracing::info_span;
+use tracing_kineto::memory::{self, Category, Device};
+use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("rows_tell_the_life_of_each_piece", rows_tell_the_life_of_each_piece),
+    ("exports_have_torchs_forms", exports_have_torchs_forms),
+    ("files_are_told_by_their_names", files_are_told_by_their_names),
+    ("the_picture_shows_what_is_there", the_picture_shows_what_is_there),
+    ("sums_are_the_allocators_totals", sums_are_the_allocators_totals),
+    ("a_device_without_records_has_an_empty_timeline", a_device_without_records_has_an_empty_timeline),
+    ("a_memory_profile_is_taken_on_demand", a_memory_profile_is_taken_on_demand),
+];
+
+const GPU: Device = Device::cuda(0);
+
+fn record(work: impl FnOnce()) -> Trace {
+    common::record_with(|builder| builder.with_memory(true), work).trace
+}
+
+/// An allocator with 1000 bytes allocated before the recording, of which one piece of 300 is freed in it.
+fn life() -> Trace {
+    record(|| {
+        let report = |address, bytes, allocated| memory::record(address, bytes, allocated, 4096, GPU);
+        let parameters = memory::scope(Category::Parameter);
+        report(0x10, 100, 1100);
+        drop(parameters);
+        info_span!("backward", mem.category = "GRADIENT").in_scope(|| {
+            report(0x20, 50, 1150);
+            let _other_use = memory::scope(Category::Temporary);
+            report(0x20, 0, 1150);
+        });
+        report(0x30, -300, 850);
+        report(0x20, -50, 800);
+        // A free that was not reported.
+        report(0x10, 7, 807);
+        memory::record_out_of_memory(1 << 50, 807, 4096, GPU);
+    })
+}
+
+fn rows_tell_the_life_of_each_piece() {
+    use {Category::*, MemoryAction::*};
+    let timeline = life().memory_timeline(GPU);
+    let rows: Vec<_> = timeline
+        .rows()
+        .iter()
+        .map(|row| (row.action, row.key, row.version, row.bytes, row.category, row.next_category))
+        .collect();
+    let expected = [
+        (Preexisting, 3, 0, 300, Unknown, Unknown),
+        (Preexisting, 5, 0, 700, Unknown, Unknown),
+        (Create, 1, 0, 100, Parameter, Parameter),
+        (Create, 2, 0, 50, Gradient, Gradient),
+        (IncrementVersion, 2, 0, 50, Gradient, Temporary),
+        (Destroy, 3, 0, 300, Unknown, Unknown),
+        (Destroy, 2, 1, 50, Temporary, Temporary),
+        (Destroy, 1, 0, 100, Parameter, Parameter),
+        (Create, 4, 0, 7, Unknown, Unknown),
+    ];
+    assert_eq!(rows, expected);
+    assert_eq!((timeline.device(), timeline.max_allocated(), timeline.max_reserved()), (GPU, 1150, 4096));
+    let times: Vec<_> = timeline.rows().iter().map(|row| row.time).collect();
+    assert!(times[..2].iter().all(Option::is_none) && times.is_sorted(), "{times:?}");
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
+    let mut text = Vec::new();
+    write(&mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn exports_have_torchs_forms() {
+    let timeline = life().memory_timeline(GPU);
+    let raw = written(|out| timeline.write_raw(out));
+    let times: Vec<i64> = raw.as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap()).collect();
+    assert_eq!(times[..2], [-1, -1]);
+    let rest: Vec<Value> = raw.as_array().unwrap().iter().map(|row| json!([row[1], row[2], row[3]])).collect();
+    let expected = json!([
+        [1, 300, 7],
+        [1, 700, 7],
+        [2, 100, 0],
+        [2, 50, 5],
+        [3, -50, 5],
+        [3, 50, 3],
+        [4, -300, 7],
+        [4, -50, 3],
+        [4, -100, 0],
+        [2, 7, 7]
+    ]);
+    assert_eq!(Value::from(rest), expected);
+
+    // The other form, as PyTorch makes it of the same rows.
+    let (mut micros, mut sizes): (Vec<i64>, Vec<Vec<i64>>) = (Vec::new(), Vec::new());
+    for row in raw.as_array().unwrap() {
+        let [time, _, bytes, category] = [0, 1, 2, 3].map(|at| row[at].as_i64().unwrap());
+        let time = if time == -1 { -1 } else { time / 1000 };
+        if micros.last() != Some(&time) {
+            micros.push(time);
+            sizes.push(sizes.last().cloned().unwrap_or_else(|| vec![0; 9]));
+        }
+        sizes.last_mut().unwrap()[usize::try_from(category).unwrap() + 1] += bytes;
+    }
+    micros[0] = micros[1];
+    assert_eq!(written(|out| timeline.write_json(out)), json!([micros, sizes]));
+    assert_eq!(sizes.last().unwrap(), &[0, 0, 0, 0, 0, 0, 0, 0, 707]);
+}
+
+fn files_are_told_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let timeline = life().memory_timeline(GPU);
+    let save = |name: &str| {
+        let path = folder.path().join(name);
+        timeline.save(&path).unwrap();
+        fs::read(path).unwrap()
+    };
+    let (mut json, mut raw, mut html) = (Vec::new(), Vec::new(), Vec::new());
+    timeline.write_json(&mut json).unwrap();
+    timeline.write_raw(&mut raw).unwrap();
+    timeline.write_html(&mut html).unwrap();
+    assert_eq!((save("a.json"), save("raw.json"), save("a.HTML")), (json.clone(), raw.clone(), html));
+    #[cfg(feature = "gzip")]
+    for (name, expected) in [("a.json.gz", json), ("a.raw.json.gz", raw)] {
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*save(name)), &mut text).unwrap();
+        assert_eq!(text, expected);
+    }
+    let failed = timeline.save(folder.path().join("none/a.json")).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Io);
+}
+
+fn page(timeline: &MemoryTimeline) -> String {
+    let mut page = Vec::new();
+    timeline.write_html(&mut page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+fn the_picture_shows_what_is_there() {
+    let page = page(&life().memory_timeline(GPU));
+    for part in ["<title>Memory of GPU 0</title>", "max allocated 1.12 KiB", "max reserved <b>4 KiB</b>", "9 rows"] {
+        assert!(page.contains(part), "{part} in\n{page}");
+    }
+    let legend: Vec<_> = page.lines().filter(|line| line.starts_with("<li>")).collect();
+    let areas = page.lines().filter(|line| line.starts_with("<path")).count();
+    assert_eq!((legend.len(), areas), (4, 4), "{legend:?}");
+    assert!(!page.contains("{{") && !page.contains("http"), "it needs nothing from elsewhere");
+}
+
+fn sums_are_the_allocators_totals() {
+    let mut totals = Vec::new();
+    let trace = record(|| {
+        let mut total = 5000;
+        for i in 0..2000u64 {
+            let bytes = if i % 3 == 2 { -i64::try_from(10 + i - 1).unwrap() } else { i64::try_from(10 + i).unwrap() };
+            total += bytes;
+            let address = if i % 3 == 2 { i - 1 } else { i };
+            memory::record(address, bytes, total.unsigned_abs(), 0, GPU);
+            totals.push(total);
+        }
+    });
+    let timeline = trace.memory_timeline(GPU);
+    let mut sum = 0;
+    let mut sums = Vec::new();
+    for row in timeline.rows() {
+        let bytes = i64::try_from(row.bytes).unwrap();
+        sum += if row.action == MemoryAction::Destroy { -bytes } else { bytes };
+        sums.extend(row.time.map(|_| sum));
+    }
+    assert_eq!(sums, totals);
+    assert_eq!(timeline.max_allocated(), totals.iter().max().unwrap().unsigned_abs());
+}
+
+fn a_device_without_records_has_an_empty_timeline() {
+    let trace = life();
+    assert_eq!(trace.memory_devices(), [Device::CPU, GPU]);
+    let timeline = trace.memory_timeline(Device::cuda(7));
+    assert_eq!((timeline.rows().len(), timeline.max_allocated()), (0, 0));
+    assert_eq!(written(|out| timeline.write_json(out)), json!([[], []]));
+    assert_eq!(written(|out| timeline.write_raw(out)), json!([]));
+    let page = page(&timeline);
+    assert!(page.contains("Nothing was recorded of it.") && !page.contains("<svg"));
+}
+
+fn a_memory_profile_is_taken_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory.raw.json");
+    let (layer, guard) = common::layer(|builder| builder.record_from_start(false));
+    let profiler = guard.profiler();
+    let kind = |refused: Result<(), tracing_kineto::Error>| refused.unwrap_err().kind();
+    assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);
+    assert_eq!(kind(profiler.stop_memory_profile().map(drop)), ErrorKind::NotActive);
+    for beside in [false, true] {
+        if beside {
+            profiler.start().unwrap();
+        }
+        profiler.start_memory_profile().unwrap();
+        assert_eq!(kind(profiler.start_memory_profile()), ErrorKind::AlreadyActive);
+        assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);
+        drop(black_box(vec![0u8; 4321]));
+        let trace = profiler.stop_memory_profile().unwrap();
+        assert!(!memory::is_enabled());
+        let pieces = trace.memory_timeline(Device::CPU);
+        assert_eq!(pieces.rows().iter().filter(|row| row.bytes == 4321).count(), 2);
+        profiler.export_memory_profile(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().matches("4321").count(), 2);
+    }
+    assert_eq!(profiler.stop().unwrap().stats().memory_events, 0, "the recording itself has none");
+    drop(layer);
+}
