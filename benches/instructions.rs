@@ -2,19 +2,23 @@
 //!
 //! ```sh
 //! instructions <base|ours|told> <empty|fields|again>
+//! instructions <base|ours|counted> alloc
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
 //! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of each
-//! slice and does nothing. Without arguments nothing happens, so that
+//! slice and does nothing. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
+//! somebody records, and by the same while nobody does. Without arguments nothing happens, so that
 //! `cargo bench` and `cargo test --benches` pass it by.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 
 use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::memory::Tracked;
 use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
@@ -54,6 +58,9 @@ impl Collector for Told {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let [subject, work] = arguments.as_slice() else { return Ok(()) };
+    if work == "alloc" {
+        return allocate(subject);
+    }
     let guard = install(subject)?;
     let child = match work.as_str() {
         "empty" => empty,
@@ -73,6 +80,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// Allocates and frees under the subject's allocator.
+fn allocate(subject: &str) -> Result<(), Box<dyn std::error::Error>> {
+    static TRACKED: Tracked = Tracked::system();
+    let builder = KinetoLayer::builder().no_output().with_memory(subject == "ours");
+    let (layer, guard) = builder.build()?;
+    let allocator: &dyn GlobalAlloc = if subject == "base" { &System } else { &TRACKED };
+    allocate_and_free(allocator);
+    measured_spans_of_memory(allocator);
+    drop(layer);
+    let records = guard.finish()?.stats().memory_events;
+    let made = if subject == "ours" { 2 * u64::from(BATCHES + 1) * CHILDREN } else { 0 };
+    if records == made { Ok(()) } else { Err(format!("{made} records were made, {records} are there").into()) }
+}
+
+/// What is counted.
+#[inline(never)]
+fn measured_spans_of_memory(allocator: &dyn GlobalAlloc) {
+    for _ in 0..BATCHES {
+        allocate_and_free(allocator);
+    }
+}
+
+#[allow(unsafe_code, reason = "an allocator has no safe form")]
+fn allocate_and_free(allocator: &dyn GlobalAlloc) {
+    let layout = Layout::new::<[u64; 8]>();
+    for _ in 0..CHILDREN {
+        // SAFETY: the layout is not empty.
+        let pointer = black_box(unsafe { allocator.alloc(layout) });
+        // SAFETY: it was allocated just now, with that layout.
+        unsafe { allocator.dealloc(pointer, layout) };
+    }
 }
 
 fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Error>> {

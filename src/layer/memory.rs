@@ -28,7 +28,7 @@ pub(crate) struct MemoryEvent {
 
 /// Records an event for every layer that wants it; returns whether all of them have it.
 pub(crate) fn record(event: &MemoryEvent) -> bool {
-    listeners::open().fold(true, |all, listener| put(event, listener) && all)
+    listeners::open().filter(|listener| !put(event, listener)).count() == 0
 }
 
 fn put(event: &MemoryEvent, listener: &Listener) -> bool {

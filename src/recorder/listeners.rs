@@ -164,10 +164,8 @@ impl Seat {
     /// Gives the place to others; nothing is opened afterwards.
     pub(super) fn leave(&self) {
         self.close();
-        if !self.has_left.swap(true, Ordering::Relaxed) {
-            if self.listener.set(Weak::new()) {
-                self.listener.is_taken.store(false, Ordering::Release);
-            }
+        if !self.has_left.swap(true, Ordering::Relaxed) && self.listener.set(Weak::new()) {
+            self.listener.is_taken.store(false, Ordering::Release);
         }
     }
 }

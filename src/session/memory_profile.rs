@@ -2,10 +2,10 @@
 
 use super::Session;
 use crate::collector::CollectorSet;
-use crate::config::Output;
+use crate::config::{Mode, Output};
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Settings};
 use crate::trace::Trace;
 use crate::write::sink::Sinks;
 use std::path::Path;
@@ -41,8 +41,10 @@ impl Session {
         }
         let mut config = self.config.clone();
         (config.output, config.with_memory) = (Output::Nowhere, true);
-        let settings = self.recorder.settings.clone();
-        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Default::default(), settings));
+        (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
+        let settings = Settings { records: true, ..self.recorder.settings.clone() };
+        let recorder =
+            Arc::new(Recorder::new(config.buffer_limit_bytes, Default::default(), Default::default(), settings));
         if !recorder.listen() {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));

@@ -231,7 +231,7 @@ impl Session {
         self.recorder.losses.take();
         self.pulse.start();
         if self.recorder.listens() {
-            self.recorder.pool().start_ahead();
+            self.pulse.start_ahead();
         }
         self.collectors.begin();
         if !self.config.mode.contains(Mode::Disabled) {

@@ -27,6 +27,8 @@ struct Shared {
     collectors: Arc<CollectorSet>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
+    /// The thread runs.
+    begun: AtomicBool,
 }
 
 /// How often the clocks are read.
@@ -36,7 +38,13 @@ const ANCHORS_MAX: usize = 8192;
 
 impl Pulse {
     pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> Pulse {
-        let shared = Shared { recorder, collectors, anchors: fork::Own::default(), alive: AtomicBool::new(true) };
+        let shared = Shared {
+            recorder,
+            collectors,
+            anchors: fork::Own::default(),
+            alive: AtomicBool::new(true),
+            begun: AtomicBool::new(false),
+        };
         Pulse { shared: Arc::new(shared) }
     }
 
@@ -45,6 +53,17 @@ impl Pulse {
         self.shared.anchors().clear();
         let starter: Arc<dyn Starter> = self.shared.clone();
         self.shared.recorder.pool().help_from(Arc::downgrade(&starter));
+    }
+
+    /// Starts the thread now, and waits until it has begun: so no allocator starts it, and what the standard library
+    /// allocates for it is not taken for the program's.
+    pub(crate) fn start_ahead(&self) {
+        const PATIENCE: Duration = Duration::from_millis(100);
+        self.shared.recorder.pool().start_ahead();
+        let asked = Instant::now();
+        while !self.shared.begun.load(Ordering::Relaxed) && asked.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// Has the thread see that an epoch is open; it sleeps while none is.
@@ -105,6 +124,7 @@ impl Shared {
     fn run(&self) {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
+        self.begun.store(true, Ordering::Relaxed);
         let mut next = Instant::now() + PERIOD;
         // Who has started this thread is inside a hook, perhaps with no processor but this one.
         std::thread::sleep(Duration::from_millis(1));

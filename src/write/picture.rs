@@ -9,15 +9,15 @@ use std::io::{self, Write};
 /// The page, with places for what is drawn.
 const PAGE: &str = include_str!("picture.html");
 
-/// The picture is so wide, and what it shows begins and ends there.
-const WIDTH: u64 = 1200;
+/// Points of time that can be told apart, each a pixel wide.
+const COLUMNS: usize = 1112;
+/// What is drawn, and the places of axes around it.
 const LEFT: u64 = 76;
-const RIGHT: u64 = WIDTH - 12;
+const RIGHT: u64 = LEFT + COLUMNS as u64;
+const WIDTH: u64 = RIGHT + 12;
 const HEIGHT: u64 = 500;
 const TOP: u64 = 22;
 const BOTTOM: u64 = HEIGHT - 34;
-/// Points of time that can be told apart.
-const COLUMNS: usize = (RIGHT - LEFT) as usize;
 
 /// The sizes in each column: those at its highest, so that no peak is lost.
 struct Columns {
@@ -33,7 +33,7 @@ pub(crate) fn html(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result
     let names = Category::ALL.map(|category| format!("\"{category}\"")).join(",");
     let run = |(at, sizes): &(usize, Sizes)| format!("[{at},{}]", sizes.map(|size| size.to_string()).join(","));
     let places = [
-        ("{{title}}", format!("Memory of {}", timeline.device())),
+        ("{{title}}", format!("{} memory", timeline.device())),
         ("{{summary}}", summary(timeline, columns.nanos)),
         ("{{legend}}", columns.legend()),
         ("{{svg}}", if runs.is_empty() { String::new() } else { columns.svg(&runs, timeline.max_allocated()) }),

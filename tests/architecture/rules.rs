@@ -22,7 +22,7 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 12] = [
     "clock/",
     "os/",
     "collector/library.rs",
@@ -34,6 +34,7 @@ const UNSAFE: [&str; 11] = [
     "collector/cupti/text.rs",
     "observer/nvtx/client.rs",
     "observer/itt/client.rs",
+    "memory/tracked.rs",
 ];
 /// The only file that reads the environment.
 const ENVIRONMENT: &str = "config/env.rs";

@@ -143,7 +143,7 @@ fn page(timeline: &MemoryTimeline) -> String {
 
 fn the_picture_shows_what_is_there() {
     let page = page(&life().memory_timeline(GPU));
-    for part in ["<title>Memory of GPU 0</title>", "max allocated 1.12 KiB", "max reserved <b>4 KiB</b>", "9 rows"] {
+    for part in ["<title>GPU 0 memory</title>", "max allocated 1.12 KiB", "max reserved <b>4 KiB</b>", "9 rows"] {
         assert!(page.contains(part), "{part} in\n{page}");
     }
     let legend: Vec<_> = page.lines().filter(|line| line.starts_with("<li>")).collect();
