@@ -51,6 +51,7 @@
 //! and are not tested.
 
 pub mod activity;
+pub mod analysis;
 mod buffer;
 mod builder;
 mod callsite;

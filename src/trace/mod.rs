@@ -146,6 +146,11 @@ impl Trace {
         let _ = self.walk().rows(&mut Each(each));
     }
 
+    /// Hands all rows to `rows`, in the order of a file.
+    pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        self.walk().rows(rows).map(drop)
+    }
+
     /// Returns the rows of the trace: the threads that recorded something.
     pub fn tracks(&self) -> Vec<TraceTrack> {
         let mut tracks = Tracks(Vec::new());

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, rendered};
 use crate::activity::{ArgValue, Args};
 use crate::fields::Datum;
 
@@ -28,6 +28,11 @@ impl Number {
             _ => return None,
         })
     }
+}
+
+/// Returns a value as the text that a trace file has for it.
+pub(crate) fn json_text(value: &ArgValue<'_>) -> String {
+    String::from_utf8(rendered(|out| out.value(value))).unwrap_or_default()
 }
 
 impl<W: Write> Buffer<W> {
