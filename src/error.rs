@@ -33,6 +33,12 @@ pub enum ErrorKind {
     Timeout,
     /// A text that should be JSON is not.
     Json,
+    /// A file ends before its end.
+    Truncated,
+    /// A file is no trace.
+    NotATrace,
+    /// A file, or a part of it, is larger than allowed.
+    TooLarge,
     /// No writer is registered for the scheme of a URL.
     UnknownScheme,
     /// A shared library was not found.
@@ -61,6 +67,13 @@ impl Error {
             path: Some(path.to_owned()),
             source: Some(source),
         }
+    }
+
+    /// Puts the file concerned before the message.
+    pub(crate) fn about(mut self, path: &Path) -> Self {
+        self.message = format!("{}: {}", path.display(), self.message);
+        self.path = Some(path.to_owned());
+        self
     }
 
     /// Returns what went wrong.

@@ -90,11 +90,22 @@ impl<'e> Event<'e> {
         Some(CorrelationId(self.row().linked)).filter(|id| id.0 != 0)
     }
 
-    /// Returns its end of an arrow, if it has one.
+    /// Returns its end of an arrow, if it has one; the first of [`flows`](Event::flows).
     pub fn flow(&self) -> Option<Flow> {
-        let flows = &self.events.flows;
-        let at = flows.binary_search_by_key(&self.index, |(index, _)| *index as usize).ok()?;
-        flows.get(at).map(|(_, flow)| *flow)
+        self.flows().next()
+    }
+
+    /// Returns its ends of arrows.
+    pub fn flows(&self) -> impl Iterator<Item = Flow> + use<'e> {
+        let (flows, index) = (&self.events.flows, self.index);
+        let first = flows.partition_point(|(of, _)| (*of as usize) < index);
+        let own = flows.get(first..).unwrap_or_default().iter().take_while(move |(of, _)| *of as usize == index);
+        own.map(|(_, flow)| *flow)
+    }
+
+    /// Returns the id that a launch and what it launched have in common; `None` if it has none.
+    pub fn correlation(&self) -> Option<u64> {
+        self.arg("correlation").and_then(super::values::unsigned).filter(|id| *id != 0)
     }
 
     /// Returns one argument, by its key in the trace file.

@@ -2,10 +2,10 @@
 
 use super::arguments::{Arguments, Span};
 use super::event::Event;
+use super::notes::{Note, Notes};
 use super::strings::{Strings, Text};
-use crate::activity::{Activity, ActivityType, Body, Flow, Lane};
+use crate::activity::{Accelerator, ActivityType, Flow};
 use crate::time::Timestamp;
-use std::collections::HashMap;
 
 /// The events of a trace, for those who look into it: slices, instants and counters, in the order of their start.
 ///
@@ -18,10 +18,17 @@ pub struct Events {
     pub(super) strings: Strings,
     pub(super) arguments: Arguments,
     pub(super) tracks: Vec<EventTrack>,
+    pub(super) processes: Vec<EventProcess>,
+    /// By event.
     pub(super) flows: Vec<(u32, Flow)>,
+    /// The spans that have an async track, in order of their ids.
+    pub(super) async_spans: Vec<u64>,
+    /// Whose devices the types are that vendors share.
+    pub(super) accelerator: Accelerator,
     /// The keys of the trace's header, with their values as JSON.
     pub(super) header: Vec<(String, String)>,
     pub(super) window: Option<(Timestamp, Timestamp)>,
+    pub(super) notes: Notes,
 }
 
 /// What each event has.
@@ -62,6 +69,18 @@ pub struct EventTrack {
     pub name: String,
 }
 
+/// A group of rows: a process of the host, or a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventProcess {
+    /// The process or device, or the name of a group that is neither.
+    pub id: TrackId,
+    /// The heading, such as the program's name.
+    pub name: String,
+    /// What stands beside it, such as "CPU" or "GPU 0"; empty for none.
+    pub label: String,
+}
+
 /// One half of a row's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TrackId {
@@ -97,7 +116,20 @@ impl Events {
         &self.tracks
     }
 
+    /// Returns the groups of those rows that have a name.
+    pub fn processes(&self) -> &[EventProcess] {
+        &self.processes
+    }
+
+    /// Returns what was left out or repaired when a file was read, by cause; nothing for a recording.
+    pub fn notes(&self) -> impl Iterator<Item = (Note, u64)> {
+        self.notes.iter()
+    }
+
     /// Returns the keys of the trace's header with their values as JSON.
+    ///
+    /// Those that only say how the file is to be read (`schemaVersion`, `displayTimeUnit`, `baseTimeNanoseconds`,
+    /// `traceName`) are left out.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.header.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -108,91 +140,5 @@ impl Events {
             let start = self.rows.first().map_or(Timestamp::default(), |row| row.start);
             (start, self.rows.iter().map(|row| row.end).max().unwrap_or(start))
         })
-    }
-}
-
-/// Puts events together, in any order.
-#[derive(Debug, Default)]
-pub(super) struct Builder {
-    events: Events,
-    tracks: HashMap<(TrackId, TrackId), u32>,
-}
-
-impl Builder {
-    /// Takes an activity of a recording.
-    pub(super) fn take(&mut self, activity: &Activity<'_>) {
-        let (phase, start, end) = match activity.body {
-            Body::Slice { start, end } => (Phase::Slice, start, end),
-            Body::Instant { at } => (Phase::Instant, at, at),
-            Body::Counter { at } => (Phase::Counter, at, at),
-        };
-        let track = self.track(&id(activity.track.process), &id(activity.track.thread));
-        let events = &mut self.events;
-        let row = Row {
-            start,
-            end,
-            id: activity.id.0,
-            linked: activity.linked.0,
-            arguments: events.arguments.push(activity.args, &mut events.strings),
-            name: events.strings.intern(activity.name),
-            category: events.strings.intern(activity.kind.as_str()),
-            track,
-            kind: Some(activity.kind),
-            phase,
-        };
-        self.push(row, activity.flow);
-    }
-
-    pub(super) fn push(&mut self, row: Row, flow: Option<Flow>) {
-        let index = u32::try_from(self.events.rows.len()).unwrap_or(u32::MAX);
-        self.events.rows.push(row);
-        self.events.flows.extend(flow.map(|flow| (index, flow)));
-    }
-
-    /// Returns the number of a row of the viewer, which is new if nothing was put onto it before.
-    pub(super) fn track(&mut self, process: &TrackId, thread: &TrackId) -> u32 {
-        let key = (process.clone(), thread.clone());
-        *self.tracks.entry(key).or_insert_with(|| {
-            let number = u32::try_from(self.events.tracks.len()).unwrap_or(u32::MAX);
-            let track = EventTrack { process: process.clone(), thread: thread.clone(), name: String::new() };
-            self.events.tracks.push(track);
-            number
-        })
-    }
-
-    /// Names a row of the viewer.
-    pub(super) fn name(&mut self, process: &TrackId, thread: &TrackId, name: &str) {
-        let track = self.track(process, thread) as usize;
-        if let Some(track) = self.events.tracks.get_mut(track) {
-            name.clone_into(&mut track.name);
-        }
-    }
-
-    /// Returns the events, in order.
-    pub(super) fn finish(mut self, window: Option<(Timestamp, Timestamp)>, header: Vec<(String, String)>) -> Events {
-        let rows = &self.events.rows;
-        let mut order: Vec<u32> = (0..u32::try_from(rows.len()).unwrap_or(u32::MAX)).collect();
-        let key = |index: &u32| rows.get(*index as usize).map(|row| (row.start, std::cmp::Reverse(row.end)));
-        order.sort_by_key(key);
-        let sorted = order.iter().filter_map(|index| rows.get(*index as usize).copied()).collect();
-        let mut places = vec![0; order.len()];
-        for (place, index) in (0..).zip(&order) {
-            if let Some(slot) = places.get_mut(*index as usize) {
-                *slot = place;
-            }
-        }
-        for (index, _) in &mut self.events.flows {
-            *index = places.get(*index as usize).copied().unwrap_or(u32::MAX);
-        }
-        self.events.flows.sort_by_key(|(index, _)| *index);
-        Events { rows: sorted, window, header, ..self.events }
-    }
-}
-
-/// A row's identity, owned.
-pub(super) fn id(lane: Lane<'_>) -> TrackId {
-    match lane {
-        Lane::Id(id) => TrackId::Id(id),
-        Lane::Name(name) => TrackId::Name(name.to_owned()),
     }
 }

@@ -1,10 +1,20 @@
 //! What a trace says: its events in memory, from a recording or from a file, and the figures that are made of them.
 
 mod arguments;
+mod arrows;
+mod attribution;
+mod builder;
 mod event;
 mod events;
+mod nesting;
+mod notes;
+mod read;
 mod recorded;
 mod strings;
+mod values;
 
+pub use attribution::{Attribution, AttributionCounts};
 pub use event::Event;
-pub use events::{EventTrack, Events, TrackId};
+pub use events::{EventProcess, EventTrack, Events, TrackId};
+pub use notes::Note;
+pub use read::ReadOptions;

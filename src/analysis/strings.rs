@@ -7,6 +7,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Text(u32);
 
+impl Text {
+    /// Its place in a list of all.
+    pub(super) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Texts by number, and numbers by text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strings {

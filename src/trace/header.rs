@@ -3,10 +3,11 @@
 use super::Trace;
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
+use crate::collector::Device;
 use crate::config::{AsyncSpans, DistributedInfo, Modes};
 use crate::observer::ObserverReport;
 use crate::time::Timestamp;
-use crate::write::chrome::base_time;
+use crate::write::chrome::{base_time, is_reserved};
 use crate::write::sink::Sinks;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -75,6 +76,19 @@ impl Trace {
             }
         }
         (entries, base_time(self.window().0))
+    }
+
+    /// The header's entries that are about the recording, not about the file.
+    pub(crate) fn about_recording(&self) -> Vec<(String, String)> {
+        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
+        let devices: Vec<_> = devices.map(Device::to_json).collect();
+        let mut entries = vec![("deviceProperties".to_owned(), format!("[{}]", devices.join(",")))];
+        entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
+        const DISTRIBUTED: &str = "distributedInfo";
+        if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {
+            entries.extend(self.inner.facts.distributed_json().map(|info| (DISTRIBUTED.to_owned(), info)));
+        }
+        entries
     }
 
     /// What this crate has to say: losses, settings, clock.

@@ -17,4 +17,4 @@ pub(crate) mod timeline;
 mod value;
 
 pub use sink::TraceSink;
-pub(crate) use value::json_text;
+pub(crate) use value::{counter_value, json_text};

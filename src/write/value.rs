@@ -30,6 +30,14 @@ impl Number {
     }
 }
 
+/// Returns what a counter shows of a value; `None` for what is not written.
+pub(crate) fn counter_value(value: ArgValue<'_>) -> Option<ArgValue<'static>> {
+    Some(match Number::of(value)? {
+        Number::Int(value) => ArgValue::I64(value),
+        Number::Float(value) => ArgValue::F64(value),
+    })
+}
+
 /// Returns a value as the text that a trace file has for it.
 pub(crate) fn json_text(value: &ArgValue<'_>) -> String {
     String::from_utf8(rendered(|out| out.value(value))).unwrap_or_default()

@@ -41,7 +41,7 @@ const ENVIRONMENT: &str = "config/env.rs";
 /// The only files that print: those of the command-line tool are another program.
 const PRINTING: [&str; 3] = ["diag.rs", "diag/", "bin/"];
 /// The only files that know what a trace file looks like.
-const FORMATS: [&str; 1] = ["write/"];
+const FORMATS: [&str; 2] = ["write/", "analysis/read/"];
 /// The only files that read JSON: what a user gives as metadata or as an argument, and the settings on their way into
 /// the header.
 const JSON_READERS: [&str; 4] = ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs"];
@@ -154,7 +154,9 @@ pub(crate) fn no_formats(source: &Source) -> Vec<String> {
         let texts = source.shipped.iter().filter(|token| {
             token.text().is_some_and(|text| text == "ph" || WORDS.iter().any(|word| text.contains(word)))
         });
-        faults.extend(texts.map(|token| source.fault(token.line, "knows the format of a file, which only write does")));
+        faults.extend(texts.map(|token| {
+            source.fault(token.line, "knows the format of a file, which only write and analysis/read do")
+        }));
     }
     if !source.is_one_of(&JSON_READERS) {
         const READERS: [&str; 4] = ["from_str", "from_slice", "from_reader", "*"];

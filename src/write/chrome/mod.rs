@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 pub(crate) use self::header::{Header, base_time, is_reserved, resolution_ns};
 use self::slice::SyncRows;
+pub(crate) use self::slice::{drawn, drawn_on, external_id, shown_name};
 use self::span::Shared;
 use super::buffer::Buffer;
 use crate::activity::{Activity, ArgValue, Args, Body, Flow, Lane, Track};

@@ -20,10 +20,8 @@ impl<W: Write> ChromeWriter<W> {
     /// Writes a slice and returns the row where it is drawn.
     pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
-        // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
-        let (early, wider) = if activity.kind == ActivityType::GpuUserAnnotation { (1, 2) } else { (0, 0) };
-        let from_base = start.as_nanos().saturating_sub(early).saturating_sub(self.base.as_nanos());
-        let lasted = end.since(start).saturating_add(wider);
+        let (start, end) = drawn(activity.kind, start, end);
+        let (from_base, lasted) = (start.since(self.base), end.since(start));
         let external = external_id(activity);
         start_of_slice(&mut self.out, activity.kind, activity.name);
         place(&mut self.out, track);
@@ -58,26 +56,24 @@ impl<W: Write> ChromeWriter<W> {
     /// its name when it is first used, unless the trace has put it there already.
     #[inline]
     fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
+        let track = drawn_on(activity);
         match activity.track {
-            Track { process: Lane::Id(device), thread: Lane::Id(stream) }
-                if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
-            {
-                self.sync_row(device, stream, at)
+            Track { process: Lane::Id(device), thread: Lane::Id(stream) } if track != activity.track => {
+                self.name_sync_row(track, device, stream, at);
             }
-            track => track,
+            _ => {}
         }
+        track
     }
 
     #[cold]
-    fn sync_row(&mut self, device: i64, stream: i64, at: Timestamp) -> Track<'static> {
-        let track = Track::new(device, stream.saturating_add(SYNC_ROW));
+    fn name_sync_row(&mut self, track: Track<'_>, device: i64, stream: i64, at: Timestamp) {
         if !self.sync_rows.0.contains(&(device, stream)) {
             self.sync_rows.0.push((device, stream));
             let name = format!("stream {stream} (sync)");
             self.about("thread_name", track, at, ("name", ArgValue::Str(&name)));
             self.about("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
         }
-        track
     }
 }
 
@@ -86,12 +82,41 @@ pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, 
     out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
     out.verbatim(kind.as_str().as_bytes());
     out.raw(b"\",\"name\":");
+    out.string(shown_name(name));
+}
+
+/// The name of a slice in the file.
+pub(crate) fn shown_name(name: &str) -> &str {
     // As libkineto prints it.
-    out.string(if name == "kernel" { "Kernel" } else { name });
+    if name == "kernel" { "Kernel" } else { name }
+}
+
+/// The times of a slice in the file.
+pub(crate) fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+    let end = end.max(start);
+    if kind != ActivityType::GpuUserAnnotation {
+        return (start, end);
+    }
+    // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
+    let (early, late) = (start.as_nanos().saturating_sub(1), end.as_nanos().saturating_add(1));
+    (Timestamp::from_nanos(early), Timestamp::from_nanos(late))
+}
+
+/// The row of a slice in the file: its own, but a synchronization with a stream has one beside the stream's.
+#[inline]
+pub(crate) fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
+    match activity.track {
+        Track { process: Lane::Id(device), thread: Lane::Id(stream) }
+            if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
+        {
+            Track::new(device, stream.saturating_add(SYNC_ROW))
+        }
+        track => track,
+    }
 }
 
 /// The "External id" of a slice: the host activity that launched it, else its own id.
-fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
+pub(crate) fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
     let own = if has_own_id(activity.kind) { activity.id } else { CorrelationId(0) };
     let id = if activity.linked == CorrelationId(0) { own } else { activity.linked };
     (id != CorrelationId(0)).then_some(id)

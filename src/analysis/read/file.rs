@@ -1,0 +1,264 @@
+//! The file as a whole: its header, its list of events, and what it says of time.
+
+use super::fault::{Cause, Fault};
+use super::json::{Result, Value};
+use super::line::Line;
+use super::source::Source;
+use super::time::nanos;
+use crate::activity::{FlowEnd, FlowKind};
+use crate::analysis::builder::{Builder, New};
+use crate::analysis::events::{Events, Phase, TrackId};
+use crate::analysis::notes::Note;
+use std::io::Read;
+
+/// Puts the events of a file together.
+#[derive(Debug, Default)]
+pub(super) struct FileReader {
+    builder: Builder,
+    /// What times are relative to; it may stand behind the events.
+    base: i64,
+    start: Option<i64>,
+    /// The earliest sign of the recording's start, and the end of the row for it.
+    span: Option<(i64, i64)>,
+    window_end: Option<i64>,
+    /// How many elements the list had, and how many of them had a phase.
+    elements: u64,
+    with_phase: u64,
+}
+
+/// What of the header is only about the file.
+const ABOUT_FILE: [&str; 3] = ["schemaVersion", "displayTimeUnit", "traceName"];
+
+impl FileReader {
+    /// Reads the whole file.
+    pub(super) fn read(&mut self, source: &mut Source<impl Read>) -> Result<()> {
+        // A byte order mark is no JSON, but some editors leave one.
+        for mark in [0xef, 0xbb, 0xbf] {
+            if source.peek()? == Some(mark) {
+                source.pass();
+            }
+        }
+        match source.peek()? {
+            None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
+            Some(b'[') => self.events(source)?,
+            _ => self.object(source)?,
+        }
+        if source.peek()?.is_some() {
+            return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
+        }
+        if self.elements > 0 && self.with_phase == 0 {
+            return Err(Fault::new(Cause::NotATrace("nothing in its list is an event"), source.position()));
+        }
+        Ok(())
+    }
+
+    /// Whether events have been read.
+    pub(super) fn has_events(&self) -> bool {
+        self.with_phase > 0
+    }
+
+    /// Takes note of a file without its end.
+    pub(super) fn cut_off(&mut self) {
+        self.note(Note::CutOff);
+    }
+
+    /// Returns the events.
+    pub(super) fn finish(self) -> Events {
+        let start = self.span.map(|(start, _)| start).or(self.start);
+        let end = self.window_end.or(self.span.map(|(_, end)| end));
+        self.builder.finish(self.base, (start, end))
+    }
+
+    fn note(&mut self, note: Note) {
+        self.builder.events.notes.add(note, 1);
+    }
+
+    fn object(&mut self, source: &mut Source<impl Read>) -> Result<()> {
+        source.expect(b"{", "an object or a list")?;
+        let mut has_list = false;
+        if source.peek()? == Some(b'}') {
+            source.pass();
+        } else {
+            loop {
+                has_list |= self.member(source)?;
+                if source.expect(b",}", "a comma or the object's end")? == b'}' {
+                    break;
+                }
+            }
+        }
+        if has_list {
+            Ok(())
+        } else {
+            Err(Fault::new(Cause::NotATrace("it has no list traceEvents"), source.position()))
+        }
+    }
+
+    /// Reads a member of the top level, and says whether it is the list of events.
+    fn member(&mut self, source: &mut Source<impl Read>) -> Result<bool> {
+        let mut json = source.value()?;
+        let Value::Text(key) = json.value()? else { return json.fault("a text") };
+        json.end()?;
+        let key = key.get().0.into_owned();
+        source.expect(b":", "a colon")?;
+        if key == "traceEvents" {
+            if source.peek()?.is_some_and(|byte| byte != b'[') {
+                return Err(Fault::new(Cause::NotATrace("its traceEvents is no list"), source.position()));
+            }
+            self.events(source)?;
+            return Ok(true);
+        }
+        let mut json = source.value()?;
+        let text = String::from_utf8_lossy(json.text()).into_owned();
+        let value = json.value()?;
+        json.end()?;
+        match (key.as_str(), value) {
+            ("baseTimeNanoseconds", Value::Number(text)) => self.base = text.parse().unwrap_or(0),
+            (key, _) if ABOUT_FILE.contains(&key) => {}
+            _ => {
+                let header = &mut self.builder.events.header;
+                header.retain(|(known, _)| *known != key);
+                header.push((key, text));
+            }
+        }
+        Ok(false)
+    }
+
+    fn events(&mut self, source: &mut Source<impl Read>) -> Result<()> {
+        source.expect(b"[", "a list")?;
+        if source.peek()? == Some(b']') {
+            source.pass();
+            return Ok(());
+        }
+        loop {
+            let mut json = source.value()?;
+            self.elements += 1;
+            if json.is_object() {
+                let line = Line::read(&mut json, &mut self.builder)?;
+                json.end()?;
+                self.line(&line);
+            } else {
+                json.skip()?;
+                json.end()?;
+                self.note(Note::NotAnEvent);
+            }
+            if self.builder.events.arguments.is_full() || self.builder.events.rows.len() >= u32::MAX as usize {
+                return Err(Fault::new(
+                    Cause::TooLarge("more than four billion events or arguments"),
+                    source.position(),
+                ));
+            }
+            if source.expect(b",]", "a comma or the list's end")? == b']' {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes an element of the list. What its arguments took is given back unless an event has them.
+    fn line(&mut self, line: &Line<'_>) {
+        let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
+        self.with_phase += 1;
+        let at = line.time.and_then(nanos);
+        match (phase, at) {
+            ('X', Some(at)) => self.slice(line, at),
+            ('i' | 'I', Some(at)) => self.instant(line, at),
+            ('C', Some(at)) => self.event(line, Phase::Counter, at, Some(at)),
+            ('B', Some(at)) => self.event(line, Phase::Slice, at, None),
+            ('E', Some(at)) => {
+                let track = self.track(line);
+                self.builder.end(track, at, line.arguments);
+            }
+            ('M', _) => self.about(line),
+            ('s' | 'f', Some(at)) => self.arrow(line, phase, at),
+            ('b' | 'e' | 'n', _) => {
+                if let (Some("async"), Some(id)) = (line.category.as_deref(), line.span_id()) {
+                    self.builder.async_span(id);
+                }
+                self.drop_line(line, Note::AsyncTrack);
+            }
+            ('X' | 'i' | 'I' | 'C' | 'B' | 'E' | 's' | 'f', None) => self.drop_line(line, Note::WithoutTime),
+            _ => self.drop_line(line, Note::OtherPhase),
+        }
+    }
+
+    fn drop_line(&mut self, line: &Line<'_>, note: Note) {
+        self.note(note);
+        self.forget(line);
+    }
+
+    fn forget(&mut self, line: &Line<'_>) {
+        self.builder.events.arguments.truncate(line.first_argument);
+    }
+
+    fn slice(&mut self, line: &Line<'_>, at: i64) {
+        let Some(lasted) = line.duration.and_then(nanos) else { return self.drop_line(line, Note::WithoutTime) };
+        let end = at.saturating_add(lasted.max(0));
+        if line.category.as_deref() == Some("Trace") {
+            let (start, last) = self.span.unwrap_or((at, end));
+            self.span = Some((start.min(at), last.max(end)));
+            return self.forget(line);
+        }
+        if lasted < 0 {
+            self.note(Note::NegativeDuration);
+        }
+        self.event(line, Phase::Slice, at, Some(end));
+    }
+
+    fn instant(&mut self, line: &Line<'_>, at: i64) {
+        let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
+        if is_in("") && line.name == "Record Window End" {
+            self.window_end = Some(at);
+            self.forget(line);
+        } else if is_in("Traces") && line.name.starts_with("Iteration Start") {
+            self.start = Some(self.start.map_or(at, |start| start.min(at)));
+            self.forget(line);
+        } else {
+            self.event(line, Phase::Instant, at, Some(at));
+        }
+    }
+
+    fn event(&mut self, line: &Line<'_>, phase: Phase, start: i64, end: Option<i64>) {
+        let track = self.track(line);
+        let category = line.category.as_deref().map_or("", renamed);
+        let (name, arguments) = (&line.name, line.arguments);
+        self.builder.push(&New { phase, track, start, end, category, name, arguments, external: None });
+    }
+
+    fn track(&mut self, line: &Line<'_>) -> u32 {
+        self.builder.track(line.process.clone(), line.thread.clone())
+    }
+
+    /// Takes a row that only says how others are shown.
+    fn about(&mut self, line: &Line<'_>) {
+        self.forget(line);
+        let Some(text) = line.shown.as_deref() else { return };
+        match line.name.as_ref() {
+            "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), text),
+            "process_name" => text.clone_into(&mut self.builder.process(line.process.clone()).name),
+            "process_labels" => text.clone_into(&mut self.builder.process(line.process.clone()).label),
+            _ => {}
+        }
+    }
+
+    fn arrow(&mut self, line: &Line<'_>, phase: char, at: i64) {
+        const KINDS: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+        let category = line.category.as_deref().unwrap_or_default();
+        let kind = KINDS.into_iter().find(|kind| kind.as_str() == category);
+        let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
+        self.forget(line);
+        let track = self.track(line);
+        let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };
+        self.builder.arrow(track, at, crate::activity::Flow { kind, id, end });
+    }
+}
+
+/// Today's name of a category.
+fn renamed(category: &str) -> &str {
+    match category {
+        "Operator" => "cpu_op",
+        "Runtime" => "cuda_runtime",
+        "Kernel" => "kernel",
+        "Memcpy" => "gpu_memcpy",
+        "Memset" => "gpu_memset",
+        other => other,
+    }
+}

@@ -1,0 +1,420 @@
+//! JSON that is in memory as a whole: a key, a text, a number at a time.
+
+use super::fault::{Cause, Fault};
+use std::borrow::Cow;
+
+/// How deep values may lie within one another.
+pub(super) const DEPTH: usize = 128;
+
+/// Reads one value after another.
+#[derive(Clone, Debug)]
+pub(in crate::analysis) struct Json<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+    /// Where in the file the text begins.
+    origin: u64,
+}
+
+/// A value: texts and numbers as they stand in the file, lists and objects unread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::analysis) enum Value<'a> {
+    Null,
+    Bool(bool),
+    /// By JSON's grammar.
+    Number(&'a str),
+    /// What C and Python print for a float that JSON cannot hold; libkineto's counters may have it.
+    NotFinite(f64),
+    Text(Text<'a>),
+    /// A list or an object, with its brackets; valid JSON but for what is no UTF-8.
+    Nested(&'a [u8]),
+}
+
+/// A text as it stands between its quotes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::analysis) struct Text<'a> {
+    raw: &'a [u8],
+    escaped: bool,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Fault>;
+
+impl<'a> Json<'a> {
+    /// `origin` is where in the file `text` begins.
+    pub(in crate::analysis) fn new(text: &'a [u8], origin: u64) -> Json<'a> {
+        Json { text, at: 0, depth: 0, origin }
+    }
+
+    /// Reads an object: calls `each` with every key, and with this reader in front of the value, which it must read.
+    pub(in crate::analysis) fn object(
+        &mut self,
+        mut each: impl FnMut(Text<'a>, &mut Self) -> Result<()>,
+    ) -> Result<()> {
+        self.open(b'{', "an object")?;
+        let mut more = self.space() != b'}';
+        while more {
+            self.space();
+            let key = self.quoted()?;
+            if self.space() != b':' {
+                return self.fault("a colon");
+            }
+            self.at += 1;
+            each(key, self)?;
+            more = self.goes_on(b'}', "a comma or the object's end")?;
+        }
+        self.close();
+        Ok(())
+    }
+
+    /// Reads a list: calls `each` with this reader in front of every value, which it must read.
+    pub(in crate::analysis) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        self.open(b'[', "a list")?;
+        let mut more = self.space() != b']';
+        while more {
+            each(self)?;
+            more = self.goes_on(b']', "a comma or the list's end")?;
+        }
+        self.close();
+        Ok(())
+    }
+
+    /// Reads a value of any kind.
+    pub(in crate::analysis) fn value(&mut self) -> Result<Value<'a>> {
+        match self.space() {
+            b'"' => self.quoted().map(Value::Text),
+            b'{' | b'[' => {
+                let start = self.at;
+                self.skip()?;
+                Ok(Value::Nested(self.text.get(start..self.at).unwrap_or_default()))
+            }
+            b'0'..=b'9' => self.number(),
+            b'-' => match self.text.get(self.at + 1) {
+                Some(b'0'..=b'9') => self.number(),
+                _ => self.word(),
+            },
+            _ => self.word(),
+        }
+    }
+
+    /// Passes over one value.
+    pub(in crate::analysis) fn skip(&mut self) -> Result<()> {
+        match self.space() {
+            b'{' => self.object(|_, json| json.skip()),
+            b'[' => self.array(Json::skip),
+            _ => match self.value()? {
+                Value::NotFinite(_) => self.fault("a number"),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Returns all of the text.
+    pub(super) fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// Whether an object comes next.
+    pub(super) fn is_object(&mut self) -> bool {
+        self.space() == b'{'
+    }
+
+    /// Checks that nothing is left.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.space();
+        if self.at < self.text.len() { self.fault("nothing more") } else { Ok(()) }
+    }
+
+    /// What is wrong at the next byte.
+    pub(super) fn fault<T>(&self, expected: &'static str) -> Result<T> {
+        let cause = if self.at < self.text.len() { Cause::NotJson(expected) } else { Cause::Truncated };
+        Err(Fault::new(cause, self.origin + self.at as u64))
+    }
+
+    /// Passes over white space, and returns the byte behind it; 0 at the end.
+    #[inline]
+    fn space(&mut self) -> u8 {
+        loop {
+            match self.text.get(self.at) {
+                Some(b' ' | b'\n' | b'\t' | b'\r') => self.at += 1,
+                Some(byte) => return *byte,
+                None => return 0,
+            }
+        }
+    }
+
+    fn open(&mut self, bracket: u8, expected: &'static str) -> Result<()> {
+        if self.space() != bracket {
+            return self.fault(expected);
+        }
+        if self.depth == DEPTH {
+            let cause = Cause::TooLarge("values lie more than 128 deep within one another");
+            return Err(Fault::new(cause, self.origin + self.at as u64));
+        }
+        (self.depth, self.at) = (self.depth + 1, self.at + 1);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        (self.depth, self.at) = (self.depth - 1, self.at + 1);
+    }
+
+    fn goes_on(&mut self, bracket: u8, expected: &'static str) -> Result<bool> {
+        match self.space() {
+            b',' => {
+                self.at += 1;
+                Ok(true)
+            }
+            byte if byte == bracket => Ok(false),
+            _ => self.fault(expected),
+        }
+    }
+
+    fn quoted(&mut self) -> Result<Text<'a>> {
+        if self.text.get(self.at) != Some(&b'"') {
+            return self.fault("a text");
+        }
+        self.at += 1;
+        let (start, mut escaped) = (self.at, false);
+        loop {
+            match self.text.get(self.at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(0..0x20) | None => return self.fault("no control character in a text"),
+                Some(_) => self.at += 1,
+            }
+        }
+        self.at += 1;
+        Ok(Text { raw: self.text.get(start..self.at - 1).unwrap_or_default(), escaped })
+    }
+
+    /// Passes over a backslash and what belongs to it.
+    fn escape(&mut self) -> Result<()> {
+        self.at += 1;
+        match self.text.get(self.at) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                for _ in 0..4 {
+                    self.at += 1;
+                    if !self.text.get(self.at).is_some_and(u8::is_ascii_hexdigit) {
+                        return self.fault("four hexadecimal digits");
+                    }
+                }
+                self.at += 1;
+            }
+            _ => return self.fault("a character that may stand behind a backslash"),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<Value<'a>> {
+        let start = self.at;
+        self.at += usize::from(self.text.get(start) == Some(&b'-'));
+        let zero = self.text.get(self.at) == Some(&b'0');
+        let digits = self.digits()?;
+        if zero && digits > 1 {
+            self.at -= digits - 1;
+            return self.fault("a number without leading zeros");
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.text.get(self.at) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        let text = self.text.get(start..self.at).unwrap_or_default();
+        Ok(Value::Number(str::from_utf8(text).unwrap_or_default()))
+    }
+
+    /// Passes over one digit or more.
+    fn digits(&mut self) -> Result<usize> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+        self.at += digits;
+        if digits == 0 { self.fault("a digit") } else { Ok(digits) }
+    }
+
+    fn word(&mut self) -> Result<Value<'a>> {
+        const WORDS: [(&str, Value<'static>); 11] = [
+            ("null", Value::Null),
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("NaN", Value::NotFinite(f64::NAN)),
+            ("nan", Value::NotFinite(f64::NAN)),
+            ("-nan", Value::NotFinite(f64::NAN)),
+            ("Infinity", Value::NotFinite(f64::INFINITY)),
+            ("-Infinity", Value::NotFinite(f64::NEG_INFINITY)),
+            ("inf", Value::NotFinite(f64::INFINITY)),
+            ("-inf", Value::NotFinite(f64::NEG_INFINITY)),
+            ("-NaN", Value::NotFinite(f64::NAN)),
+        ];
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let found = WORDS.iter().find(|(word, _)| {
+            let behind = rest.strip_prefix(word.as_bytes());
+            behind.is_some_and(|behind| !behind.first().is_some_and(u8::is_ascii_alphanumeric))
+        });
+        let Some((word, value)) = found else {
+            // A text that ends within a word.
+            if !rest.is_empty() && WORDS.iter().any(|(word, _)| word.as_bytes().starts_with(rest)) {
+                self.at = self.text.len();
+            }
+            return self.fault("a value");
+        };
+        self.at += word.len();
+        Ok(*value)
+    }
+}
+
+impl<'a> Text<'a> {
+    /// Returns the text, and whether all of it could be read: what is no UTF-8 is replaced by U+FFFD.
+    pub(in crate::analysis) fn get(self) -> (Cow<'a, str>, bool) {
+        match str::from_utf8(self.raw) {
+            Ok(text) if !self.escaped => (Cow::Borrowed(text), true),
+            Ok(text) => {
+                let (text, whole) = unescaped(text);
+                (Cow::Owned(text), whole)
+            }
+            Err(_) => {
+                let text = String::from_utf8_lossy(self.raw);
+                (if self.escaped { Cow::Owned(unescaped(&text).0) } else { text }, false)
+            }
+        }
+    }
+
+    /// Returns the text if it has no escapes.
+    pub(super) fn plain(self) -> Option<&'a str> {
+        str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
+    }
+
+    /// Returns whether it is this word.
+    pub(super) fn is(self, word: &str) -> bool {
+        if self.escaped { self.get().0 == word } else { self.raw == word.as_bytes() }
+    }
+}
+
+/// Returns a text without its escapes, and whether all surrogates had their pair.
+fn unescaped(text: &str) -> (String, bool) {
+    let (mut out, mut whole) = (String::with_capacity(text.len()), true);
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\\') {
+        out.push_str(before);
+        let mut chars = escape.chars();
+        match chars.next() {
+            Some('b') => out.push('\u{8}'),
+            Some('f') => out.push('\u{c}'),
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('t') => out.push('\t'),
+            Some('u') => {
+                let unit = unit(chars.as_str());
+                chars = chars.as_str().get(4..).unwrap_or_default().chars();
+                let low = chars.as_str().strip_prefix("\\u").map(self::unit);
+                let decoded = match (unit, low) {
+                    (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
+                        chars = chars.as_str().get(6..).unwrap_or_default().chars();
+                        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
+                    }
+                    _ => char::from_u32(unit),
+                };
+                whole &= decoded.is_some();
+                out.push(decoded.unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            other => out.extend(other),
+        }
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    (out, whole)
+}
+
+/// The number that four hexadecimal digits make.
+fn unit(text: &str) -> u32 {
+    text.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The fault of a text, as "expected@byte"; empty if there is none.
+    fn fault(text: &str) -> String {
+        let mut json = Json::new(text.as_bytes(), 100);
+        match json.skip().and_then(|()| json.end()) {
+            Ok(()) => String::new(),
+            Err(Fault { cause: Cause::NotJson(expected), at }) => format!("{expected}@{at}"),
+            Err(Fault { cause, at }) => format!("{cause:?}@{at}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_its_place() {
+        for (text, expected) in [
+            ("", "Truncated@100"),
+            ("[1,", "Truncated@103"),
+            ("[1,]", "a value@103"),
+            ("{\"a\"", "Truncated@104"),
+            ("{\"a\" 1}", "a colon@105"),
+            ("{1:2}", "a text@101"),
+            ("[1 2]", "a comma or the list's end@103"),
+            ("\"a /\"b\"", "nothing more@105"),
+            ("\"a\nb\"", "no control character in a text@102"),
+            ("\"\\x\"", "a character that may stand behind a backslash@102"),
+            ("\"\\u12g4\"", "four hexadecimal digits@105"),
+            ("01", "a number without leading zeros@101"),
+            ("-", "Truncated@101"),
+            ("1.", "Truncated@102"),
+            ("1.e", "a digit@102"),
+            ("tru", "Truncated@103"),
+            ("trues", "a value@100"),
+            ("[nan]", "a number@104"),
+            ("{} {}", "nothing more@103"),
+        ] {
+            assert_eq!(fault(text), expected, "{text}");
+        }
+        let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
+        assert_eq!(fault(&deep), "");
+        assert!(fault(&"[".repeat(1 << 20)).contains("128 deep"));
+    }
+
+    #[test]
+    fn values_come_as_they_stand() {
+        let read = |text: &'static str| Json::new(text.as_bytes(), 0).value().unwrap();
+        assert_eq!(read(" -1.50e+3 "), Value::Number("-1.50e+3"));
+        assert_eq!(read("[1, {\"a\": []}] "), Value::Nested(b"[1, {\"a\": []}]"));
+        assert_eq!(read("-inf"), Value::NotFinite(f64::NEG_INFINITY));
+        assert!(matches!(read("NaN,"), Value::NotFinite(f) if f.is_nan()));
+        let text = |text: &'static str| match read(text) {
+            Value::Text(text) => text.get(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text("\"\\u00e9\\ud83e\\udd80\\n\\/\\\\\""), ("é🦀\n/\\".into(), true));
+        assert_eq!(text("\"\\ud83ex\""), ("\u{fffd}x".into(), false));
+        assert_eq!(text("\"\\ud83e\\ud83e\\udd80\""), ("\u{fffd}🦀".into(), false));
+        let invalid = Json::new(b"\"a\xff\\n\"", 0).value().unwrap();
+        assert!(matches!(invalid, Value::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_as_serde_reads_them(text in "[\\[\\]{}\",:0-9a\\\\u eE.+-]{0,24}") {
+            let ours = fault(&text).is_empty();
+            let theirs = serde_json::from_str::<serde_json::Value>(&text);
+            // serde refuses what Rust's strings cannot hold.
+            let lone = theirs.as_ref().is_err_and(|e| e.to_string().contains("surrogate") || e.to_string().contains("hex escape"));
+            prop_assert!(ours == theirs.is_ok() || lone, "{text}: {theirs:?}, {}", fault(&text));
+        }
+
+        #[test]
+        fn any_text_comes_back(text in any::<String>()) {
+            let json = serde_json::to_string(&text).unwrap();
+            let Value::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
+            prop_assert_eq!(read.get(), (Cow::Borrowed(text.as_str()), true));
+        }
+    }
+}

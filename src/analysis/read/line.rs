@@ -1,0 +1,131 @@
+//! One element of a file's list of events.
+
+use super::json::{Json, Result, Text, Value};
+use crate::analysis::arguments::Span;
+use crate::analysis::builder::Builder;
+use crate::analysis::events::TrackId;
+use crate::analysis::notes::Note;
+use std::borrow::Cow;
+
+/// What an element says, before it is known what it is; its arguments are in their columns already.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    pub(super) phase: Option<char>,
+    pub(super) category: Option<Cow<'a, str>>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) process: TrackId,
+    pub(super) thread: TrackId,
+    /// In microseconds, as they stand there.
+    pub(super) time: Option<&'a str>,
+    pub(super) duration: Option<&'a str>,
+    pub(super) id: Option<u64>,
+    /// The id that is unique in the process alone.
+    local_id: Option<Cow<'a, str>>,
+    pub(super) first_argument: u32,
+    pub(super) arguments: Span,
+    /// What the arguments `name` or `labels` say.
+    pub(super) shown: Option<Cow<'a, str>>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads an element, an object.
+    pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Line<'a>> {
+        let mut line = Line {
+            phase: None,
+            category: None,
+            name: Cow::Borrowed(""),
+            process: TrackId::Id(0),
+            thread: TrackId::Id(0),
+            time: None,
+            duration: None,
+            id: None,
+            local_id: None,
+            first_argument: builder.events.arguments.start(),
+            arguments: Span::default(),
+            shown: None,
+        };
+        json.object(|key, json| line.member(key, json, builder))?;
+        line.arguments = builder.events.arguments.since(line.first_argument);
+        Ok(line)
+    }
+
+    fn member(&mut self, key: Text<'a>, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+        let mut text = |value| text_of(value, builder);
+        match key.get().0.as_ref() {
+            "ph" => self.phase = text(json.value()?).and_then(|text| text.chars().next()),
+            "cat" => self.category = text(json.value()?),
+            "name" => self.name = text(json.value()?).unwrap_or_default(),
+            "pid" => self.process = track_id(json.value()?, builder),
+            "tid" => self.thread = track_id(json.value()?, builder),
+            "ts" => self.time = decimal(json.value()?),
+            "dur" => self.duration = decimal(json.value()?),
+            "id" => self.id = text(json.value()?).and_then(|id| id.parse().ok()),
+            "id2" if json.is_object() => json.object(|key, json| {
+                let value = json.value()?;
+                if key.is("local") {
+                    self.local_id = text_of(value, builder);
+                }
+                Ok(())
+            })?,
+            "args" => self.args(json, builder)?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    }
+
+    fn args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+        if !json.is_object() {
+            if json.value()? != Value::Null {
+                builder.events.notes.add(Note::MalformedArguments, 1);
+            }
+            return Ok(());
+        }
+        json.object(|key, json| {
+            let (value, (name, whole)) = (json.value()?, key.get());
+            if matches!(name.as_ref(), "name" | "labels") {
+                self.shown = text_of(value, builder);
+            }
+            let events = &mut builder.events;
+            let repairs = events.arguments.read(self.first_argument, events.strings.intern(&name), value);
+            events.notes.add(Note::DuplicateArgument, repairs.duplicate.into());
+            events.notes.add(Note::InvalidText, (repairs.invalid || !whole).into());
+            Ok(())
+        })
+    }
+
+    /// The span of an async track, as this crate writes it.
+    pub(super) fn span_id(&self) -> Option<u64> {
+        u64::from_str_radix(self.local_id.as_deref()?.strip_prefix("0x")?, 16).ok()
+    }
+}
+
+/// A text, or a number as one.
+fn text_of<'a>(value: Value<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
+    match value {
+        Value::Text(text) => {
+            let (text, whole) = text.get();
+            builder.events.notes.add(Note::InvalidText, (!whole).into());
+            Some(text)
+        }
+        Value::Number(text) => Some(Cow::Borrowed(text)),
+        _ => None,
+    }
+}
+
+/// A number, or the text of one.
+fn decimal(value: Value<'_>) -> Option<&str> {
+    match value {
+        Value::Number(text) => Some(text),
+        Value::Text(text) => text.plain(),
+        _ => None,
+    }
+}
+
+fn track_id(value: Value<'_>, builder: &mut Builder) -> TrackId {
+    let number = match value {
+        Value::Number(text) => text.parse().ok(),
+        Value::Null => Some(0),
+        _ => None,
+    };
+    number.map_or_else(|| TrackId::Name(text_of(value, builder).unwrap_or_default().into_owned()), TrackId::Id)
+}

@@ -1,0 +1,125 @@
+//! Microseconds in decimal, as whole nanoseconds.
+
+/// Returns the nanoseconds that a number of JSON means as microseconds; `None` if they are beyond 64 bits.
+///
+/// By its digits alone, never by a float: what lies behind the third decimal is rounded, halves to the even one.
+pub(super) fn nanos(number: &str) -> Option<i64> {
+    let (negative, number) = number.strip_prefix('-').map_or((false, number), |number| (true, number));
+    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent_of(exponent)?),
+        None => (number, 0),
+    };
+    let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    // How many of the digits stand before the point of the nanoseconds.
+    let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(3);
+    let mut rounding = Rounding { value: 0, digits_left: point, first: 0, beyond: false };
+    for digit in whole.bytes().chain(decimals.bytes()) {
+        rounding.take(digit)?;
+    }
+    let value = i64::try_from(rounding.finish()?).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+/// A number on its way, digit by digit.
+struct Rounding {
+    value: u64,
+    /// How many digits come before the point; below 0, the zeros between it and the first.
+    digits_left: i64,
+    /// The first digit behind the point.
+    first: u8,
+    /// Whether anything but zeros stands behind that.
+    beyond: bool,
+}
+
+impl Rounding {
+    fn take(&mut self, digit: u8) -> Option<()> {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        match self.digits_left {
+            1.. => self.value = self.value.checked_mul(10)?.checked_add(digit.into())?,
+            0 => self.first = digit,
+            _ => self.beyond |= digit != 0,
+        }
+        self.digits_left -= 1;
+        Some(())
+    }
+
+    fn finish(mut self) -> Option<u64> {
+        while self.digits_left > 0 && self.value != 0 {
+            self.value = self.value.checked_mul(10)?;
+            self.digits_left -= 1;
+        }
+        let up = match self.first {
+            5 => self.beyond || self.value % 2 == 1,
+            first => first > 5,
+        };
+        self.value.checked_add(up.into())
+    }
+}
+
+/// An exponent, of which nothing is left to tell beyond some thousands.
+fn exponent_of(digits: &str) -> Option<i64> {
+    let (negative, digits) = match digits.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, digits.strip_prefix('+').unwrap_or(digits)),
+    };
+    // It may be longer than any number.
+    let size = digits
+        .chars()
+        .try_fold(0_i64, |size, digit| Some((size * 10 + i64::from(digit.to_digit(10)?)).min(1 << 40)))?;
+    Some(if negative { -size } else { size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn decimal_microseconds_become_whole_nanoseconds() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(1000)),
+            ("4458676416788.066", Some(4_458_676_416_788_066)),
+            ("1695835543008415", Some(1_695_835_543_008_415_000)),
+            ("0.0005", Some(0)),
+            ("0.0015", Some(2)),
+            ("0.0025", Some(2)),
+            ("0.00250000000000000000000000000000001", Some(3)),
+            ("0.0004999999999999999999999999", Some(0)),
+            ("-0.0015", Some(-2)),
+            ("-12.5", Some(-12_500)),
+            ("1.5e3", Some(1_500_000)),
+            ("1500E-3", Some(1500)),
+            ("25e-4", Some(2)),
+            ("35e-4", Some(4)),
+            ("5e-5", Some(0)),
+            ("1e-99999999999999999999", Some(0)),
+            ("0e99999999999999999999", Some(0)),
+            ("1e99999999999999999999", None),
+            ("9223372036854775.807", Some(i64::MAX)),
+            ("9223372036854775.808", None),
+            ("1.7e12", Some(1_700_000_000_000_000)),
+            ("123456789012345678901234567890e-20", Some(1_234_567_890_123)),
+            ("x", None),
+            ("1ex", None),
+            ("1.2.3", None),
+        ] {
+            assert_eq!(nanos(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_writer_writes_comes_back(ns in 0..i64::MAX) {
+            prop_assert_eq!(nanos(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
+            prop_assert_eq!(nanos(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
+            let shifted = format!("{ns}e-3");
+            prop_assert_eq!(nanos(&shifted), Some(ns));
+        }
+
+        #[test]
+        fn no_text_panics(text in "[0-9eE.+-]{0,40}") {
+            nanos(&text);
+        }
+    }
+}
