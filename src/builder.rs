@@ -17,6 +17,7 @@ use crate::os::{fork, signal};
 use crate::recorder::{Recorder, Settings};
 use crate::schedule::Schedule;
 use crate::session::{self, Habits, Session};
+use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::Sinks;
 use std::fmt;
@@ -39,6 +40,7 @@ pub struct KinetoLayerBuilder {
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
+    post_process: Option<PostProcess>,
     collectors: Vec<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
     schedule: Option<Schedule>,
@@ -249,6 +251,16 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Changes the events of all traces: `edit` is called with each slice, instant and set of counter values whenever a
+    /// trace is saved or looked into, and may rename it, change its arguments, or leave it out.
+    ///
+    /// As torch's `enableProfilerWithEventPostProcess`. It must do the same each time. Statistics count what was recorded;
+    /// async tracks stay as they are. An event at which `edit` panics stays as it was recorded.
+    pub fn post_process(mut self, edit: impl Fn(&mut EventEdit<'_>) + Send + Sync + 'static) -> Self {
+        self.post_process = Some(PostProcess(Arc::new(edit)));
+        self
+    }
+
     /// Records with that collector too, beside those that this crate has; may be called more than once.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
         self.collectors.push(Arc::new(collector));
@@ -415,6 +427,7 @@ impl KinetoLayerBuilder {
         }
         let collectors = collectors(&config.gpu, self.collectors);
         let session = Session::new(recorder.clone(), config, sinks, collectors);
+        self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))

@@ -72,6 +72,7 @@ pub const CATALOGUE: &[Entry] = {
         entry("Concrete Inputs", Strs, FrontEnd).alias("concrete_inputs"),
         entry("Sequence number", Int, FrontEnd).alias("seq"),
         entry("Fwd thread id", Uint, FrontEnd).alias("fwd_thread"),
+        entry("Record function scope", Int, FrontEnd).alias("record_scope"),
         entry("Call stack", Str, FrontEnd).alias("call_stack"),
         entry("Module Hierarchy", Str, FrontEnd).alias("module_hierarchy"),
         entry("CallFrom", Str, FrontEnd).alias("call_from"),
@@ -227,6 +228,7 @@ pub const DEVICE_PROPERTIES: &[Entry] = {
 /// | `concrete_inputs` | `Concrete Inputs` |
 /// | `seq` | `Sequence number` |
 /// | `fwd_thread` | `Fwd thread id` |
+/// | `record_scope` | `Record function scope` |
 /// | `call_stack` | `Call stack` |
 /// | `module_hierarchy` | `Module Hierarchy` |
 /// | `call_from` | `CallFrom` |

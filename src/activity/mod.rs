@@ -8,6 +8,7 @@ mod device;
 mod group;
 mod ids;
 mod kind;
+mod scope;
 mod set;
 mod unknown;
 mod value_kind;
@@ -17,6 +18,7 @@ pub use device::{Accelerator, DeviceType};
 pub use group::ActivityGroup;
 pub use ids::{CorrelationId, SpanId};
 pub use kind::ActivityType;
+pub use scope::RecordScope;
 pub use set::ActivityTypes;
 pub use unknown::UnknownActivity;
 

@@ -1,8 +1,10 @@
 //! One event of a trace, as a view.
 
-use super::events::{EventTrack, Events, Phase, Row};
-use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, Flow};
+use super::events::{EventTrack, Events, Phase, Row, TrackId};
+use super::values::{signed, unsigned};
+use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow};
 use crate::time::Timestamp;
+use crate::write::json_text;
 
 /// One event of a trace: a view, as small as a reference and a number.
 ///
@@ -90,6 +92,11 @@ impl<'e> Event<'e> {
         Some(CorrelationId(self.row().linked)).filter(|id| id.0 != 0)
     }
 
+    /// Returns the id of the host event that it was launched in if there is one, else its own: torch's `externalId`.
+    pub fn external_id(&self) -> Option<CorrelationId> {
+        self.linked().or(self.id())
+    }
+
     /// Returns its end of an arrow, if it has one; the first of [`flows`](Event::flows).
     pub fn flow(&self) -> Option<Flow> {
         self.flows().next()
@@ -105,13 +112,118 @@ impl<'e> Event<'e> {
 
     /// Returns the id that a launch and what it launched have in common; `None` if it has none.
     pub fn correlation(&self) -> Option<u64> {
-        self.arg("correlation").and_then(super::values::unsigned).filter(|id| *id != 0)
+        self.arg("correlation").and_then(unsigned).filter(|id| *id != 0)
+    }
+
+    /// Returns whether it is a call of a runtime or a driver.
+    pub fn is_call(&self) -> bool {
+        let category = self.category();
+        category.ends_with("_runtime") || category.ends_with("_driver")
+    }
+
+    /// Returns whether it is a device's work: a kernel, a copy, a fill, a command of MTIA.
+    ///
+    /// By its category alone. Annotations on devices and waits are none, nor is an operation of the host with a stream
+    /// among its arguments, as Triton's have.
+    pub fn is_device_work(&self) -> bool {
+        use ActivityType as T;
+        matches!(self.kind(), Some(T::ConcurrentKernel | T::GpuMemcpy | T::GpuMemset | T::MtiaCcpEvents))
+    }
+
+    /// Returns on which kind of device it ran; of an allocation, whose memory it is about. `None` if its type is not
+    /// known.
+    pub fn device_type(&self) -> Option<DeviceType> {
+        if let Some(number) = self.arg("Device Type").filter(|_| self.is_instant()) {
+            let number = unsigned(number)?;
+            return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
+        }
+        self.kind().map(|kind| kind.device(self.events.accelerator))
+    }
+
+    /// Returns on which device it ran; of an allocation, whose memory it is about. `None` on the host, where torch has
+    /// the process id.
+    pub fn device_index(&self) -> Option<u32> {
+        let index = match self.arg("Device Id").filter(|_| self.is_instant()) {
+            Some(index) => signed(index),
+            None if self.is_on_device() => self.arg("device").and_then(signed).or(number(&self.track().process)),
+            None => None,
+        };
+        index.and_then(|index| index.try_into().ok())
+    }
+
+    /// Returns on which stream of a device it ran; `None` on the host, and of what belongs to no stream.
+    pub fn stream(&self) -> Option<u64> {
+        let stream = match self.arg("stream") {
+            _ if !self.is_on_device() => None,
+            Some(stream) => signed(stream),
+            None => number(&self.track().thread),
+        };
+        stream.and_then(|stream| stream.try_into().ok())
+    }
+
+    /// Returns the process on the host; `None` on a device.
+    pub fn process(&self) -> Option<i64> {
+        number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0)
+    }
+
+    /// Returns the thread on the host, as the operating system numbers it; `None` on a device.
+    pub fn thread(&self) -> Option<i64> {
+        self.process()?;
+        // A slice that overlaps another of its thread has a row of its own, which is no thread.
+        self.arg("thread id").and_then(signed).or(number(&self.track().thread))
+    }
+
+    /// Returns whether it is a poll of a span that has an async track: its thread did other things before the span ended.
+    pub fn is_async(&self) -> bool {
+        let span = self.span();
+        span.is_some_and(|span| self.events.async_spans.binary_search(&span).is_ok())
+    }
+
+    /// Returns the span that it is a slice of; of an instant, the span in which it happened.
+    pub fn span(&self) -> Option<u64> {
+        self.arg("span id").and_then(unsigned)
+    }
+
+    /// Returns the span in which its own was made.
+    pub fn parent_span(&self) -> Option<u64> {
+        self.arg("parent id").and_then(unsigned)
+    }
+
+    /// Returns whether it is to be passed over: a program's own bookkeeping.
+    pub fn is_hidden(&self) -> bool {
+        match self.arg("hidden") {
+            Some(ArgValue::Bool(hidden)) => hidden,
+            Some(hidden) => unsigned(hidden) == Some(1),
+            None => false,
+        }
+    }
+
+    /// Returns whether it was still going on when the recording stopped; its end is the recording's then.
+    pub fn is_unfinished(&self) -> bool {
+        // torch says so of points in time too.
+        self.is_slice() && matches!(self.arg("finished"), Some(ArgValue::Bool(false)))
+    }
+
+    /// Returns all arguments as a JSON object.
+    pub fn metadata_json(&self) -> String {
+        json_text(&ArgValue::Dict(self))
+    }
+
+    pub(super) fn is_on_device(&self) -> bool {
+        self.kind().is_some_and(|kind| kind.device(self.events.accelerator) != DeviceType::Cpu)
     }
 
     /// Returns one argument, by its key in the trace file.
     pub fn arg(&self, key: &str) -> Option<ArgValue<'e>> {
         let events = self.events;
         events.arguments.get(self.row().arguments, events.strings.find(key)?)
+    }
+}
+
+fn number(id: &TrackId) -> Option<i64> {
+    match id {
+        TrackId::Id(id) => Some(*id),
+        TrackId::Name(_) => None,
     }
 }
 

@@ -121,7 +121,12 @@ impl Events {
         &self.processes
     }
 
-    /// Returns what was left out or repaired when a file was read, by cause; nothing for a recording.
+    /// Returns whose devices stand behind the types that vendors share: what was called tells.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+
+    /// Returns what was left out or repaired when a file was read, by cause; of a recording, at most loose arrows.
     pub fn notes(&self) -> impl Iterator<Item = (Note, u64)> {
         self.notes.iter()
     }

@@ -2,7 +2,6 @@
 
 use super::event::Event;
 use super::events::Events;
-use crate::activity::ActivityType;
 use std::cmp::Reverse;
 
 /// The slices of host threads within one another: operations, annotations, and calls of runtimes and drivers.
@@ -58,27 +57,5 @@ impl Nesting {
     /// Returns all slices that nest, in order of their start; of what begins together, the outer ones first.
     pub(super) fn iter<'e>(&self, events: &'e Events) -> impl Iterator<Item = Event<'e>> {
         self.order.iter().filter_map(|index| events.get(*index as usize))
-    }
-}
-
-impl Event<'_> {
-    /// Returns whether it is an operation or an annotation of the host: what kernels are counted to.
-    pub fn is_op(&self) -> bool {
-        matches!(self.kind(), Some(ActivityType::CpuOp | ActivityType::UserAnnotation))
-    }
-
-    /// Returns whether it is a call of a runtime or a driver.
-    pub fn is_call(&self) -> bool {
-        let category = self.category();
-        category.ends_with("_runtime") || category.ends_with("_driver")
-    }
-
-    /// Returns whether it is a device's work: a kernel, a copy, a fill, a command of MTIA.
-    ///
-    /// By its category alone. Annotations on devices and waits are none, nor is an operation of the host with a stream
-    /// among its arguments, as Triton's have.
-    pub fn is_device_work(&self) -> bool {
-        use ActivityType as T;
-        matches!(self.kind(), Some(T::ConcurrentKernel | T::GpuMemcpy | T::GpuMemset | T::MtiaCcpEvents))
     }
 }

@@ -69,8 +69,8 @@ impl Builder {
             sets.push((activity.name, names));
         }
         let process = if group.is_empty() { activity.track.process } else { Lane::Name(&group) };
-        let track = self.track_of(Track { process, thread: activity.track.thread });
         for (name, values) in sets {
+            let track = self.track_of(Track { process, thread: activity.track.thread });
             let arguments = self.events.arguments.push(&Values(&values), &mut self.events.strings);
             let (start, category) = (signed(at), kind.as_str());
             let new = New {
@@ -85,7 +85,10 @@ impl Builder {
             };
             self.push(&new);
         }
-        activity.flow.into_iter().for_each(|flow| self.arrow(track, signed(at), flow));
+        if let Some(flow) = activity.flow {
+            let track = self.track_of(activity.track);
+            self.arrow(track, signed(at), flow);
+        }
     }
 
     fn track_of(&mut self, track: Track<'_>) -> u32 {
@@ -156,4 +159,191 @@ fn id(lane: Lane<'_>) -> TrackId {
 /// Nanoseconds as libkineto counts them: enough until the year 2262.
 fn signed(at: Timestamp) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::{CorrelationId, FlowEnd, FlowKind};
+    use crate::analysis::Event;
+    use crate::write::chrome::{ChromeWriter, Header};
+    use proptest::prelude::*;
+
+    /// The base of the times: libkineto's in 2026.
+    const BASE: u64 = 1_790_857_026_000_000_000;
+
+    /// A value of an argument, owned.
+    #[derive(Clone, Debug)]
+    enum Value {
+        Bool(bool),
+        I64(i64),
+        U64(u64),
+        F64(f64),
+        I128(i128),
+        U128(u128),
+        Str(String),
+        Ints(Vec<i64>),
+        Strs(Vec<String>),
+        Json(String),
+        Dict(Vec<(String, i64)>),
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(Value::I64),
+            any::<u64>().prop_map(Value::U64),
+            (0..20_u64).prop_map(Value::U64),
+            any::<f64>().prop_map(Value::F64),
+            any::<f64>().prop_map(|float| Value::F64(float.trunc())),
+            any::<i128>().prop_map(Value::I128),
+            any::<u128>().prop_map(Value::U128),
+            any::<String>().prop_map(Value::Str),
+            any::<Vec<i64>>().prop_map(Value::Ints),
+            any::<Vec<String>>().prop_map(Value::Strs),
+            any::<(String, f64)>().prop_map(|all| Value::Json(serde_json::to_string(&all).unwrap())),
+            any::<Vec<(String, i64)>>().prop_map(Value::Dict),
+        ]
+    }
+
+    struct Owned<'o>(&'o [(String, Value)]);
+
+    impl Args for Owned<'_> {
+        fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+            for (key, value) in self.0 {
+                let (texts, list): (Vec<&str>, Vec<(&str, ArgValue<'_>)>) = match value {
+                    Value::Strs(texts) => (texts.iter().map(String::as_str).collect(), Vec::new()),
+                    Value::Dict(list) => {
+                        (Vec::new(), list.iter().map(|(key, value)| (key.as_str(), ArgValue::I64(*value))).collect())
+                    }
+                    _ => (Vec::new(), Vec::new()),
+                };
+                let list = list.as_slice();
+                let value = match value {
+                    Value::Bool(value) => ArgValue::Bool(*value),
+                    Value::I64(value) => ArgValue::I64(*value),
+                    Value::U64(value) => ArgValue::U64(*value),
+                    Value::F64(value) => ArgValue::F64(*value),
+                    Value::I128(value) => ArgValue::I128(*value),
+                    Value::U128(value) => ArgValue::U128(*value),
+                    Value::Str(text) => ArgValue::Str(text),
+                    Value::Ints(list) => ArgValue::Ints(list),
+                    Value::Strs(_) => ArgValue::Strs(&texts),
+                    Value::Json(json) => ArgValue::Json(json),
+                    Value::Dict(_) => ArgValue::Dict(&Slice(list)),
+                };
+                each(key, value);
+            }
+        }
+    }
+
+    struct Slice<'s>(&'s [(&'s str, ArgValue<'s>)]);
+
+    impl Args for Slice<'_> {
+        fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+            self.0.visit(each);
+        }
+    }
+
+    /// A row, owned.
+    #[derive(Clone, Debug)]
+    struct Made {
+        kind: u8,
+        phase: u8,
+        name: String,
+        place: (i64, Result<i64, String>),
+        time: (u64, u64),
+        ids: (u64, u64),
+        flow: Option<(u8, u64, bool)>,
+        args: Vec<(String, Value)>,
+    }
+
+    fn made() -> impl Strategy<Value = Made> {
+        let key = prop_oneof![
+            any::<String>(),
+            prop::sample::select(vec!["External id", "external id", "correlation", "span id", "name", "stream"])
+                .prop_map(str::to_owned),
+        ];
+        let args = prop::collection::vec((key, value()), 0..4).prop_map(|mut args| {
+            let mut seen = std::collections::HashSet::new();
+            args.retain(|(key, _)| seen.insert(key.clone()));
+            args
+        });
+        let thread = prop_oneof![(-3..3_i64).prop_map(Ok), any::<String>().prop_map(Err)];
+        let name = prop_oneof![any::<String>(), Just("kernel".to_owned())];
+        let ids = (prop_oneof![0..9_u64, any::<u64>()], 0..9_u64);
+        let flow = prop::option::of((0..3_u8, 0..5_u64, any::<bool>()));
+        (0..29_u8, 0..3_u8, name, (-1..3_i64, thread), (0..50_u64, 0..50_u64), ids, flow, args).prop_map(
+            |(kind, phase, name, place, time, ids, flow, args)| Made {
+                kind,
+                phase,
+                name,
+                place,
+                time,
+                ids,
+                flow,
+                args,
+            },
+        )
+    }
+
+    /// Everything that is to be known of an event.
+    fn all(event: &Event<'_>) -> String {
+        let place = (event.device_type(), event.device_index(), event.stream(), event.process(), event.thread());
+        let flows: Vec<_> = event.flows().collect();
+        let phase = (event.is_slice(), event.is_instant(), event.is_counter());
+        format!(
+            "{event:?} {phase:?} {:?} {:?} {:?} {:?} {flows:?} {place:?} {:?} {}",
+            event.kind(),
+            event.track(),
+            event.id(),
+            event.linked(),
+            event.correlation(),
+            event.metadata_json(),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+        #[test]
+        fn a_file_says_what_the_recording_says(rows in prop::collection::vec(made(), 0..12)) {
+            let mut builder = Builder::default();
+            let header = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(BASE) };
+            let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();
+            for row in &rows {
+                let start = Timestamp::from_nanos(BASE + 1 + row.time.0);
+                let end = Timestamp::from_nanos(BASE + 1 + row.time.0 + row.time.1);
+                let kinds = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+                let end_of = |start| if start { FlowEnd::Start } else { FlowEnd::Finish };
+                let activity = Activity {
+                    kind: ActivityType::from_number(row.kind).unwrap(),
+                    name: &row.name,
+                    track: Track {
+                        process: Lane::Id(row.place.0),
+                        thread: row.place.1.as_ref().map_or_else(|name| Lane::Name(name), |id| Lane::Id(*id)),
+                    },
+                    body: match row.phase {
+                        0 => Body::Slice { start, end },
+                        1 => Body::Instant { at: start },
+                        _ => Body::Counter { at: start },
+                    },
+                    id: CorrelationId(row.ids.0),
+                    linked: CorrelationId(row.ids.1),
+                    flow: row.flow.map(|(kind, id, start)| Flow { kind: kinds[usize::from(kind)], id, end: end_of(start) }),
+                    args: &Owned(&row.args),
+                };
+                builder.activity(&activity).unwrap();
+                writer.activity(&activity).unwrap();
+            }
+            let file = writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
+            let (recorded, read) = (builder.finish(0, (None, None)), Events::from_reader(file.as_slice()).unwrap());
+            let text = String::from_utf8(file).unwrap();
+            prop_assert_eq!(recorded.len(), read.len(), "{}", text);
+            for (recorded, read) in recorded.iter().zip(read.iter()) {
+                prop_assert_eq!(all(&recorded), all(&read), "{}", text);
+            }
+            prop_assert_eq!(recorded.tracks(), read.tracks());
+            prop_assert_eq!(recorded.notes().collect::<Vec<_>>(), read.notes().collect::<Vec<_>>());
+        }
+    }
 }

@@ -25,7 +25,7 @@ use crate::os::{fork, process};
 use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, Recorded, Trace};
+use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace};
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) steps: Steps,
     while_open: WhileOpen,
     memory_profile: MemoryProfile,
+    /// What the program changes in the events of its traces.
+    post_process: OnceLock<PostProcess>,
     /// The process that made it.
     process: u32,
 }
@@ -106,7 +108,7 @@ impl Session {
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        let (steps, while_open, memory_profile) = Default::default();
+        let (steps, while_open, memory_profile, post_process) = Default::default();
         Arc::new(Session {
             recorder,
             config,
@@ -118,8 +120,14 @@ impl Session {
             steps,
             while_open,
             memory_profile,
+            post_process,
             process,
         })
+    }
+
+    /// Says what the program changes in the events of all traces from now on; the first one to say so counts.
+    pub(crate) fn set_post_process(&self, post_process: PostProcess) {
+        let _ = self.post_process.set(post_process);
     }
 
     /// Where a recording that ends by itself goes.
@@ -324,6 +332,7 @@ impl Session {
             gzip_level: config.gzip_level,
             is_strict: self.steps.is_strict(),
             sinks: self.sinks.clone(),
+            post_process: self.post_process.get().cloned(),
         };
         Trace::new(recorded, collections, converter, state.metadata.clone(), facts, losses)
     }

@@ -1,6 +1,6 @@
 //! What the header of a trace file says.
 
-use super::Trace;
+use super::{PostProcess, Trace};
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
@@ -42,6 +42,8 @@ pub(crate) struct Facts {
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
+    /// What the program changes in events.
+    pub(crate) post_process: Option<PostProcess>,
 }
 
 impl Facts {

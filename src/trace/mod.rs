@@ -2,6 +2,7 @@
 
 mod args;
 mod device;
+mod edit;
 mod header;
 mod index;
 mod keys;
@@ -15,6 +16,8 @@ mod thread;
 mod timeline;
 mod walk;
 
+pub use edit::EventEdit;
+pub(crate) use edit::PostProcess;
 pub(crate) use header::Facts;
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
@@ -132,7 +135,7 @@ impl Trace {
         devices.dedup();
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
-        self.walk().rows(&mut writer)?;
+        self.rows(&mut writer)?;
         let distributed = self.inner.facts.distributed_json();
         writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
         Ok(())
@@ -143,12 +146,15 @@ impl Trace {
     /// Async tracks and arrows, which a file has too, are no activities and are left out.
     pub fn for_each(&self, each: impl FnMut(&Activity<'_>)) {
         // `Each` has no errors.
-        let _ = self.walk().rows(&mut Each(each));
+        let _ = self.rows(&mut Each(each));
     }
 
-    /// Hands all rows to `rows`, in the order of a file.
+    /// Hands all rows to `rows`, in the order of a file, as the program has changed them.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        self.walk().rows(rows).map(drop)
+        match &self.inner.facts.post_process {
+            Some(edit) => self.walk().rows(&mut edit.around(rows)).map(drop),
+            None => self.walk().rows(rows).map(drop),
+        }
     }
 
     /// Returns the rows of the trace: the threads that recorded something.

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::thread::{Scope, ScopedJoinHandle};
 use tracing::Dispatch;
+use tracing_kineto::analysis::{Event, Events, Note};
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -99,6 +100,29 @@ pub(crate) fn dedent(text: &str) -> String {
     lines.iter().map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n").collect()
 }
 
+/// Above this, reading a file back would take longer than the test that made it.
+const READ_BACK_MAX: usize = 4 << 20;
+
+/// Read back, a file says what the trace says.
+#[track_caller]
+fn check_read_back(trace: &Trace, text: &[u8]) {
+    let (recorded, read) = (trace.events(), Events::from_reader(text).unwrap());
+    let all = |event: Event<'_>| {
+        let place = (event.device_index(), event.stream(), event.process(), event.thread(), event.is_async());
+        let flows: Vec<_> = event.flows().collect();
+        let ids = (event.id(), event.linked(), event.correlation(), event.span(), event.parent_span());
+        format!("{event:?} {:?} {ids:?} {flows:?} {place:?} {}", event.track(), event.metadata_json())
+    };
+    let both = |events: &Events| events.iter().map(all).collect::<Vec<_>>();
+    assert_eq!(both(&recorded), both(&read));
+    assert_eq!((recorded.tracks(), recorded.processes()), (read.tracks(), read.processes()));
+    assert_eq!((recorded.window(), recorded.accelerator()), (read.window(), read.accelerator()));
+    assert!(recorded.metadata().eq(read.metadata()));
+    // Of arrows, a file may have an end without the other; of async tracks there are no events.
+    let notes = |events: &Events| events.notes().filter(|(note, _)| *note != Note::AsyncTrack).collect::<Vec<_>>();
+    assert_eq!(notes(&recorded), notes(&read));
+}
+
 impl File {
     /// Writes a trace, reads it back, and checks what holds for every trace.
     #[track_caller]
@@ -107,6 +131,9 @@ impl File {
         trace.write_chrome(&mut text).unwrap();
         let json = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&text)));
         let main = std::thread::current().name().unwrap_or_default().to_owned();
+        if text.len() < READ_BACK_MAX {
+            check_read_back(&trace, &text);
+        }
         let mut file = File { trace, json, main, slices: Vec::new() };
         file.slices = file.read_slices();
         file.check_nesting();

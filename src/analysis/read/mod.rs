@@ -79,7 +79,6 @@ impl ReadOptions {
     ///
     /// # Errors
     /// Those of [`Events::read`].
-    #[expect(clippy::wrong_self_convention, reason = "options, as those of std::fs")]
     pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
         let (packed, reader) = sniff(reader).map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
         if !packed {
@@ -133,8 +132,11 @@ impl Events {
     }
 }
 
+/// A reader whose first bytes have been looked at.
+type Sniffed<R> = Chain<Cursor<Vec<u8>>, R>;
+
 /// Whether the content is compressed, and a reader of all of it.
-fn sniff<R: Read>(mut reader: R) -> std::io::Result<(bool, Chain<Cursor<Vec<u8>>, R>)> {
+fn sniff<R: Read>(mut reader: R) -> std::io::Result<(bool, Sniffed<R>)> {
     let mut first = Vec::new();
     reader.by_ref().take(2).read_to_end(&mut first)?;
     Ok((first == [0x1f, 0x8b], Cursor::new(first).chain(reader)))

@@ -1,0 +1,111 @@
+//! What kind of thing an operation is to PyTorch.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::UnknownActivity;
+
+/// What kind of thing an operation is to PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum RecordScope {
+    /// An operation, such as one of ATen's.
+    Function = 0,
+    /// A node of the backward graph.
+    BackwardFunction = 1,
+    /// A function of TorchScript.
+    TorchScriptFunction = 2,
+    /// A kernel's dispatch by type of element.
+    KernelFunctionDtype = 3,
+    /// A custom class.
+    CustomClass = 4,
+    /// A feature of the build.
+    BuildFeature = 5,
+    /// A model run by the lite interpreter.
+    LiteInterpreter = 6,
+    /// A range that the user named.
+    UserScope = 7,
+    /// An operation of the static runtime.
+    StaticRuntimeOp = 8,
+    /// A model run by the static runtime.
+    StaticRuntimeModel = 9,
+}
+
+impl RecordScope {
+    /// Every scope, by number.
+    pub const ALL: [RecordScope; 10] = [
+        RecordScope::Function,
+        RecordScope::BackwardFunction,
+        RecordScope::TorchScriptFunction,
+        RecordScope::KernelFunctionDtype,
+        RecordScope::CustomClass,
+        RecordScope::BuildFeature,
+        RecordScope::LiteInterpreter,
+        RecordScope::UserScope,
+        RecordScope::StaticRuntimeOp,
+        RecordScope::StaticRuntimeModel,
+    ];
+
+    /// Returns torch's name for the scope.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RecordScope::Function => "FUNCTION",
+            RecordScope::BackwardFunction => "BACKWARD_FUNCTION",
+            RecordScope::TorchScriptFunction => "TORCHSCRIPT_FUNCTION",
+            RecordScope::KernelFunctionDtype => "KERNEL_FUNCTION_DTYPE",
+            RecordScope::CustomClass => "CUSTOM_CLASS",
+            RecordScope::BuildFeature => "BUILD_FEATURE",
+            RecordScope::LiteInterpreter => "LITE_INTERPRETER",
+            RecordScope::UserScope => "USER_SCOPE",
+            RecordScope::StaticRuntimeOp => "STATIC_RUNTIME_OP",
+            RecordScope::StaticRuntimeModel => "STATIC_RUNTIME_MODEL",
+        }
+    }
+
+    /// Returns torch's number for the scope, 0 to 9.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the scope with that number, or `None` above 9.
+    pub fn from_number(number: u8) -> Option<RecordScope> {
+        RecordScope::ALL.get(usize::from(number)).copied()
+    }
+}
+
+impl fmt::Display for RecordScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for RecordScope {
+    type Err = UnknownActivity;
+
+    /// Reads torch's name for a scope, in any case.
+    ///
+    /// # Errors
+    ///
+    /// No scope has that name.
+    fn from_str(name: &str) -> Result<Self, UnknownActivity> {
+        let known = RecordScope::ALL.into_iter().find(|scope| scope.as_str().eq_ignore_ascii_case(name));
+        known.ok_or_else(|| UnknownActivity::new("record scope", name, RecordScope::ALL.map(RecordScope::as_str)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_torchs_and_go_both_ways() {
+        for (number, scope) in (0u8..).zip(RecordScope::ALL) {
+            assert_eq!((scope.number(), RecordScope::from_number(number)), (number, Some(scope)));
+            assert_eq!(scope.as_str().to_lowercase().parse(), Ok(scope));
+        }
+        assert_eq!(RecordScope::from_number(10), None);
+        assert_eq!(RecordScope::UserScope.number(), 7);
+        assert!("user".parse::<RecordScope>().is_err());
+    }
+}

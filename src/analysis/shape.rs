@@ -1,0 +1,88 @@
+//! The shapes of an operation's inputs, with their lists.
+
+use super::read::{Json, Value};
+
+/// The shape of one input of an operation, or its strides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Of a tensor; empty for a scalar, and for what is no tensor.
+    Tensor(Vec<i64>),
+    /// Of each member of a list of tensors. torch writes lists of more than 30 as an empty one, which is a
+    /// [`Tensor`](Shape::Tensor) here.
+    List(Vec<Shape>),
+}
+
+impl Shape {
+    /// Reads the shapes of all inputs; `None` if the text is no list of such.
+    pub(super) fn all(json: &str) -> Option<Vec<Shape>> {
+        let mut shapes = Vec::new();
+        let mut whole = true;
+        let read = Json::new(json.as_bytes(), 0).array(|json| {
+            let shape = match json.value()? {
+                Value::Nested(text) => Shape::one(text),
+                _ => None,
+            };
+            whole &= shape.is_some();
+            shapes.extend(shape);
+            Ok(())
+        });
+        (read.is_ok() && whole).then_some(shapes)
+    }
+
+    fn one(text: &[u8]) -> Option<Shape> {
+        let text = str::from_utf8(text).ok()?;
+        match integers(text) {
+            Some(sizes) => Some(Shape::Tensor(sizes)),
+            None => Shape::all(text).map(Shape::List),
+        }
+    }
+}
+
+/// Reads a list of integers; `None` if the text is anything else.
+pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
+    let mut list = Vec::new();
+    let mut whole = true;
+    let read = Json::new(json.as_bytes(), 0).array(|json| {
+        let number: Option<i64> = match json.value()? {
+            Value::Number(text) => text.parse().ok(),
+            _ => None,
+        };
+        whole &= number.is_some();
+        list.extend(number);
+        Ok(())
+    });
+    (read.is_ok() && whole).then_some(list)
+}
+
+/// Reads a list of texts; `None` if the text is anything else.
+pub(super) fn texts(json: &str) -> Option<Vec<String>> {
+    let mut list = Vec::new();
+    let mut whole = true;
+    let read = Json::new(json.as_bytes(), 0).array(|json| {
+        match json.value()? {
+            Value::Text(text) => list.push(text.get().0.into_owned()),
+            _ => whole = false,
+        }
+        Ok(())
+    });
+    (read.is_ok() && whole).then_some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Shape::{List, Tensor};
+
+    #[test]
+    fn lists_of_tensors_keep_their_structure() {
+        let shapes = Shape::all("[[2, 3], [], [[4], [5, 6]], [[[1]]]]").unwrap();
+        let list = List(vec![Tensor(vec![4]), Tensor(vec![5, 6])]);
+        assert_eq!(shapes, [Tensor(vec![2, 3]), Tensor(vec![]), list, List(vec![List(vec![Tensor(vec![1])])])]);
+        assert_eq!(Shape::all("[]"), Some(vec![]));
+        for bad in ["[1]", "[[1.5]]", "[[1, [2]]]", "{}", "", "[[\"a\"]]"] {
+            assert_eq!(Shape::all(bad), None, "{bad}");
+        }
+        assert_eq!(texts("[\"a\", \"\\u00e9\"]"), Some(vec!["a".to_owned(), "é".to_owned()]));
+        assert_eq!((texts("[1]"), integers("[1, null]")), (None, None));
+    }
+}

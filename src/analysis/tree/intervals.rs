@@ -1,0 +1,192 @@
+//! The tree by time: what happens on a thread lies in what it began in.
+
+use super::{EventTree, Violation};
+use crate::activity::{FlowEnd, FlowKind};
+use crate::analysis::event::Event;
+use crate::analysis::events::{Events, TrackId};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+
+/// A slice that goes on.
+#[derive(Clone, Copy)]
+struct Open {
+    event: usize,
+    end: Timestamp,
+    /// When it, or one around it, ends.
+    closes: Timestamp,
+}
+
+impl Events {
+    /// Returns the events as a tree, by time: torch's `experimental_event_tree`.
+    ///
+    /// An event lies in the innermost slice of its thread that goes on when it begins, one that ends at that very moment
+    /// included. What lasts 0 is no parent. Where slices overlap, the inner one is closed with the outer one. A backward
+    /// operation on a thread that does nothing else lies in what its forward thread is in: the call of `backward`.
+    /// Device work lies in the call that launched it, else in the operation that its id names, else it is a root.
+    /// Functions of an interpreter and operations nest in one another.
+    pub fn tree(&self) -> EventTree<'_> {
+        let (parents, violations) = parents(self);
+        EventTree::new(self, parents, violations)
+    }
+}
+
+/// The parents of all events, and what is wrong with them.
+pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
+    let mut violations = Vec::new();
+    let mut parents: Vec<Option<u32>> = vec![None; events.len()];
+    let mut open: Vec<Vec<Open>> = vec![Vec::new(); events.tracks().len()];
+    let (forward, above) = (Forward::new(events), Above::new(events));
+    for event in events.iter() {
+        let index = event.index();
+        let parent = if event.is_on_device() {
+            let found = above.of(event);
+            if let Some(launch) = found.filter(|launch| launch.is_call() && event.start() < launch.start()) {
+                violations.push(Violation::BeginsBeforeLaunch { event: index, launch: launch.index() });
+            }
+            found.map(|found| found.index())
+        } else {
+            let own = innermost(&mut open, event.track_index(), event.start());
+            if let Some(around) = own.filter(|around| event.end() > around.end) {
+                violations.push(Violation::OutlivesParent { event: index, parent: around.event });
+            }
+            if let Some(open) = open.get_mut(event.track_index()).filter(|_| event.end() > event.start()) {
+                let closes = own.map_or(event.end(), |around| around.closes.min(event.end()));
+                open.push(Open { event: index, end: event.end(), closes });
+            }
+            match (own, event.forward_thread()) {
+                (None, Some(thread)) => match forward.track(event, thread) {
+                    Some(track) => innermost(&mut open, track, event.start()).map(|around| around.event),
+                    None => {
+                        violations.push(Violation::UnknownForwardThread { event: index });
+                        None
+                    }
+                },
+                (own, _) => own.map(|around| around.event),
+            }
+        };
+        if let Some(slot) = parents.get_mut(index) {
+            *slot = parent.filter(|parent| *parent != index).and_then(|parent| u32::try_from(parent).ok());
+        }
+    }
+    (parents, violations)
+}
+
+/// The innermost slice on a row that goes on at that time.
+fn innermost(open: &mut [Vec<Open>], track: usize, at: Timestamp) -> Option<Open> {
+    let open = open.get_mut(track)?;
+    while open.pop_if(|top| top.closes < at).is_some() {}
+    open.last().copied()
+}
+
+/// What a device's events lie in.
+struct Above<'e> {
+    events: &'e Events,
+    calls: HashMap<u64, Event<'e>>,
+    by_id: HashMap<u64, Event<'e>>,
+}
+
+impl<'e> Above<'e> {
+    fn new(events: &'e Events) -> Above<'e> {
+        let (mut calls, mut by_id) = (HashMap::new(), HashMap::new());
+        for event in events.iter().filter(|event| event.is_slice() && !event.is_on_device()) {
+            if let Some(id) = event.correlation().filter(|_| event.is_call()) {
+                calls.entry(id).or_insert(event);
+            }
+            if let Some(id) = event.id() {
+                by_id.entry(id.0).or_insert(event);
+            }
+        }
+        Above { events, calls, by_id }
+    }
+
+    fn of(&self, event: Event<'_>) -> Option<Event<'e>> {
+        let call = event.correlation().and_then(|id| self.calls.get(&id));
+        let named = || event.linked().and_then(|id| self.by_id.get(&id.0));
+        call.or_else(named).and_then(|found| self.events.get(found.index()))
+    }
+}
+
+/// On which row the forward operation of a backward one was.
+struct Forward<'e> {
+    events: &'e Events,
+    /// By the ids of arrows.
+    arrows: HashMap<u64, usize>,
+    /// By sequence number: of the forward operation that began last.
+    sequences: HashMap<u64, usize>,
+}
+
+impl<'e> Forward<'e> {
+    fn new(events: &'e Events) -> Forward<'e> {
+        let (mut arrows, mut sequences) = (HashMap::new(), HashMap::new());
+        for event in events.iter().filter(|event| event.forward_thread().is_none()) {
+            let starts =
+                |flow: &crate::activity::Flow| (flow.kind, flow.end) == (FlowKind::ForwardBackward, FlowEnd::Start);
+            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, event.track_index())));
+            sequences.extend(event.sequence_number().map(|number| (number, event.track_index())));
+        }
+        Forward { events, arrows, sequences }
+    }
+
+    /// By the arrow, else by the thread if it is the operating system's, else by the sequence number.
+    fn track(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
+        let mut flows = backward.flows().filter(|flow| flow.kind == FlowKind::ForwardBackward);
+        let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&flow.id)).copied();
+        let by_thread = || {
+            let thread = TrackId::Id(i64::try_from(thread).ok()?);
+            let process = &backward.track().process;
+            self.events.tracks().iter().position(|track| track.thread == thread && track.process == *process)
+        };
+        let by_number = || self.sequences.get(&backward.sequence_number()?).copied();
+        by_arrow().or_else(by_thread).or_else(by_number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{events, shown};
+    use super::*;
+
+    fn check(lines: &str, expected: &str, violations: &[Violation]) {
+        let events = events(lines);
+        let tree = events.tree();
+        assert_eq!((shown(&tree).as_str(), tree.violations()), (expected, violations), "{lines}");
+    }
+
+    #[test]
+    fn equal_times_nest_and_what_lasts_0_is_no_parent() {
+        check("a 0 9 1\nb 0 9 1\nc 5 9 1\nd 9 9 1\ne 9 9 1", "a(b(c(d e)))", &[]);
+        check("a 0 9 1\nz 3 3 1\nb 3 4 1", "a(b(z))", &[]);
+        check("a 0 0 1\nb 0 0 1", "a b", &[]);
+        check("a 0 4 1\nb 5 9 1\nc 6 7 2", "a b c", &[]);
+    }
+
+    #[test]
+    fn what_outlives_its_parent_is_closed_with_it() {
+        let outlives = Violation::OutlivesParent { event: 1, parent: 0 };
+        check("a 0 10 1\nb 8 20 1\nc 12 14 1", "a(b) c", &[outlives]);
+        check("a 0 10 1\nb 10 20 1\nc 15 16 1", "a(b) c", &[outlives]);
+    }
+
+    #[test]
+    fn a_backward_operation_lies_in_the_call_of_backward() {
+        let forward = "mm 0 5 1 Sequence_number=7\nbackward 10 30 1\n";
+        let number = "MmBackward 12 20 2 Sequence_number=7 Fwd_thread_id=3\nmm2 13 15 2";
+        check(&format!("{forward}{number}"), "mm backward(MmBackward(mm2))", &[]);
+        let thread = "MmBackward 12 20 2 Sequence_number=9 Fwd_thread_id=1";
+        check(&format!("{forward}{thread}"), "mm backward(MmBackward)", &[]);
+        let unknown = Violation::UnknownForwardThread { event: 2 };
+        check(&format!("{forward}{}", thread.replace("id=1", "id=5")), "mm backward MmBackward", &[unknown]);
+        let busy = "loop 11 25 2\nMmBackward 12 20 2 Sequence_number=7 Fwd_thread_id=3";
+        check(&format!("{forward}{busy}"), "mm backward loop(MmBackward)", &[]);
+    }
+
+    #[test]
+    fn device_work_lies_in_its_launch_else_in_what_its_id_names() {
+        let host = "op 0 9 1 External_id=5\nlaunch 2 3 1 cat=cuda_runtime correlation=8\n";
+        let device =
+            "k 4 6 7 cat=kernel pid=0 correlation=8\ng 4 6 8 cat=kernel pid=0 External_id=5\nn 4 6 9 cat=kernel pid=0";
+        check(&format!("{host}{device}"), "op(launch(k) g) n", &[]);
+        let early = Violation::BeginsBeforeLaunch { event: 1, launch: 2 };
+        check(&format!("{host}k 1 6 7 cat=kernel pid=0 correlation=8"), "op(launch(k))", &[early]);
+    }
+}
