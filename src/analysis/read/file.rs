@@ -262,3 +262,152 @@ fn renamed(category: &str) -> &str {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ReadOptions;
+    use super::*;
+    use crate::activity::CorrelationId;
+    use crate::analysis::Event;
+
+    fn read(events: &str) -> Events {
+        Events::from_reader(format!("{{\"baseTimeNanoseconds\": 1000000, \"traceEvents\": [{events}]}}").as_bytes())
+            .unwrap()
+    }
+
+    /// "name@start+duration" of all events, in nanoseconds after the base.
+    fn shown(events: &Events) -> String {
+        let show = |event: Event<'_>| {
+            let start = event.start().as_nanos().wrapping_sub(1_000_000).cast_signed();
+            format!("{}@{start}+{}", event.name(), event.duration_ns())
+        };
+        events.iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    fn notes(events: &Events) -> String {
+        events.notes().map(|(note, count)| format!("{note}={count}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn times_are_exact_and_the_base_may_come_last() {
+        let list = r#"[{"ph":"X","name":"b","ts":2.0015,"dur":1e-3},{"ph":"X","name":"a","ts":"1.5","dur":0.0005}]"#;
+        let first = format!("{{\"baseTimeNanoseconds\": 1000000, \"traceEvents\": {list}}}");
+        let last = format!("\u{feff}{{\"traceEvents\": {list}, \"baseTimeNanoseconds\": 1000000}}\n");
+        for text in [first, last] {
+            assert_eq!(shown(&Events::from_reader(text.as_bytes()).unwrap()), "a@1500+0 b@2002+1");
+        }
+        assert_eq!(shown(&Events::from_reader(list.as_bytes()).unwrap()), "a@-998500+0 b@-997998+1");
+    }
+
+    #[test]
+    fn beginnings_find_their_ends() {
+        let events = read(
+            r#"{"ph":"B","name":"out","tid":1,"ts":1,"args":{"a":1,"b":2}}, {"ph":"B","name":"in","tid":1,"ts":2},
+               {"ph":"E","tid":1,"ts":3}, {"ph":"B","name":"other","tid":2,"ts":2.5}, {"ph":"E","tid":3,"ts":9},
+               {"ph":"E","tid":1,"ts":3,"args":{"b":3,"c":4}}, {"ph":"X","name":"x","tid":1,"ts":0,"dur":8}"#,
+        );
+        assert_eq!(shown(&events), "x@0+8000 out@1000+2000 in@2000+1000 other@2500+5500");
+        assert_eq!(notes(&events), "end_without_begin=1 begin_without_end=1");
+        assert_eq!(events.get(1).unwrap().metadata_json(), r#"{"a":1,"b":3,"c":4}"#);
+    }
+
+    #[test]
+    fn arrows_go_to_the_slice_before_them_else_to_the_innermost_around_them() {
+        let x =
+            |name: &str, ts: u32, dur: u32| format!(r#"{{"ph":"X","name":"{name}","tid":1,"ts":{ts},"dur":{dur}}},"#);
+        let arrow = |ph: &str, cat: &str, id: &str, ts: u32| {
+            format!(r#"{{"ph":"{ph}","cat":"{cat}","name":"{cat}","id":{id},"tid":1,"ts":{ts},"bp":"e"}},"#)
+        };
+        let text = x("out", 1, 9)
+            + &arrow("s", "fwdbwd", "7", 1)
+            + &x("in", 1, 2)
+            + &arrow("f", "ac2g", "\"8\"", 6)
+            + &arrow("s", "ac2g", "9", 2)
+            + &arrow("f", "ac2g", "9", 50)
+            + &arrow("s", "mine", "1", 2)
+            + r#"{"ph":"X","name":"late","tid":1,"ts":40,"dur":1}"#;
+        let events = read(&text);
+        let flows: Vec<String> = events
+            .iter()
+            .map(|event| {
+                let flows: Vec<_> = event.flows().map(|flow| format!("{}{:?}", flow.id, flow.end)).collect();
+                format!("{} {}", event.name(), flows.join(" "))
+            })
+            .collect();
+        assert_eq!(flows, ["out 7Start 8Finish", "in 9Start", "late "]);
+        assert_eq!(notes(&events), "loose_arrow=2");
+    }
+
+    #[test]
+    fn old_names_are_todays_and_ids_are_told_apart() {
+        let events = read(
+            r#"{"ph":"X","cat":"Operator","ts":1,"dur":1,"args":{"external id":"5"}},
+               {"ph":"X","cat":"Runtime","ts":2,"dur":1,"args":{"external id":5,"correlation":9}},
+               {"ph":"X","cat":"Kernel","ts":3,"dur":1,"args":{"External id":5,"correlation":9}},
+               {"ph":"X","cat":"cuda_sync","ts":4,"dur":1,"args":{"External id":9,"correlation":9}},
+               {"ph":"X","cat":"gpu_user_annotation","ts":5,"dur":1,"args":{"External id":18446744073709551615}},
+               {"ph":"X","cat":"mine","ts":6,"dur":1,"args":{"External id":"x"}}"#,
+        );
+        let all: Vec<_> = events.iter().map(|event| (event.category(), event.id(), event.linked())).collect();
+        let id = |id| Some(CorrelationId(id));
+        let expected = [
+            ("cpu_op", id(5), None),
+            ("cuda_runtime", None, id(5)),
+            ("kernel", None, id(5)),
+            ("cuda_sync", id(9), None),
+            ("gpu_user_annotation", None, id(u64::MAX)),
+            ("mine", None, None),
+        ];
+        assert_eq!(all, expected);
+        let kept: Vec<_> = events.iter().map(|event| event.arg("External id").is_some()).collect();
+        assert_eq!(kept, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn what_is_left_out_or_repaired_is_counted() {
+        let text = [
+            br#"[7, {}, {"ph":"X"}, {"ph":"X","ts":1}, {"ph":"X","ts":"x","dur":1}, {"ph":"D","ts":1}, {"ph":"b","ts":1},
+                {"ph":"X","name":"a","ts":-5,"dur":-1,"args":{"n":1,"n":NaN}}, {"ph":"i","name":"p","ts":7,"args":[]},
+                {"ph":"X","name":"\ud800"#
+                .as_slice(),
+            b"\xff",
+            br#"","ts":8,"dur":1,"tid":"seven","pid":"x","args":null}]"#,
+        ]
+        .concat();
+        let events = Events::from_reader(text.as_slice()).unwrap();
+        let expected = "other_phase=1 async_track=1 not_an_event=2 without_time=3 negative_duration=1 before_epoch=1 \
+                        invalid_text=1 duplicate_argument=1 malformed_arguments=1";
+        assert_eq!(notes(&events), expected);
+        let names: Vec<_> = events.iter().map(|event| event.name()).collect();
+        assert_eq!(names, ["a", "p", "\u{fffd}\u{fffd}"]);
+        assert_eq!(events.get(0).unwrap().metadata_json(), r#"{"n":"nan"}"#);
+        let track = events.get(2).unwrap().track();
+        assert_eq!((&track.process, &track.thread), (&TrackId::Name("x".into()), &TrackId::Name("seven".into())));
+    }
+
+    #[test]
+    fn libkinetos_own_file_is_read() {
+        let text = include_str!("../../../tests/data/libkineto_cpp_writer.json");
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        assert_eq!(notes(&events), "");
+        let names: Vec<_> = events.iter().map(|event| event.name()).collect();
+        let slices = ["aten::mm", "cudaLaunchKernel", "unknown", "Kernel", "MmBackward0", "Stream Sync"];
+        assert_eq!(names, [slices.as_slice(), &["[memory]", "sm__cycles_active.avg", "HBM"]].concat());
+        let device = events.processes().iter().find(|process| process.id == TrackId::Id(0)).unwrap();
+        assert_eq!((device.name.as_str(), device.label.as_str()), ("python", "GPU 0"));
+        let sync = events.get(5).unwrap();
+        assert_eq!(
+            (sync.track().name.as_str(), sync.track().thread.clone()),
+            ("stream 7 (sync)", TrackId::Id(1_000_007))
+        );
+        assert_eq!(events.get(7).unwrap().arg("").map(|value| format!("{value:?}")), Some("1.25".to_owned()));
+        let header: Vec<_> = events.metadata().map(|(key, _)| key).collect();
+        assert_eq!(header, ["deviceProperties", "trace_id", "record_shapes", "host_name", "PT_PROFILER_JOB_NAME"]);
+        let (start, end) = events.window();
+        assert_eq!(end.since(start), 9_998_000);
+        let cut = &text.as_bytes()[..text.len() / 2];
+        assert!(Events::from_reader(cut).is_err());
+        let part = ReadOptions::new().partial(true).from_reader(cut).unwrap();
+        assert!(notes(&part) == "cut_off=1" && !part.is_empty() && part.len() < events.len());
+    }
+}
