@@ -1,7 +1,7 @@
 //! A file on its way: a window on its bytes, from which whole values are taken.
 
 use super::fault::{Cause, Fault};
-use super::json::{Json, Result};
+use super::json::{Json, Result, plain};
 use std::io::{ErrorKind, Read};
 
 /// The most bytes that one event, or one value of the header, may take.
@@ -140,28 +140,41 @@ impl Scan {
     /// Returns how long the value is that `bytes` begin with; `None` if it goes on behind them. `bytes` may have grown
     /// since the last call.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
-        while let Some(byte) = bytes.get(self.at) {
-            self.at += 1;
-            match (byte, self.in_text) {
-                (b'\\', true) => self.at += 1,
-                (b'"', _) => {
-                    self.in_text = !self.in_text;
-                    if !self.in_text && self.depth == 0 {
-                        return Some(self.at);
+        loop {
+            let rest = bytes.get(self.at..)?;
+            if self.in_text {
+                self.at += plain(rest);
+                match bytes.get(self.at)? {
+                    b'\\' => self.at += 2,
+                    b'"' => {
+                        (self.at, self.in_text) = (self.at + 1, false);
+                        if self.depth == 0 {
+                            return Some(self.at);
+                        }
                     }
+                    _ => self.at += 1,
                 }
-                (_, true) => {}
-                (b'{' | b'[', _) => self.depth += 1,
-                (b'}' | b']', _) if self.depth > 1 => self.depth -= 1,
-                (b'}' | b']', _) if self.depth == 1 => return Some(self.at),
-                // Behind a number or a word.
-                (b'}' | b']' | b',' | b':' | b' ' | b'\n' | b'\t' | b'\r', _) if self.depth == 0 => {
-                    return Some(self.at - 1);
-                }
-                _ => {}
+                continue;
+            }
+            // Commas, colons and white space end nothing but a number or a word alone.
+            let ends = |byte: &u8| match byte {
+                b'"' | b'{' | b'}' | b'[' | b']' => true,
+                b',' | b':' | b' ' | b'\n' | b'\t' | b'\r' => self.depth == 0,
+                _ => false,
+            };
+            let Some(found) = rest.iter().position(ends) else {
+                self.at = bytes.len();
+                return None;
+            };
+            self.at += found + 1;
+            match rest.get(found) {
+                Some(b'"') => self.in_text = true,
+                Some(b'{' | b'[') => self.depth += 1,
+                Some(b'}' | b']') if self.depth > 1 => self.depth -= 1,
+                Some(b'}' | b']') if self.depth == 1 => return Some(self.at),
+                _ => return Some(self.at - 1),
             }
         }
-        None
     }
 }
 
