@@ -36,7 +36,9 @@ impl Fault {
         match self.cause {
             Cause::NotJson(expected) => Error::new(
                 ErrorKind::Json,
-                format!("not JSON: expected {expected} at byte {at}; a file that a program writes by hand is often so"),
+                format!(
+                    "not JSON: expected {expected} at byte {at}; PyTorch writes such files where metadata has a quote: mend it there"
+                ),
             ),
             Cause::Truncated => Error::new(
                 ErrorKind::Truncated,
@@ -51,7 +53,9 @@ impl Fault {
             Cause::TooLarge(what) => {
                 Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); ReadOptions has the limits"))
             }
-            Cause::Io(error) => Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {at}); try again")),
+            Cause::Io(error) => {
+                Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {at}); check the file and its disk"))
+            }
         }
     }
 }
