@@ -20,8 +20,9 @@
 //!
 //! [`KinetoLayer::builder`] says what to record; [`KinetoLayer::from_env`] leaves that to the environment. The
 //! [`KinetoGuard`] writes the trace when it is dropped; its [`Profiler`] starts and stops recordings by hand, and each
-//! stop hands out a [`Trace`], to be saved or looked into; a [`Schedule`] does so for some steps of a loop. What a trace
-//! lacks is counted by cause, see [`Loss`].
+//! stop hands out a [`Trace`], to be saved or looked into: [`profile!`] prints a table of a block, [`analysis`] makes
+//! such tables of recordings and files. A [`Schedule`] has a trace made of some steps of a loop. What a trace lacks is
+//! counted by cause, see [`Loss`].
 //! [`KinetoLayerBuilder::reference`] is the table of all settings, which README has too.
 //!
 //! # Words
@@ -73,6 +74,7 @@ mod observer;
 #[cfg_attr(not(test), expect(dead_code, reason = "used by the rows of devices, which come next"))]
 mod occupancy;
 mod os;
+mod profile;
 mod profiler;
 mod record_while;
 mod recorder;

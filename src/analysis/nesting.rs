@@ -29,10 +29,13 @@ const HIDDEN: [&str; 8] = [
 
 impl Nesting {
     pub(super) fn new(events: &Events) -> Nesting {
-        let nests = |event: &Event<'_>| {
-            event.is_slice() && (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name())
-        };
-        let mut order: Vec<Event<'_>> = events.iter().filter(nests).collect();
+        let nests = |event: &Event<'_>| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name());
+        Nesting::of(events, nests)
+    }
+
+    /// Nests other slices by the same rule.
+    pub(super) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
+        let mut order: Vec<Event<'_>> = events.iter().filter(|event| event.is_slice() && nests(event)).collect();
         order.sort_by_key(|event| (event.start(), Reverse(event.end()), event.is_call()));
         let mut parents = vec![None; events.len()];
         let mut open: Vec<Vec<Event<'_>>> = vec![Vec::new(); events.tracks().len()];

@@ -25,7 +25,7 @@ impl Trace {
 }
 
 impl Builder {
-    fn take(&mut self, activity: &Activity<'_>) {
+    pub(super) fn take(&mut self, activity: &Activity<'_>) {
         let (phase, start, end) = match activity.body {
             Body::Slice { start, end } => {
                 let (start, end) = chrome::drawn(activity.kind, start, end);

@@ -19,6 +19,14 @@ pub(crate) fn register(session: &Arc<Session>) {
     }
 }
 
+/// Returns the session that was made last, one that records nothing if there is such a one.
+pub(crate) fn newest() -> Option<Arc<Session>> {
+    let sessions = SESSIONS.lock().ok()?.clone();
+    let mut live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
+    live.sort_by_key(|session| session.status() != Status::Idle);
+    live.into_iter().next()
+}
+
 /// Writes what every recording of this process has so far to its output; recordings go on.
 ///
 /// For panic hooks, signal tasks and places that end the process without dropping the guard; `process::exit` calls it by

@@ -11,7 +11,7 @@ mod steps;
 mod while_open;
 
 pub use exit::flush_all;
-pub(crate) use exit::{at_exit, register};
+pub(crate) use exit::{at_exit, newest, register};
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use steps::{Ending, Habits, Steps};
 

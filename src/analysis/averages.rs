@@ -1,0 +1,312 @@
+//! What the operations and kernels of a trace took, by name or whatever else: torch's `key_averages`.
+
+use super::averaging::Averaging;
+use super::events::Events;
+use super::table::Table;
+use crate::trace::Trace;
+
+/// Counts and times of operations and kernels that have something in common, their name as a rule.
+///
+/// Operations of the host and work of devices are two sections, never added up: a kernel's time stands once in its own
+/// row, and once as device time of the operation that launched it. What percentages are of: for host times,
+/// [`host_base_ns`](KeyAverages::host_base_ns); for device times, of either section,
+/// [`device_base_ns`](KeyAverages::device_base_ns).
+///
+/// ```
+/// # use tracing_kineto::KinetoLayer;
+/// # use tracing_subscriber::prelude::*;
+/// # fn main() -> Result<(), tracing_kineto::Error> {
+/// let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+/// let _default = tracing_subscriber::registry().with(layer).set_default();
+/// (0..3).for_each(|_| tracing::info_span!("work").in_scope(|| {}));
+/// let averages = guard.finish()?.key_averages();
+/// assert_eq!(averages.ops()[0].count(), 3);
+/// println!("{}", averages.table().row_limit(10));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct KeyAverages {
+    pub(super) ops: Vec<Average>,
+    pub(super) kernels: Vec<Average>,
+    pub(super) annotations: Vec<Average>,
+    /// What rows have in common beside their name.
+    pub(super) groups: Vec<String>,
+    pub(super) device: &'static str,
+    pub(super) has_memory: bool,
+    /// Memory that was allocated and freed outside all operations, as torch's row.
+    pub(super) outside: Option<Average>,
+    pub(super) unlaunched_ns: u64,
+    pub(super) flops: u64,
+    pub(super) notes: Vec<String>,
+}
+
+/// What the operations of one row of [`KeyAverages`] took together, or the kernels.
+#[derive(Clone, Debug, Default)]
+pub struct Average {
+    pub(super) name: String,
+    pub(super) keys: Vec<String>,
+    pub(super) section: Section,
+    /// Not inside another operation, the first time.
+    pub(super) is_top_level: bool,
+    pub(super) is_annotation: bool,
+    /// The first event of the row.
+    pub(super) first: u32,
+    pub(super) self_host_ns: i64,
+    pub(super) host_ns: u64,
+    pub(super) self_device_ns: u64,
+    pub(super) device_ns: u64,
+    pub(super) own: Bytes,
+    pub(super) all: Bytes,
+    pub(super) flops: u64,
+    /// How long each took, sorted.
+    pub(super) durations: Vec<u64>,
+}
+
+/// What the rows of a table are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Section {
+    /// Operations of the host, annotations, and calls of runtimes and drivers.
+    #[default]
+    Ops,
+    /// Kernels, copies and fills.
+    Kernels,
+    /// Annotations as devices saw them: from the first to the last work launched inside one. In no base.
+    DeviceAnnotations,
+}
+
+/// Bytes allocated less bytes freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bytes {
+    pub(super) host: i64,
+    pub(super) device: i64,
+}
+
+impl Bytes {
+    pub(super) fn add(&mut self, other: Bytes) {
+        self.host += other.host;
+        self.device += other.device;
+    }
+}
+
+impl Events {
+    /// Returns what the operations and kernels took, by name; torch's `key_averages()`.
+    ///
+    /// [`averages`](Events::averages) groups them by more than that.
+    pub fn key_averages(&self) -> KeyAverages {
+        self.averages().compute()
+    }
+
+    /// Says by what to group operations and kernels, and which of them.
+    pub fn averages(&self) -> Averaging<'_> {
+        Averaging::new(self)
+    }
+}
+
+impl Trace {
+    /// Returns what the operations and kernels took, by name; torch's `key_averages()`.
+    ///
+    /// For other groups: [`Trace::events`] and [`Events::averages`]. Below the table stands what the recording lacks.
+    pub fn key_averages(&self) -> KeyAverages {
+        let losses = self.stats().losses;
+        let notes = losses.iter().filter(|(loss, _)| loss.is_loss());
+        let notes = notes.map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
+        KeyAverages { notes, ..self.events().key_averages() }
+    }
+}
+
+impl KeyAverages {
+    /// Returns the rows of the host, those of the most self time first.
+    ///
+    /// Operations and annotations, and calls of runtimes and drivers.
+    pub fn ops(&self) -> &[Average] {
+        &self.ops
+    }
+
+    /// Returns the rows of kernels, copies and fills, those of the most time first.
+    pub fn kernels(&self) -> &[Average] {
+        &self.kernels
+    }
+
+    /// Returns the rows of annotations as devices saw them: from the first work launched inside to the last.
+    ///
+    /// They contain the kernels and the time between, so no percentage is of them.
+    pub fn device_annotations(&self) -> &[Average] {
+        &self.annotations
+    }
+
+    /// Returns all rows: first the host's, then the devices'.
+    pub fn iter(&self) -> impl Iterator<Item = &Average> {
+        self.ops.iter().chain(&self.kernels).chain(&self.annotations)
+    }
+
+    /// Returns the first row of that name in a section.
+    pub fn get(&self, section: Section, name: &str) -> Option<&Average> {
+        self.iter().find(|row| row.section == section && row.name == name)
+    }
+
+    /// Returns what rows have in common beside their name, such as "Input Shapes".
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// Returns what host percentages are of: the self times of all operations, in nanoseconds.
+    ///
+    /// That is each nanosecond of each thread that some operation took, once.
+    pub fn host_base_ns(&self) -> i64 {
+        self.ops.iter().map(|row| row.self_host_ns).sum()
+    }
+
+    /// Returns what device percentages are of: the durations of all kernels, copies and fills, in nanoseconds.
+    ///
+    /// Work of several streams at one time counts for each; annotations do not count.
+    pub fn device_base_ns(&self) -> u64 {
+        self.kernels.iter().map(|row| row.self_device_ns).sum()
+    }
+
+    /// Returns the device time that is in no operation's, since the launch is not known, in nanoseconds.
+    pub fn unlaunched_ns(&self) -> u64 {
+        self.unlaunched_ns
+    }
+
+    /// Returns the host and device bytes that were allocated, less those freed, outside all operations.
+    pub fn unattributed_bytes(&self) -> (i64, i64) {
+        self.outside.as_ref().map_or((0, 0), |row| (row.own.host, row.own.device))
+    }
+
+    /// Returns all operations as one row, named "Total"; torch's `total_average()`.
+    ///
+    /// Totals are sums of self times, so that nothing counts twice (torch adds up totals); an operation's FLOPs are left
+    /// out where one around it has some.
+    pub fn total_average(&self) -> Average {
+        let mut total = Average { name: "Total".to_owned(), ..Average::default() };
+        for row in &self.ops {
+            total.self_host_ns += row.self_host_ns;
+            total.own.add(row.own);
+            total.durations.extend_from_slice(&row.durations);
+        }
+        total.durations.sort_unstable();
+        total.host_ns = u64::try_from(total.self_host_ns).unwrap_or(0);
+        total.self_device_ns = self.device_base_ns();
+        total.device_ns = total.self_device_ns;
+        total.own.add(self.outside.as_ref().map(|row| row.own).unwrap_or_default());
+        total.all = total.own;
+        total.flops = self.flops;
+        total
+    }
+
+    /// Returns a table to be printed, as torch's `table()`: say how, then format it.
+    pub fn table(&self) -> Table<'_> {
+        Table::new(self)
+    }
+}
+
+impl Average {
+    /// Returns the name that the row's events have; `ProfilerStep*` stands for `ProfilerStep#0` and so on.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what else they have in common, in the order of [`KeyAverages::groups`].
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// Returns which section the row is in.
+    pub fn section(&self) -> Section {
+        self.section
+    }
+
+    /// Returns whether it is an annotation, of the host or as a device saw it.
+    pub fn is_annotation(&self) -> bool {
+        self.is_annotation
+    }
+
+    /// Returns how many events there are.
+    pub fn count(&self) -> u64 {
+        self.durations.len() as u64
+    }
+
+    /// Returns the time on the host without that of the operations directly inside, in nanoseconds.
+    ///
+    /// Below zero where operations inside overlap each other.
+    pub fn self_host_ns(&self) -> i64 {
+        self.self_host_ns
+    }
+
+    /// Returns the time on the host from begin to end, in nanoseconds; nested ones of one name count each.
+    pub fn host_ns(&self) -> u64 {
+        self.host_ns
+    }
+
+    /// Returns the time of the kernels, copies and fills that these operations launched themselves, in nanoseconds.
+    ///
+    /// Of a row of kernels: their time.
+    pub fn self_device_ns(&self) -> u64 {
+        self.self_device_ns
+    }
+
+    /// Returns the time of what these operations and those inside launched, in nanoseconds.
+    pub fn device_ns(&self) -> u64 {
+        self.device_ns
+    }
+
+    /// Returns the host memory that was allocated directly inside, less what was freed, in bytes.
+    pub fn self_host_bytes(&self) -> i64 {
+        self.own.host
+    }
+
+    /// Returns the host memory that was allocated inside, less what was freed, in bytes.
+    pub fn host_bytes(&self) -> i64 {
+        self.all.host
+    }
+
+    /// Returns the device memory that was allocated directly inside, less what was freed, in bytes.
+    pub fn self_device_bytes(&self) -> i64 {
+        self.own.device
+    }
+
+    /// Returns the device memory that was allocated inside, less what was freed, in bytes.
+    pub fn device_bytes(&self) -> i64 {
+        self.all.device
+    }
+
+    /// Returns the floating-point operations, 0 if none are known.
+    pub fn flops(&self) -> u64 {
+        self.flops
+    }
+
+    /// Returns how long the shortest took, in nanoseconds: on the host, or on the device if it is a row of a device.
+    pub fn min_ns(&self) -> u64 {
+        self.durations.first().copied().unwrap_or(0)
+    }
+
+    /// Returns how long the longest took, in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.durations.last().copied().unwrap_or(0)
+    }
+
+    /// Returns how long one took on average, in nanoseconds.
+    pub fn mean_ns(&self) -> f64 {
+        let sum: u64 = self.durations.iter().sum();
+        sum as f64 / self.durations.len().max(1) as f64
+    }
+
+    /// Returns the sample standard deviation of how long they took, in nanoseconds; 0 for a single one.
+    pub fn std_ns(&self) -> f64 {
+        let mean = self.mean_ns();
+        let squares: f64 = self.durations.iter().map(|ns| (*ns as f64 - mean).powi(2)).sum();
+        match self.durations.len() {
+            0 | 1 => 0.0,
+            n => (squares / (n - 1) as f64).sqrt(),
+        }
+    }
+
+    /// Returns how long the quickest `quantile` (0 to 1) of them took at most, in nanoseconds: the nearest rank.
+    pub fn percentile_ns(&self, quantile: f64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the count")]
+        let rank = (quantile.clamp(0.0, 1.0) * self.durations.len() as f64).ceil() as usize;
+        self.durations.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    }
+}

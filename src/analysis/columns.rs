@@ -1,0 +1,117 @@
+//! The columns of a printed table: their cells, cut and aligned.
+
+use super::averages::Average;
+use std::fmt;
+use std::sync::Arc;
+
+/// One column.
+#[derive(Clone)]
+pub(super) struct Column<'a> {
+    pub(super) title: String,
+    pub(super) width: usize,
+    /// Columns of the highest rank are left out first, those of rank 0 never.
+    pub(super) rank: u8,
+    cell: Arc<dyn Fn(&Average) -> String + 'a>,
+    side: Side,
+    /// The longest text that is not cut; with torch it is not always the width.
+    most: usize,
+    is_left: bool,
+}
+
+/// Where a text that is too long is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Nowhere: numbers.
+    None,
+    /// At the end, which "..." shows.
+    End,
+    /// At the beginning, which "..." shows; the cell has lines.
+    Start,
+    /// At the end, without a sign.
+    Plain,
+}
+
+impl<'a> Column<'a> {
+    pub(super) fn new(
+        title: impl Into<String>,
+        width: usize,
+        rank: u8,
+        cell: impl Fn(&Average) -> String + 'a,
+    ) -> Column<'a> {
+        let cell = Arc::new(cell);
+        Column { title: title.into(), width, rank, cell, side: Side::None, most: usize::MAX, is_left: false }
+    }
+
+    pub(super) fn cut(mut self, side: Side, most: usize) -> Self {
+        (self.side, self.most) = (side, most);
+        self
+    }
+
+    pub(super) fn left(mut self) -> Self {
+        self.is_left = true;
+        self
+    }
+
+    /// Takes characters away, but leaves `least`.
+    pub(super) fn narrow(&mut self, least: usize, by: usize) {
+        self.width = self.width.saturating_sub(by).max(least.min(self.width));
+        self.most = self.most.min(self.width);
+    }
+
+    /// Whether a cell may be of several lines, so that rows stand apart.
+    pub(super) fn is_of_lines(&self) -> bool {
+        self.side == Side::Start
+    }
+
+    /// Returns the title.
+    pub(super) fn heading(&self) -> String {
+        self.aligned(&self.title)
+    }
+
+    pub(super) fn cell(&self, row: &Average) -> String {
+        let text = (self.cell)(row);
+        self.aligned(&if self.is_of_lines() {
+            self.cut_text(text.lines().next().unwrap_or(""))
+        } else {
+            self.cut_text(&text)
+        })
+    }
+
+    /// Returns how many lines a cell has.
+    pub(super) fn more(&self, row: &Average) -> usize {
+        if self.is_of_lines() { (self.cell)(row).lines().count() } else { 0 }
+    }
+
+    /// Returns a further line of a cell; empty where there is none.
+    pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
+        let text = if self.is_of_lines() { (self.cell)(row) } else { String::new() };
+        self.aligned(&self.cut_text(text.lines().nth(at).unwrap_or("")))
+    }
+
+    fn aligned(&self, text: &str) -> String {
+        let width = self.width;
+        if self.is_left { format!("{text:<width$}  ") } else { format!("{text:>width$}  ") }
+    }
+
+    fn cut_text(&self, text: &str) -> String {
+        let length = text.chars().count();
+        match self.side {
+            Side::End if length >= self.most.saturating_sub(3) => {
+                let kept: String = text.chars().take(self.most.saturating_sub(3)).collect();
+                kept + "..."
+            }
+            Side::Start if length > self.width => {
+                let kept: String = text.chars().skip(length - self.width + 3).collect();
+                format!("...{kept}")
+            }
+            Side::Plain => text.chars().take(self.width).collect(),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Column<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Column").field("title", &self.title).field("width", &self.width).finish_non_exhaustive()
+    }
+}

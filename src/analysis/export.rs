@@ -1,0 +1,147 @@
+//! Averages for other programs: CSV and JSON.
+
+use super::averages::{Average, KeyAverages, Section};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+impl Section {
+    /// Returns its name in exports: `ops`, `kernels` or `device_annotations`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Section::Ops => "ops",
+            Section::Kernels => "kernels",
+            Section::DeviceAnnotations => "device_annotations",
+        }
+    }
+}
+
+impl KeyAverages {
+    /// Writes all rows as CSV (RFC 4180), all sections, with a line of titles: nanoseconds and bytes, as whole numbers.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn to_csv(&self, mut out: impl Write) -> io::Result<()> {
+        let titles = NUMBERS.iter().map(|(title, _)| (*title).to_owned());
+        let head = ["section", "name"].map(str::to_owned).into_iter().chain(self.groups.iter().cloned());
+        line(&mut out, head.chain(titles))?;
+        for row in self.iter() {
+            let numbers = NUMBERS.iter().map(|(_, number)| number(row).to_string());
+            let head = [row.section.as_str().to_owned(), row.name.clone()].into_iter().chain(row.keys.iter().cloned());
+            line(&mut out, head.chain(numbers))?;
+        }
+        out.flush()
+    }
+
+    /// Returns everything as JSON: rows by section, what percentages are of, and what is in no row.
+    ///
+    /// Nanoseconds and bytes, as numbers.
+    pub fn to_json(&self) -> String {
+        let rows = |rows: &[Average]| rows.iter().map(|row| self.row(row)).collect::<Vec<_>>();
+        json!({
+            "groups": self.groups,
+            "device": self.device,
+            "host_base_ns": self.host_base_ns(),
+            "device_base_ns": self.device_base_ns(),
+            "unlaunched_ns": self.unlaunched_ns,
+            "unattributed_host_bytes": self.unattributed_bytes().0,
+            "unattributed_device_bytes": self.unattributed_bytes().1,
+            "total_flops": self.flops,
+            "ops": rows(&self.ops),
+            "kernels": rows(&self.kernels),
+            "device_annotations": rows(&self.annotations),
+            "losses": self.notes,
+        })
+        .to_string()
+    }
+
+    fn row(&self, row: &Average) -> Value {
+        let mut object = Map::new();
+        object.insert("name".to_owned(), row.name.as_str().into());
+        object.insert("annotation".to_owned(), row.is_annotation.into());
+        let keys = self.groups.iter().cloned().zip(row.keys.iter().map(|key| key.as_str().into()));
+        let keys = keys.collect::<Map<String, Value>>();
+        if !keys.is_empty() {
+            object.insert("keys".to_owned(), keys.into());
+        }
+        object.extend(NUMBERS.iter().map(|(title, number)| ((*title).to_owned(), number(row))));
+        Value::Object(object)
+    }
+}
+
+/// A title, and how to get the number.
+type Number = (&'static str, fn(&Average) -> Value);
+
+/// The numbers of a row.
+const NUMBERS: [Number; 18] = [
+    ("count", |row| row.count().into()),
+    ("self_host_ns", |row| row.self_host_ns.into()),
+    ("host_ns", |row| row.host_ns.into()),
+    ("self_device_ns", |row| row.self_device_ns.into()),
+    ("device_ns", |row| row.device_ns.into()),
+    ("min_ns", |row| row.min_ns().into()),
+    ("max_ns", |row| row.max_ns().into()),
+    ("mean_ns", |row| row.mean_ns().into()),
+    ("std_ns", |row| row.std_ns().into()),
+    ("p50_ns", |row| row.percentile_ns(0.5).into()),
+    ("p90_ns", |row| row.percentile_ns(0.9).into()),
+    ("p95_ns", |row| row.percentile_ns(0.95).into()),
+    ("p99_ns", |row| row.percentile_ns(0.99).into()),
+    ("self_host_bytes", |row| row.own.host.into()),
+    ("host_bytes", |row| row.all.host.into()),
+    ("self_device_bytes", |row| row.own.device.into()),
+    ("device_bytes", |row| row.all.device.into()),
+    ("flops", |row| row.flops.into()),
+];
+
+/// Writes one record; what has a comma, a quote or a line's end goes into quotes.
+fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
+    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
+    };
+    let fields: Vec<String> = fields.map(quoted).collect();
+    write!(out, "{}\r\n", fields.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::GroupBy;
+    use super::super::sample::Sample;
+    use super::*;
+
+    fn averages() -> KeyAverages {
+        let sample = Sample::default().op("a \"b\", c", 0, 10).op("mm", 2, 6).kernel("gemm", 10, 15, 2);
+        sample.memory(1, 3, -8, 0).events().averages().by(GroupBy::Thread).compute()
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_row_and_quotes_what_needs_it() {
+        let mut text = Vec::new();
+        averages().to_csv(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert!(
+            lines[0].starts_with("section,name,Thread,count,self_host_ns,host_ns,self_device_ns,device_ns,min_ns,")
+        );
+        assert!(
+            lines[1].starts_with("ops,\"a \"\"b\"\", c\",1,1,6000,10000,0,5000,10000,10000,10000.0,0.0,10000,"),
+            "{text}"
+        );
+        assert!(lines[2].ends_with(",-8,-8,0,0,0"), "{text}");
+        assert!(lines[3].starts_with("kernels,gemm,7,1,0,0,5000,5000,"), "{text}");
+        assert!(lines.iter().skip(2).all(|line| line.split(',').count() == 21));
+    }
+
+    #[test]
+    fn json_has_rows_by_section_and_the_bases() {
+        let json: Value = serde_json::from_str(&averages().to_json()).unwrap();
+        assert_eq!((json["host_base_ns"].as_i64(), json["device_base_ns"].as_i64()), (Some(10_000), Some(5000)));
+        assert_eq!(
+            (json["ops"][1]["name"].as_str(), json["ops"][1]["keys"]["Thread"].as_str()),
+            (Some("mm"), Some("1"))
+        );
+        assert_eq!(json["ops"][1]["self_host_bytes"].as_i64(), Some(-8));
+        assert_eq!(json["kernels"][0]["p95_ns"].as_i64(), Some(5000));
+        assert_eq!(json["device_annotations"], Value::Array(Vec::new()));
+    }
+}

@@ -1,0 +1,66 @@
+//! What a formula may ask of an operation: shapes and values of its inputs.
+
+use crate::activity::ArgValue;
+use crate::analysis::event::Event;
+use crate::analysis::shape::Shape;
+use crate::write::json_text;
+
+/// The inputs of one operation.
+///
+/// Of the arguments `Input Dims` and `Concrete Inputs`, which a span's fields `dims` and `concrete_inputs` become.
+#[derive(Debug)]
+pub struct Operands<'e> {
+    event: &'e Event<'e>,
+    shapes: Vec<Shape>,
+    values: Vec<String>,
+}
+
+impl<'e> Operands<'e> {
+    pub(super) fn new(event: &'e Event<'e>) -> Operands<'e> {
+        let (shapes, values) = (event.input_dims().unwrap_or_default(), event.concrete_inputs().unwrap_or_default());
+        Operands { event, shapes, values }
+    }
+
+    /// Returns the event itself, for its other arguments.
+    pub fn event(&self) -> &Event<'e> {
+        self.event
+    }
+
+    /// Returns the shape of an input, counted from 0; `None` if it is no tensor or its shape is not known.
+    pub fn shape(&self, input: usize) -> Option<Vec<u64>> {
+        match self.shapes.get(input)? {
+            Shape::Tensor(dims) if !dims.is_empty() => dims.iter().map(|size| u64::try_from(*size).ok()).collect(),
+            _ => None,
+        }
+    }
+
+    /// Returns how many elements an input has.
+    pub fn numel(&self, input: usize) -> Option<u64> {
+        product(&self.shape(input)?)
+    }
+
+    /// Returns the text of an input that is no tensor: the `input`th of `Concrete Inputs`, else the argument `name`.
+    pub fn value(&self, input: usize, name: &str) -> Option<String> {
+        let concrete = self.values.get(input).filter(|value| !value.is_empty()).cloned();
+        concrete.or_else(|| self.event.arg(name).map(shown))
+    }
+
+    /// Returns the integers of an input that is no tensor, one or a list in brackets; `None` if it is something else.
+    pub fn integers(&self, input: usize, name: &str) -> Option<Vec<u64>> {
+        let value = self.value(input, name)?;
+        let list = value.trim().trim_start_matches(['[', '(']).trim_end_matches([']', ')']);
+        list.split(',').map(|number| number.trim().parse().ok()).collect()
+    }
+}
+
+/// The product of all, if it is not too large.
+pub(super) fn product(numbers: &[u64]) -> Option<u64> {
+    numbers.iter().try_fold(1u64, |product, number| product.checked_mul(*number))
+}
+
+fn shown(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Str(text) => text.to_owned(),
+        other => json_text(&other),
+    }
+}

@@ -1,0 +1,154 @@
+//! The host's operations as averages count them: a forest by time, in which only children of one name are their parents.
+
+use super::event::Event;
+use super::events::Events;
+use super::nesting::Nesting;
+use crate::time::Timestamp;
+
+/// Slices of the host, each behind the one around it.
+#[derive(Debug, Default)]
+pub(super) struct Forest {
+    pub(super) nodes: Vec<Node>,
+    /// The node of each event, [`NONE`] for those that are not in the forest.
+    of_event: Vec<u32>,
+}
+
+/// One slice of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) event: u32,
+    /// The slice around it.
+    parent: u32,
+    /// Itself, or the slice of the same name that it is counted with.
+    counts_as: u32,
+    children: u32,
+}
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+impl Forest {
+    /// Takes those slices that `belongs` wants; each lies in the next one around it that is there.
+    pub(super) fn new(events: &Events, nesting: &Nesting, belongs: impl Fn(&Event<'_>) -> bool) -> Forest {
+        let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
+        for event in nesting.iter(events).filter(belongs) {
+            let mut around = std::iter::successors(nesting.parent(event), |around| nesting.parent(*around));
+            let node = |around: Event<'_>| forest.of_event.get(around.index()).copied().filter(|node| *node != NONE);
+            let parent = around.find_map(node).unwrap_or(NONE);
+            forest.push(event.index(), parent);
+        }
+        forest
+    }
+
+    fn push(&mut self, event: usize, parent: u32) {
+        let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
+        if let Some(slot) = self.of_event.get_mut(event) {
+            *slot = number;
+        }
+        let event = u32::try_from(event).unwrap_or(NONE);
+        self.nodes.push(Node { event, parent, counts_as: number, children: 0 });
+        if let Some(parent) = self.nodes.get_mut(parent as usize) {
+            parent.children += 1;
+        }
+    }
+
+    /// Counts only children with their parents where they have one name; torch's `_remove_dup_nodes`.
+    ///
+    /// What either launched counts for the parent; torch forgets what the parent itself did.
+    pub(super) fn merge_namesakes(mut self, events: &Events) -> Forest {
+        let name = |node: &Node| events.rows.get(node.event as usize).map(|row| row.name);
+        // A parent comes before its children, so what it counts as is known.
+        for number in 0..self.nodes.len() {
+            let Some(&node) = self.nodes.get(number) else { continue };
+            let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.counts_as) else { continue };
+            let Some(around) = self.nodes.get_mut(parent as usize) else { continue };
+            let is_same = around.children == 1 && name(around) == name(&node);
+            if is_same {
+                around.children = node.children;
+            }
+            if let Some(node) = self.nodes.get_mut(number) {
+                node.parent = parent;
+                node.counts_as = if is_same { parent } else { node.counts_as };
+            }
+        }
+        self
+    }
+
+    /// Returns the node as which that event counts, if it is in the forest.
+    pub(super) fn of(&self, event: usize) -> Option<usize> {
+        let node = *self.of_event.get(event)?;
+        self.nodes.get(node as usize).map(|node| node.counts_as as usize)
+    }
+
+    /// Returns the event of a node.
+    pub(super) fn event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
+        events.get(self.nodes.get(node)?.event as usize)
+    }
+
+    /// Returns the nodes that stand for themselves, parents before children.
+    pub(super) fn counted(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let counts = |(number, node): (usize, &Node)| (node.counts_as as usize == number).then_some(number);
+        self.nodes.iter().enumerate().filter_map(counts)
+    }
+
+    /// Returns the node around another, if there is one.
+    pub(super) fn parent(&self, node: usize) -> Option<usize> {
+        self.nodes.get(node).filter(|node| node.parent != NONE).map(|node| node.parent as usize)
+    }
+
+    /// Returns the time of each node without its children's, in nanoseconds; 0 for those that count as another.
+    pub(super) fn self_ns(&self, events: &Events) -> Vec<i64> {
+        let mut own = vec![0; self.nodes.len()];
+        for number in self.counted() {
+            let ns = self.event(events, number).map_or(0, |event| event.duration_ns());
+            let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+            let mut add = |node: usize, ns: i64| own.get_mut(node).map(|own| *own += ns);
+            add(number, ns);
+            self.parent(number).and_then(|parent| add(parent, -ns));
+        }
+        own
+    }
+
+    /// Returns a node's event and those around it, from the innermost.
+    pub(super) fn ancestry<'a>(&'a self, events: &'a Events, node: Option<usize>) -> impl Iterator<Item = Event<'a>> {
+        std::iter::successors(node, |node| self.parent(*node)).filter_map(|node| self.event(events, node))
+    }
+
+    /// Follows the time.
+    pub(super) fn sweep<'a>(&'a self, events: &'a Events) -> Sweep<'a> {
+        Sweep { forest: self, events, next: 0, open: vec![Vec::new(); events.tracks().len()] }
+    }
+}
+
+/// What is open on each track as time goes on.
+#[derive(Debug)]
+pub(super) struct Sweep<'a> {
+    forest: &'a Forest,
+    events: &'a Events,
+    next: usize,
+    open: Vec<Vec<usize>>,
+}
+
+impl Sweep<'_> {
+    /// Returns what the innermost slice around the start of `event` on its track counts as.
+    ///
+    /// `event` starts no earlier than that of the call before.
+    pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
+        let (forest, events, at) = (self.forest, self.events, event.start());
+        while let Some(next) = forest.event(events, self.next).filter(|next| next.start() <= at) {
+            if let Some(open) = self.open.get_mut(next.track_index()) {
+                close(open, forest, events, next.start());
+                open.push(self.next);
+            }
+            self.next += 1;
+        }
+        let open = self.open.get_mut(event.track_index())?;
+        close(open, forest, events, at);
+        forest.nodes.get(*open.last()?).map(|node| node.counts_as as usize)
+    }
+}
+
+/// Takes away what has ended.
+fn close(open: &mut Vec<usize>, forest: &Forest, events: &Events, at: Timestamp) {
+    while open.pop_if(|node| forest.event(events, *node).is_some_and(|event| event.end() <= at)).is_some() {}
+}

@@ -1,0 +1,77 @@
+//! Events made by hand, for tests.
+
+use super::builder::Builder;
+use super::events::Events;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, NO_ARGS, Track};
+use crate::time::Timestamp;
+
+/// Puts events together: host slices get ids from 1 on, in the order in which they come.
+#[derive(Default)]
+pub(super) struct Sample {
+    builder: Builder,
+    next: u64,
+}
+
+impl Sample {
+    /// An operation on thread 1, in microseconds.
+    pub(super) fn op(self, name: &str, start: u64, end: u64) -> Sample {
+        self.host(ActivityType::CpuOp, name, 1, (start, end), NO_ARGS)
+    }
+
+    /// An operation with arguments.
+    pub(super) fn op_with(self, name: &str, start: u64, end: u64, args: &dyn Args) -> Sample {
+        self.host(ActivityType::CpuOp, name, 1, (start, end), args)
+    }
+
+    pub(super) fn host(
+        mut self,
+        kind: ActivityType,
+        name: &str,
+        thread: i64,
+        time: (u64, u64),
+        args: &dyn Args,
+    ) -> Sample {
+        self.next += 1;
+        let body = Body::Slice { start: micros(time.0), end: micros(time.1) };
+        let id = self.next;
+        self.take((kind, name), Track::new(100, thread), body, (id, 0), args)
+    }
+
+    /// Work of a device, launched by the host slice of that id; 0 for none.
+    pub(super) fn work(self, kind: ActivityType, name: &str, start: u64, end: u64, linked: u64) -> Sample {
+        let body = Body::Slice { start: micros(start), end: micros(end) };
+        self.take((kind, name), Track::new(0, 7), body, (0, linked), &[("device", ArgValue::I64(0))])
+    }
+
+    pub(super) fn kernel(self, name: &str, start: u64, end: u64, linked: u64) -> Sample {
+        self.work(ActivityType::ConcurrentKernel, name, start, end, linked)
+    }
+
+    /// Memory that was allocated or freed, on a kind of device.
+    pub(super) fn memory(self, thread: i64, at: u64, bytes: i64, device: i64) -> Sample {
+        let args = [("Bytes", ArgValue::I64(bytes)), ("Device Type", ArgValue::I64(device))];
+        let body = Body::Instant { at: micros(at) };
+        self.take((ActivityType::CpuInstantEvent, "[memory]"), Track::new(100, thread), body, (0, 0), &args)
+    }
+
+    fn take(
+        mut self,
+        (kind, name): (ActivityType, &str),
+        track: Track<'_>,
+        body: Body,
+        (id, linked): (u64, u64),
+        args: &dyn Args,
+    ) -> Sample {
+        let (id, linked) = (CorrelationId(id), CorrelationId(linked));
+        self.builder.take(&Activity { kind, name, track, body, id, linked, flow: None, args });
+        self
+    }
+
+    pub(super) fn events(self) -> Events {
+        self.builder.finish(0, (None, None))
+    }
+}
+
+pub(super) fn micros(us: u64) -> Timestamp {
+    Timestamp::from_nanos(us * 1000)
+}

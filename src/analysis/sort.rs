@@ -1,0 +1,119 @@
+//! By what the rows of a table are sorted.
+
+use super::averages::Average;
+use crate::error::{Error, ErrorKind};
+use std::cmp::Ordering;
+use std::str::FromStr;
+
+/// By what the rows of a table are sorted, the largest first. torch's names parse, such as `self_cpu_time_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SortBy {
+    /// `self_cpu_time_total`
+    SelfHost,
+    /// `cpu_time_total`
+    HostTotal,
+    /// `cpu_time`
+    HostMean,
+    /// `self_device_time_total`
+    SelfDevice,
+    /// `device_time_total`
+    DeviceTotal,
+    /// `device_time`
+    DeviceMean,
+    /// `self_cpu_memory_usage`
+    SelfHostBytes,
+    /// `cpu_memory_usage`
+    HostBytes,
+    /// `self_device_memory_usage`
+    SelfDeviceBytes,
+    /// `device_memory_usage`
+    DeviceBytes,
+    /// `count`
+    Count,
+    /// `flops`
+    Flops,
+    /// `max`: how long the longest took
+    Max,
+    /// `std`: how far times spread
+    Std,
+}
+
+impl SortBy {
+    /// Every key with its name.
+    const NAMES: [(&'static str, SortBy); 14] = [
+        ("self_cpu_time_total", SortBy::SelfHost),
+        ("cpu_time_total", SortBy::HostTotal),
+        ("cpu_time", SortBy::HostMean),
+        ("self_device_time_total", SortBy::SelfDevice),
+        ("device_time_total", SortBy::DeviceTotal),
+        ("device_time", SortBy::DeviceMean),
+        ("self_cpu_memory_usage", SortBy::SelfHostBytes),
+        ("cpu_memory_usage", SortBy::HostBytes),
+        ("self_device_memory_usage", SortBy::SelfDeviceBytes),
+        ("device_memory_usage", SortBy::DeviceBytes),
+        ("count", SortBy::Count),
+        ("flops", SortBy::Flops),
+        ("max", SortBy::Max),
+        ("std", SortBy::Std),
+    ];
+
+    /// Compares two rows.
+    pub(super) fn compare(self, a: &Average, b: &Average) -> Ordering {
+        let of = |row: &Average| -> i128 {
+            match self {
+                SortBy::SelfHost => row.self_host_ns.into(),
+                SortBy::HostTotal => row.host_ns.into(),
+                SortBy::SelfDevice => row.self_device_ns.into(),
+                SortBy::DeviceTotal => row.device_ns.into(),
+                SortBy::SelfHostBytes => row.own.host.into(),
+                SortBy::HostBytes => row.all.host.into(),
+                SortBy::SelfDeviceBytes => row.own.device.into(),
+                SortBy::DeviceBytes => row.all.device.into(),
+                SortBy::Count => row.count().into(),
+                SortBy::Flops => row.flops.into(),
+                SortBy::Max => row.max_ns().into(),
+                SortBy::HostMean | SortBy::DeviceMean | SortBy::Std => 0,
+            }
+        };
+        let mean = |row: &Average, ns: u64| ns as f64 / row.count().max(1) as f64;
+        match self {
+            SortBy::HostMean => mean(a, a.host_ns).total_cmp(&mean(b, b.host_ns)),
+            SortBy::DeviceMean => mean(a, a.device_ns).total_cmp(&mean(b, b.device_ns)),
+            SortBy::Std => a.std_ns().total_cmp(&b.std_ns()),
+            _ => of(a).cmp(&of(b)),
+        }
+    }
+}
+
+impl FromStr for SortBy {
+    type Err = Error;
+
+    /// Reads one of torch's names; `cuda`, `xpu` and `privateuse1` mean `device`, `host` means `cpu`.
+    fn from_str(name: &str) -> Result<SortBy, Error> {
+        let plain =
+            ["cuda", "xpu", "privateuse1"].iter().fold(name.to_owned(), |name, old| name.replace(old, "device"));
+        let plain = plain.replace("host", "cpu");
+        SortBy::NAMES.iter().find(|(known, _)| *known == plain).map(|(_, key)| *key).ok_or_else(|| {
+            let names: Vec<_> = SortBy::NAMES.iter().map(|(name, _)| *name).collect();
+            let message = format!("cannot sort by `{name}`; sort by one of {}", names.join(", "));
+            Error::new(ErrorKind::Config, message)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torchs_names_are_read_and_others_say_which_there_are() {
+        for (name, key) in SortBy::NAMES {
+            assert_eq!(name.parse::<SortBy>().unwrap(), key);
+        }
+        assert_eq!("cuda_time_total".parse::<SortBy>().unwrap(), SortBy::DeviceTotal);
+        assert_eq!("self_xpu_memory_usage".parse::<SortBy>().unwrap(), SortBy::SelfDeviceBytes);
+        let error = "time".parse::<SortBy>().unwrap_err().to_string();
+        assert!(error.starts_with("cannot sort by `time`; sort by one of self_cpu_time_total, "), "{error}");
+    }
+}

@@ -1,0 +1,484 @@
+//! The printed table of averages, with torch's columns, units and order.
+
+use super::averages::{Average, KeyAverages, Section};
+use super::averaging::{OVERLOAD, SHAPES, SOURCE};
+use super::columns::{Column, Side};
+use super::sort::SortBy;
+use super::units::{TimeUnit, bytes, flop_unit, share, time};
+use std::fmt;
+
+/// A table to be printed: made by [`KeyAverages::table`], printed by its `Display`.
+///
+/// Operations come first, then kernels, then annotations as devices saw them, each with what its percentages are of.
+/// Columns, units and widths are those of torch's table; [`torch`](Table::torch) prints the one table that torch does.
+#[derive(Clone, Debug)]
+#[must_use = "print it"]
+pub struct Table<'a> {
+    pub(super) averages: &'a KeyAverages,
+    sort_by: Option<SortBy>,
+    row_limit: Option<usize>,
+    max_name: usize,
+    max_shapes: usize,
+    max_source: usize,
+    header: Option<String>,
+    top_level_only: bool,
+    unit: Option<TimeUnit>,
+    width: Option<usize>,
+    spread: bool,
+    memory: bool,
+    flops: bool,
+    as_torch: bool,
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Of a column of numbers.
+const NUMBER: usize = 12;
+/// To this the name is cut before columns are left out.
+const NAME_MIN: usize = 24;
+
+impl<'a> Table<'a> {
+    pub(super) fn new(averages: &'a KeyAverages) -> Table<'a> {
+        Table {
+            averages,
+            sort_by: None,
+            row_limit: Some(100),
+            max_name: 55,
+            max_shapes: 80,
+            max_source: 75,
+            header: None,
+            top_level_only: false,
+            unit: None,
+            width: None,
+            spread: false,
+            memory: true,
+            flops: true,
+            as_torch: false,
+        }
+    }
+
+    /// Sorts by that, the largest first. Default: by self time, of the host for operations, of the device for the rest.
+    pub fn sort_by(mut self, key: SortBy) -> Self {
+        self.sort_by = Some(key);
+        self
+    }
+
+    /// Prints so many rows of each section. Default: 100; `None`: all.
+    pub fn row_limit(mut self, rows: impl Into<Option<usize>>) -> Self {
+        self.row_limit = rows.into();
+        self
+    }
+
+    /// The widest that the name may be, in characters. Default: 55.
+    pub fn max_name_column_width(mut self, characters: usize) -> Self {
+        self.max_name = characters;
+        self
+    }
+
+    /// The widest that shapes may be, in characters. Default: 80.
+    pub fn max_shapes_column_width(mut self, characters: usize) -> Self {
+        self.max_shapes = characters;
+        self
+    }
+
+    /// The widest that a place in the source may be, in characters. Default: 75.
+    pub fn max_src_column_width(mut self, characters: usize) -> Self {
+        self.max_source = characters;
+        self
+    }
+
+    /// Prints that above.
+    pub fn header(mut self, text: impl Into<String>) -> Self {
+        self.header = Some(text.into());
+        self
+    }
+
+    /// Prints only operations that were in no other one, the first time that they were met. Default: false.
+    pub fn top_level_events_only(mut self, on: bool) -> Self {
+        self.top_level_only = on;
+        self
+    }
+
+    /// Prints all times in that unit. Default: each in the largest in which it is one or more.
+    pub fn time_unit(mut self, unit: TimeUnit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    /// Keeps lines within so many characters, such as a terminal's width. Default: as long as they get.
+    ///
+    /// First names are cut, down to 24 characters; then columns are left out, which a line below says.
+    pub fn width(mut self, characters: usize) -> Self {
+        self.width = Some(characters);
+        self
+    }
+
+    /// Adds columns on how times spread: least, median, 95th percentile, greatest, standard deviation. Default: false.
+    pub fn spread(mut self, on: bool) -> Self {
+        self.spread = on;
+        self
+    }
+
+    /// Shows memory, where some was recorded. Default: true.
+    pub fn memory(mut self, on: bool) -> Self {
+        self.memory = on;
+        self
+    }
+
+    /// Shows floating-point operations, where some are known. Default: true.
+    pub fn flops(mut self, on: bool) -> Self {
+        self.flops = on;
+        self
+    }
+
+    /// Prints one table of operations and kernels together, as torch does, to be compared with torch's.
+    ///
+    /// Its percentages add up to more than 100: device time stands with operations and again with kernels.
+    pub fn torch(mut self, on: bool) -> Self {
+        self.as_torch = on;
+        self
+    }
+
+    /// The rows of a table in their order, all of which the widths of columns are made for.
+    pub(super) fn rows(&self, sections: &[Section]) -> Vec<&'a Average> {
+        let rows = self.averages.iter().filter(|row| sections.contains(&row.section));
+        let rows = rows.chain(self.averages.outside.as_ref().filter(|_| self.as_torch));
+        let mut rows: Vec<&Average> = rows.collect();
+        if let Some(key) = self.sort_by {
+            rows.sort_by_key(|row| row.first);
+            rows.sort_by(|a, b| key.compare(b, a));
+        }
+        rows
+    }
+
+    /// Whether some row has it.
+    fn any(&self, has: impl Fn(&Average) -> bool) -> bool {
+        self.averages.iter().any(has)
+    }
+
+    fn time_column(&self, title: String, rank: u8, ns: impl Fn(&Average) -> f64 + 'a) -> Column<'a> {
+        let unit = self.unit;
+        Column::new(title, NUMBER, rank, move |row| time(ns(row), unit))
+    }
+
+    /// The columns of a table of such rows.
+    fn columns(&self, sections: &[Section], rows: &[&'a Average], what: &str) -> Vec<Column<'a>> {
+        let mut columns = vec![self.name_column(what, rows, |row| row.name.clone())];
+        columns.extend(self.group_columns(rows, |title| title == OVERLOAD));
+        let (ops, devices) = (sections.contains(&Section::Ops), sections.contains(&Section::Kernels));
+        if ops {
+            columns.extend(self.host_columns());
+        }
+        if self.any(|row| row.self_device_ns > 0) && (ops || devices) {
+            columns.extend(self.device_columns(ops));
+        } else if !ops {
+            let device = self.averages.device;
+            columns.push(self.time_column(format!("{device} total"), 0, |row| row.device_ns as f64));
+            columns.push(self.time_column(format!("{device} time avg"), 3, Average::mean_ns));
+        }
+        if self.spread {
+            columns.extend(self.spread_columns());
+        }
+        if ops && self.memory && self.averages.has_memory {
+            columns.extend(self.memory_columns());
+        }
+        columns.push(Column::new("# of Calls", NUMBER, 0, |row| row.count().to_string()));
+        columns.extend(self.group_columns(rows, |title| ![OVERLOAD, SHAPES, SOURCE].contains(&title)));
+        columns.extend(self.group_columns(rows, |title| title == SHAPES));
+        columns.extend(self.group_columns(rows, |title| title == SOURCE));
+        columns.extend(self.flops_column(rows).filter(|_| ops && self.flops));
+        columns
+    }
+
+    /// The width of a column of texts; torch's may be narrower than their titles.
+    fn at_least(&self, title: &str, width: usize) -> usize {
+        if self.as_torch { width } else { width.max(title.chars().count()) }
+    }
+
+    fn name_column(&self, title: &str, rows: &[&Average], name: impl Fn(&Average) -> String + 'a) -> Column<'a> {
+        let longest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
+        Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name).cut(Side::End, self.max_name)
+    }
+
+    /// The columns of those groups whose title is wanted and of which some row has a key.
+    fn group_columns(&self, rows: &[&Average], wanted: impl Fn(&str) -> bool) -> Vec<Column<'a>> {
+        let groups = self.averages.groups.iter().enumerate().filter(|(_, title)| wanted(title));
+        let column = |(at, title): (usize, &String)| {
+            let key = move |row: &Average| row.keys.get(at).cloned().unwrap_or_default();
+            let has_key = |row: &&Average| row.keys.get(at).is_some_and(|key| !["", "[]"].contains(&key.as_str()));
+            rows.iter().find(|row| has_key(row))?;
+            let lines = rows.iter().filter_map(|row| row.keys.get(at)).flat_map(|key| key.lines());
+            let longest = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+            let width = self.at_least(title, longest + 4);
+            Some(match title.as_str() {
+                OVERLOAD => self.name_column(title, rows, key),
+                SHAPES => Column::new(title, width.min(self.max_shapes), 0, key).cut(Side::Plain, self.max_shapes),
+                SOURCE => {
+                    Column::new(title, width.min(self.max_source), 0, key).cut(Side::Start, self.max_source).left()
+                }
+                _ => Column::new(title, width.min(self.max_name).max(NUMBER), 0, key).cut(Side::End, self.max_name),
+            })
+        };
+        groups.filter_map(column).collect()
+    }
+
+    fn host_columns(&self) -> Vec<Column<'a>> {
+        let base = self.averages.host_base_ns() as f64;
+        vec![
+            Column::new("Self CPU %", NUMBER, 4, move |row| share(row.self_host_ns as f64, base)),
+            self.time_column("Self CPU".to_owned(), 0, |row| row.self_host_ns as f64),
+            Column::new("CPU total %", NUMBER, 6, move |row| share(row.host_ns as f64, base)),
+            self.time_column("CPU total".to_owned(), 1, |row| row.host_ns as f64),
+            self.time_column("CPU time avg".to_owned(), 3, |row| row.host_ns as f64 / row.count().max(1) as f64),
+        ]
+    }
+
+    fn device_columns(&self, with_ops: bool) -> Vec<Column<'a>> {
+        let (device, base) = (self.averages.device, self.averages.device_base_ns() as f64);
+        let mut columns = vec![
+            self.time_column(format!("Self {device}"), 0, |row| row.self_device_ns as f64),
+            Column::new(format!("Self {device} %"), NUMBER, 5, move |row| share(row.self_device_ns as f64, base)),
+        ];
+        if with_ops {
+            columns.push(self.time_column(format!("{device} total"), 2, |row| row.device_ns as f64));
+        }
+        let mean = |row: &Average| row.device_ns as f64 / row.count().max(1) as f64;
+        columns.push(self.time_column(format!("{device} time avg"), 7, mean));
+        columns
+    }
+
+    fn spread_columns(&self) -> Vec<Column<'a>> {
+        vec![
+            self.time_column("Min".to_owned(), 9, |row| row.min_ns() as f64),
+            self.time_column("Median".to_owned(), 8, |row| row.percentile_ns(0.5) as f64),
+            self.time_column("95 %".to_owned(), 8, |row| row.percentile_ns(0.95) as f64),
+            self.time_column("Max".to_owned(), 9, |row| row.max_ns() as f64),
+            self.time_column("Std".to_owned(), 10, Average::std_ns),
+        ]
+    }
+
+    fn memory_columns(&self) -> Vec<Column<'a>> {
+        let mut columns = vec![
+            Column::new("CPU Mem", NUMBER, 7, |row| bytes(row.all.host)),
+            Column::new("Self CPU Mem", NUMBER, 3, |row| bytes(row.own.host)),
+        ];
+        if self.any(|row| row.own.device != 0) {
+            let device = self.averages.device;
+            columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| bytes(row.all.device)));
+            columns.push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| bytes(row.own.device)));
+        }
+        columns
+    }
+
+    /// In the unit of the smallest row that has some.
+    fn flops_column(&self, rows: &[&Average]) -> Option<Column<'a>> {
+        let least = rows.iter().map(|row| row.flops).filter(|flops| *flops > 0).min()?;
+        let (unit, name) = flop_unit(least);
+        Some(Column::new(format!("Total {name}"), NUMBER, 4, move |row| match row.flops {
+            0 => "--".to_owned(),
+            flops => format!("{:8.3}", flops as f64 / unit),
+        }))
+    }
+
+    /// Makes lines fit: names are cut, then columns left out, those of the highest rank first. Returns how many.
+    fn fit(&self, columns: &mut Vec<Column<'a>>) -> usize {
+        let mut left_out = 0;
+        let Some(width) = self.width else { return left_out };
+        loop {
+            let over = line_length(columns).saturating_sub(width);
+            if let Some(name) = columns.first_mut().filter(|_| over > 0) {
+                name.narrow(NAME_MIN, over);
+            }
+            let rank = columns.iter().map(|column| column.rank).max().unwrap_or(0);
+            if line_length(columns) <= width || rank == 0 {
+                return left_out;
+            }
+            if let Some(at) = columns.iter().rposition(|column| column.rank == rank) {
+                columns.remove(at);
+                left_out += 1;
+            }
+        }
+    }
+
+    /// Writes the table of some sections, with the header if it is the first; says whether there was anything to write.
+    fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        sections: &[Section],
+        what: &str,
+        is_first: bool,
+    ) -> Result<bool, fmt::Error> {
+        let mut rows = self.rows(sections);
+        let mut columns = self.columns(sections, &rows, what);
+        rows.retain(|row| row.is_top_level || !self.top_level_only);
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        let left_out = self.fit(&mut columns);
+        if !self.as_torch && !is_first {
+            writeln!(f)?;
+        }
+        let line = |f: &mut fmt::Formatter<'_>, text: String| match self.as_torch {
+            true => writeln!(f, "{text}"),
+            false => writeln!(f, "{}", text.trim_end()),
+        };
+        let rule: String = columns.iter().map(|column| "-".repeat(column.width) + "  ").collect();
+        if let Some(header) = self.header.as_ref().filter(|_| is_first) {
+            writeln!(f, "{}\n{header}", "=".repeat(line_length(&columns)))?;
+        }
+        if self.top_level_only && is_first {
+            writeln!(f, "{}\nThis report only display top-level ops statistics", "=".repeat(line_length(&columns)))?;
+        }
+        line(f, rule.clone())?;
+        line(f, columns.iter().map(|column| column.heading()).collect())?;
+        line(f, rule.clone())?;
+        let shown = self.row_limit.unwrap_or(usize::MAX);
+        for row in rows.iter().take(shown) {
+            line(f, columns.iter().map(|column| column.cell(row)).collect())?;
+            let more = columns.iter().map(|column| column.more(row)).max().unwrap_or(0);
+            for at in 1..more {
+                line(f, columns.iter().map(|column| column.cell_line(row, at)).collect())?;
+            }
+            if more > 1 || self.as_torch && columns.iter().any(Column::is_of_lines) {
+                line(f, columns.iter().map(|column| " ".repeat(column.width + GAP)).collect())?;
+            }
+        }
+        line(f, rule)?;
+        self.say_what_is_not_shown(f, rows.len().saturating_sub(shown), left_out)?;
+        Ok(true)
+    }
+
+    fn say_what_is_not_shown(&self, f: &mut fmt::Formatter<'_>, rows: usize, columns: usize) -> fmt::Result {
+        if rows > 0 && !self.as_torch {
+            writeln!(f, "More rows: {rows} (raise row_limit)")?;
+        }
+        if columns > 0 {
+            writeln!(f, "More columns: {columns} (raise width)")?;
+        }
+        Ok(())
+    }
+
+    fn write_bases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let averages = self.averages;
+        let device = averages.device;
+        let shown = |ns: f64| time(ns, self.unit);
+        let why = |text: &str| if self.as_torch { String::new() } else { format!(" ({text})") };
+        let base = averages.host_base_ns() as f64;
+        writeln!(f, "Self CPU time total: {}{}", shown(base), why("100 % of CPU columns"))?;
+        if self.any(|row| row.self_device_ns > 0) {
+            let base = averages.device_base_ns() as f64;
+            writeln!(
+                f,
+                "Self {device} time total: {}{}",
+                shown(base),
+                why("100 % of device columns, kernels and copies")
+            )?;
+        }
+        if self.as_torch {
+            return Ok(());
+        }
+        if averages.unlaunched_ns > 0 {
+            writeln!(f, "Of that, in no operation above: {}", shown(averages.unlaunched_ns as f64))?;
+        }
+        let (host, on_device) = averages.unattributed_bytes();
+        if (host, on_device) != (0, 0) {
+            writeln!(f, "Memory outside all operations: CPU {}, {device} {}", bytes(host), bytes(on_device))?;
+        }
+        averages.notes.iter().try_for_each(|note| writeln!(f, "Not whole: {note}"))
+    }
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.averages.iter().next().is_none() {
+            return if self.as_torch { Ok(()) } else { writeln!(f, "nothing was recorded that has a row") };
+        }
+        if self.as_torch {
+            self.write(f, &[Section::Ops, Section::Kernels, Section::DeviceAnnotations], "Name", true)?;
+            return self.write_bases(f);
+        }
+        let tables = [
+            (Section::Ops, "Operation"),
+            (Section::Kernels, "Kernel"),
+            (Section::DeviceAnnotations, "Annotation on the device"),
+        ];
+        let mut is_first = true;
+        for (section, what) in tables {
+            is_first &= !self.write(f, &[section], what, is_first)?;
+        }
+        self.write_bases(f)
+    }
+}
+
+/// The length of a line, as torch counts it.
+fn line_length(columns: &[Column<'_>]) -> usize {
+    columns.iter().map(|column| column.width + GAP).sum::<usize>().saturating_sub(GAP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::GroupBy;
+    use super::super::sample::Sample;
+    use super::*;
+    use crate::activity::{ActivityType, ArgValue, NO_ARGS};
+
+    fn sample() -> Sample {
+        let dims =
+            [("Input Dims", ArgValue::Json("[[64,32],[32,16]]")), ("location", ArgValue::Str("src/model.rs:31"))];
+        Sample::default()
+            .host(ActivityType::UserAnnotation, "ProfilerStep#0", 1, (0, 4000), NO_ARGS)
+            .op_with("linear_with_a_name_that_is_longer_than_fifty_characters", 100, 1100, &dims)
+            .op_with("mm", 200, 500, &dims)
+            .memory(1, 300, 4096, 0)
+            .kernel("gemm", 600, 1350, 3)
+            .kernel("gemm", 1400, 1650, 3)
+            .work(ActivityType::GpuMemcpy, "Memcpy HtoD", 2000, 2100, 0)
+            .work(ActivityType::GpuUserAnnotation, "ProfilerStep#0", 600, 2100, 1)
+    }
+
+    fn check(table: &Table<'_>, name: &str) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tables/");
+        let expected = std::fs::read_to_string(folder.to_owned() + name).unwrap();
+        assert!(table.to_string() == expected, "{name} is other than\n{table}");
+    }
+
+    #[test]
+    fn operations_and_kernels_are_tables_of_their_own_and_say_what_percentages_are_of() {
+        check(&sample().events().key_averages().table().max_name_column_width(26), "sections.txt");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_names_and_leaves_columns_out() {
+        let averages = sample().events().key_averages();
+        let table = averages.table().width(80).row_limit(1).header("Training");
+        assert!(table.to_string().lines().all(|line| line.chars().count() <= 80), "{table}");
+        check(&table, "narrow.txt");
+    }
+
+    #[test]
+    fn groups_and_spread_are_columns() {
+        let events = sample().events();
+        let by_stack = events.averages().by(GroupBy::Stack(2)).by(GroupBy::Shapes).compute();
+        check(&by_stack.table().max_src_column_width(20).max_shapes_column_width(14).width(110), "stacks.txt");
+        let by_thread = events.averages().by(GroupBy::Thread).compute();
+        let table = by_thread.table().spread(true).memory(false).flops(false).top_level_events_only(true);
+        check(&table.time_unit(TimeUnit::Millis), "threads.txt");
+    }
+
+    #[test]
+    fn kernels_alone_have_the_header_and_no_width_is_too_small() {
+        let events = Sample::default().kernel("gemm", 0, 1, 0).events();
+        let averages = events.averages().by(GroupBy::Thread).compute();
+        let table = averages.table().header("Alone").to_string();
+        assert!(table.lines().nth(1) == Some("Alone") && table.lines().nth(3).unwrap().contains("Kernel"), "{table}");
+        let table = averages.table().max_name_column_width(1).max_src_column_width(0).width(1).to_string();
+        assert!(table.contains("gemm") || table.contains("..."), "{table}");
+    }
+
+    #[test]
+    fn nothing_is_a_table_too() {
+        let averages = KeyAverages::default();
+        assert_eq!(averages.table().to_string(), "nothing was recorded that has a row\n");
+        assert_eq!(averages.table().torch(true).to_string(), "");
+    }
+}

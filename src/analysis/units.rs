@@ -1,0 +1,83 @@
+//! Times, sizes and shares as torch's table prints them.
+
+/// The unit of all times of a table; torch's `time_unit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeUnit {
+    /// "s"
+    Seconds,
+    /// "ms"
+    Millis,
+    /// "us"
+    Micros,
+}
+
+/// A time with three decimals, in the largest unit in which it is one or more; in `unit` if there is one.
+pub(super) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
+    let micros = ns / 1e3;
+    let unit = unit.unwrap_or(match micros {
+        us if us >= 1e6 => TimeUnit::Seconds,
+        us if us >= 1e3 => TimeUnit::Millis,
+        _ => TimeUnit::Micros,
+    });
+    match unit {
+        TimeUnit::Seconds => format!("{:.3}s", micros / 1e6),
+        TimeUnit::Millis => format!("{:.3}ms", micros / 1e3),
+        TimeUnit::Micros => format!("{micros:.3}us"),
+    }
+}
+
+/// A part of a base in percent, "NaN" where that is 0.
+pub(super) fn share(ns: f64, base: f64) -> String {
+    if base == 0.0 { "NaN".to_owned() } else { format!("{:.2}%", ns * 100.0 / base) }
+}
+
+/// Bytes, in units of 1024.
+pub(super) fn bytes(bytes: i64) -> String {
+    const KB: u64 = 1024;
+    let scaled = |unit: u64, name: &str| format!("{:.2} {name}", bytes as f64 / unit as f64);
+    match bytes.unsigned_abs() {
+        n if n >= KB * KB * KB => scaled(KB * KB * KB, "GB"),
+        n if n >= KB * KB => scaled(KB * KB, "MB"),
+        n if n >= KB => scaled(KB, "KB"),
+        _ => format!("{bytes} B"),
+    }
+}
+
+/// The unit in which a number of FLOPs is one or more, up to "PFLOPs", with its size.
+pub(super) fn flop_unit(flops: u64) -> (f64, &'static str) {
+    const UNITS: [&str; 6] = ["FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs"];
+    let mut unit = (1.0, "FLOPs");
+    for name in UNITS {
+        if flops as f64 >= unit.0 {
+            unit = (unit.0 * 1e3, name);
+        }
+    }
+    (unit.0 / 1e3, unit.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_the_largest_unit_that_fits() {
+        let shown = [0.0, 1.0, 999_999.0, 1e6, 1.5e9, -2000.0].map(|ns| time(ns, None));
+        assert_eq!(shown, ["0.000us", "0.001us", "999.999us", "1.000ms", "1.500s", "-2.000us"]);
+        let units = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros];
+        assert_eq!(units.map(|unit| time(2e6, Some(unit))), ["0.002s", "2.000ms", "2000.000us"]);
+    }
+
+    #[test]
+    fn bytes_are_in_units_of_1024_and_may_be_negative() {
+        let shown = [0, -1023, 1024, -1_572_864, 5_368_709_120].map(bytes);
+        assert_eq!(shown, ["0 B", "-1023 B", "1.00 KB", "-1.50 MB", "5.00 GB"]);
+    }
+
+    #[test]
+    fn shares_and_flops_scale() {
+        assert_eq!([share(1.0, 3.0), share(0.0, 0.0)], ["33.33%", "NaN"]);
+        let names = [1, 999, 1000, 2_000_000, u64::MAX].map(flop_unit);
+        assert_eq!(names, [(1.0, "FLOPs"), (1.0, "FLOPs"), (1e3, "KFLOPs"), (1e6, "MFLOPs"), (1e15, "PFLOPs")]);
+    }
+}
