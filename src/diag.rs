@@ -187,6 +187,11 @@ fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
     }
 }
 
+/// Writes a page that the program has asked for to stderr, as it is and with one call.
+pub(crate) fn show(page: &str) {
+    let _ = io::stderr().write_all(page.as_bytes());
+}
+
 /// Writes the line with one call, so that lines of several threads do not mix; a closed stderr is nobody's concern.
 fn write_to_stderr(message: &Message<'_>) {
     let line = Line::new(format_args!("{message}"));

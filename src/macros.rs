@@ -60,9 +60,50 @@ macro_rules! counter {
     };
 }
 
+/// Runs an expression, returns its value, and prints what in it took how long: a table for the first five minutes.
+///
+/// What runs is inside a user annotation of that name, so that a program without any spans sees how long it took, and
+/// which kernels it launched. The table goes to stderr and is no wider than the terminal; see
+/// [`Table`](crate::analysis::Table). `?`, `return` and `break` do what they do without the macro. Not for code that
+/// awaits, since a span must not be entered then.
+///
+/// What records:
+/// - the profiler that is given first, `profile!(profiler, "name", …)`, else
+/// - the [`KinetoLayer`](crate::KinetoLayer) of the program, if it has one: of several, the last that records nothing, else
+/// - a layer that the first use installs, as `tracing`'s global default subscriber and for good. Nothing else is there,
+///   so spans go to the profiler alone. If the program has set a global default without a `KinetoLayer`, a warning says so
+///   and the expression runs as it would.
+///
+/// A profiler that records nothing is started and stopped. One that is recording goes on: the table is of what lay in the
+/// annotation, without the work that devices have not reported by then.
+///
+/// ```
+/// # fn work() -> u32 { 7 }
+/// let answer = tracing_kineto::profile!("first look", { work() * 6 });
+/// assert_eq!(answer, 42);
+/// ```
+#[macro_export]
+macro_rules! profile {
+    (@ $recording:expr, $name:literal, $body:expr) => {{
+        let recording = $recording;
+        let span = $crate::annotate!($name).entered();
+        let value = $body;
+        drop(span);
+        drop(recording);
+        value
+    }};
+    ($name:literal, $body:expr $(,)?) => {
+        $crate::profile!(@ $crate::__private::Recording::begin(::core::format_args!($name)), $name, $body)
+    };
+    ($profiler:expr, $name:literal, $body:expr $(,)?) => {
+        $crate::profile!(@ $crate::__private::Recording::with(&$profiler, ::core::format_args!($name)), $name, $body)
+    };
+}
+
 /// What the macros need from where they are used.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::profile::Recording;
     pub use tracing;
 
     /// Returns whether a format string has anything to fill in.

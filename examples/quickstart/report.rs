@@ -6,14 +6,6 @@ use std::path::Path;
 use tracing_kineto::activity::{Body, Lane};
 use tracing_kineto::{ActivityType, Timestamp, Trace};
 
-/// Slices of one name, and the nanoseconds that they lasted.
-#[derive(Default)]
-struct Sum {
-    count: u64,
-    total: u64,
-    longest: u64,
-}
-
 /// What lies on one thread.
 #[derive(Default)]
 struct Row {
@@ -31,10 +23,9 @@ impl Row {
     }
 }
 
-/// Prints a line for each thread, for each of the spans that took longest, and for each kind of row.
+/// Prints a line for each thread, a table of what took longest, and how many rows there are of each kind.
 pub(crate) fn describe(trace: &Trace) {
     let mut slices = Vec::new();
-    let mut spans = BTreeMap::<String, Sum>::new();
     let mut kinds = BTreeMap::<&str, u64>::new();
     trace.for_each(|activity| {
         *kinds.entry(activity.kind.as_str()).or_default() += 1;
@@ -44,12 +35,6 @@ pub(crate) fn describe(trace: &Trace) {
         }
         if let (Body::Slice { start, end }, Lane::Id(thread)) = (activity.body, activity.track.thread) {
             slices.push((thread, start, end));
-            // ProfilerStep#0, ProfilerStep#1 and so on are one line.
-            let name = activity.name.split('#').next().unwrap_or_default();
-            let sum = spans.entry(name.to_owned()).or_default();
-            sum.count += 1;
-            sum.total += end.since(start);
-            sum.longest = sum.longest.max(end.since(start));
         }
     });
     slices.sort_by_key(|&(thread, start, end)| (thread, start, std::cmp::Reverse(end)));
@@ -63,16 +48,11 @@ pub(crate) fn describe(trace: &Trace) {
         }
     }
 
-    println!("\n{:<28} {:>8} {:>10} {:>10} {:>10}", "span", "count", "total ms", "mean ms", "longest ms");
-    let mut spans: Vec<_> = spans.iter().collect();
-    spans.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total));
-    for (name, Sum { count, total, longest }) in spans.into_iter().take(12) {
-        let mean = ms(*total) / *count as f64;
-        println!("{name:<28} {count:>8} {:>10.3} {mean:>10.3} {:>10.3}", ms(*total), ms(*longest));
-    }
+    // The first columns of torch's `key_averages().table()`; without a width, all of them.
+    println!("\n{}", trace.key_averages().table().row_limit(12).width(110));
 
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    println!("\nrows: {}", kinds.join(", "));
+    println!("rows: {}", kinds.join(", "));
     println!("recorded: {}\n", trace.stats());
 }
 

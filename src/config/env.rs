@@ -27,13 +27,14 @@ pub(crate) enum Switch {
     On,
 }
 
-/// Variables that begin with `KINETO_` and are not ours: PyTorch's, and that of this project's own checks.
-const OTHERS: [&str; 5] = [
+/// Variables that begin with `KINETO_` and are not ours: PyTorch's, and those of this project's own checks.
+const OTHERS: [&str; 6] = [
     "KINETO_CONSUMERS",
     "KINETO_DAEMON_INIT_DELAY_S",
     "KINETO_FORCE_OPTIMIZER_HOOK",
     "KINETO_FORCE_STEP_HOOK",
     "KINETO_PLUGIN_LIB_DIR_PATH",
+    "KINETO_TRACES",
 ];
 
 const PREFIX: &str = "KINETO_";

@@ -5,4 +5,5 @@ pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod signal;
+pub(crate) mod terminal;
 pub(crate) mod thread;

@@ -1,0 +1,116 @@
+//! What `profile!` does: records a block by itself, and prints what took how long.
+
+use crate::activity::ActivityType;
+use crate::analysis::{Events, KeyAverages, TrackId};
+use crate::diag::{self, diag};
+use crate::error::{Error, ErrorKind};
+use crate::guard::KinetoGuard;
+use crate::layer::KinetoLayer;
+use crate::os::{terminal, thread};
+use crate::profiler::Profiler;
+use crate::session::{self, Status};
+use std::fmt;
+use std::sync::OnceLock;
+use tracing_core::dispatcher::{self, Dispatch};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// The recording of a block; prints its table when it is dropped, unless by a panic.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Recording {
+    name: String,
+    state: Result<(Profiler, Extent), Error>,
+}
+
+/// What of a recording is the block's.
+#[derive(Clone, Copy, Debug)]
+enum Extent {
+    /// All of it: it was started for the block.
+    All,
+    /// What lies in the block's annotation: it was going on before, and goes on.
+    Annotation,
+}
+
+impl Recording {
+    /// Begins with the layer of the program that was made last, or with one that is installed for this purpose.
+    pub fn begin(name: fmt::Arguments<'_>) -> Recording {
+        let profiler = session::newest().map(|session| Ok(Profiler::new(Some(session))));
+        Recording::new(name, profiler.unwrap_or_else(install))
+    }
+
+    /// Begins with that profiler.
+    pub fn with(profiler: &Profiler, name: fmt::Arguments<'_>) -> Recording {
+        Recording::new(name, Ok(profiler.clone()))
+    }
+
+    fn new(name: fmt::Arguments<'_>, profiler: Result<Profiler, Error>) -> Recording {
+        let state = profiler.and_then(|profiler| match profiler.status() {
+            Status::Recording => Ok((profiler, Extent::Annotation)),
+            Status::Paused => {
+                Err(Error::new(ErrorKind::AlreadyActive, "a recording is paused; resume or stop it first"))
+            }
+            _ => profiler.start().map(|()| (profiler, Extent::All)),
+        });
+        Recording { name: name.to_string(), state }
+    }
+
+    /// What the block took.
+    fn averages(&self, profiler: &Profiler, extent: Extent) -> Result<KeyAverages, Error> {
+        let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
+        match extent {
+            Extent::All => {
+                let trace = profiler.stop()?;
+                trace.why_empty().map_or_else(|| Ok(trace.key_averages()), |why| Err(nothing(why)))
+            }
+            Extent::Annotation => {
+                let trace = profiler.snapshot()?;
+                let why = trace.why_empty().unwrap_or("the annotation around the block was not");
+                self.within(&trace.events()).ok_or_else(|| nothing(why))
+            }
+        }
+    }
+
+    /// What lies in the last annotation of the block's name on this thread.
+    fn within(&self, events: &Events) -> Option<KeyAverages> {
+        let here = TrackId::Id(thread::id());
+        let mut annotations = events.iter().filter(|event| event.kind() == Some(ActivityType::UserAnnotation));
+        let block = annotations.rfind(|event| event.name() == self.name && event.track().thread == here)?;
+        Some(events.averages().within(block.start(), block.end()).compute())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let averages = match &self.state {
+            Ok((profiler, extent)) => self.averages(profiler, *extent),
+            Err(error) => Err(Error::new(error.kind(), error.to_string())),
+        };
+        match averages {
+            _ if std::thread::panicking() => {}
+            Ok(averages) => {
+                let table = averages.table().header(format!("profile of \"{}\"", self.name)).row_limit(ROWS);
+                let table = match terminal::width() {
+                    Some(width) => table.width(width),
+                    None => table,
+                };
+                diag::show(&table.to_string());
+            }
+            Err(error) => diag!(Warning, "profile", "\"{}\" ran without a profile: {error}", self.name),
+        }
+    }
+}
+
+/// Of each section.
+const ROWS: usize = 30;
+
+/// Puts a layer on the global default subscriber, if the program has none, and keeps it for good.
+fn install() -> Result<Profiler, Error> {
+    static GUARD: OnceLock<KinetoGuard> = OnceLock::new();
+    let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+    let subscriber = tracing_subscriber::registry().with(layer);
+    dispatcher::set_global_default(Dispatch::new(subscriber)).map_err(|_| {
+        let why = "the program's subscriber has no KinetoLayer: add one (`registry().with(layer)`), and keep its guard";
+        Error::new(ErrorKind::NotActive, why)
+    })?;
+    Ok(GUARD.get_or_init(|| guard).profiler())
+}
