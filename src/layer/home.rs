@@ -3,7 +3,7 @@
 //! The first layer's lane lies inline in the thread's own memory and has no destructor, so reaching it costs nothing.
 //! What belongs to it, and further layers' lanes, are kept apart and let go of when the thread ends.
 
-use super::lane::{Lane, Place};
+use super::lane::{Lane, NO_EPOCH, Place};
 use super::need::Need;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 thread_local! {
     static LANE: Lane = const { Lane::new() };
     static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
+    /// The epoch for which an allocator has made the first layer's lane, without a name.
+    static UNNAMED: Cell<u64> = const { Cell::new(NO_EPOCH) };
     /// A hook is getting what it needs.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
@@ -99,7 +101,9 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
         None => LANE.with(|lane| {
             owned.open(lane);
             if allocator {
-                lane.leave_unnamed();
+                // The next span is looked at with care, and names it.
+                lane.untold.set(NO_EPOCH);
+                UNNAMED.with(|unnamed| unnamed.set(epoch));
             }
         }),
     }
@@ -121,7 +125,7 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
 /// Gives the thread's row its name, if an allocator has had it made.
 #[inline]
 pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
-    if LANE.with(|lane| lane.is_unnamed() && lane.epoch() == epoch) {
+    if UNNAMED.with(Cell::get) == epoch {
         name_now(recorder, epoch);
     }
 }
@@ -129,7 +133,10 @@ pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
 #[cold]
 fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
-    LANE.with(|lane| lane.name(recorder.street().is_some()));
+    UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
+    if recorder.street().is_none() {
+        LANE.with(|lane| lane.untold.set(lane.epoch()));
+    }
     let row = |store: &RefCell<Store>| {
         let store = store.try_borrow().ok()?;
         store.first.as_ref().filter(|owned| owned.epoch == epoch).map(|owned| owned.row)

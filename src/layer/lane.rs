@@ -10,7 +10,6 @@
 //! the careful twin (`Lane::enter_carefully`) says what, as a [`Need`], which is done outside, and is tried again.
 
 use super::cache::Cache;
-use super::memory::MemoryEvent;
 use super::mirror::Mirror;
 use super::need::Need;
 use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
@@ -29,21 +28,19 @@ pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
     /// The same, but none if collectors are told of slices, or observers of spans: so other recordings do not ask.
-    untold: Cell<u64>,
+    pub(super) untold: Cell<u64>,
     /// The same, but none if observers are told of spans.
     pub(super) unobserved: Cell<u64>,
     place: Cell<Option<Place>>,
     /// No chunk is to be had any more: what does not fit is lost.
     limited: Cell<bool>,
-    /// The thread's row has no name yet.
-    unnamed: Cell<bool>,
     /// The span exited last.
     last_exit: Cell<u64>,
     /// The frames' count of exits when they were last looked through for slices that others have exited.
     seen_exits: Cell<u64>,
     /// Frames deeper than others can see; their spans are stored in their extensions. Emptied by `close_down`, so that a
     /// lane needs no destructor.
-    deep: ManuallyDrop<RefCell<Vec<Open>>>,
+    pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
     mirror: Mirror,
 }
@@ -57,10 +54,10 @@ pub(crate) struct Place {
 
 /// A frame outside the visible stack.
 #[derive(Clone, Copy)]
-struct Open {
+pub(super) struct Open {
     key: u64,
     state: SpanState,
-    slice: u64,
+    pub(super) slice: u64,
 }
 
 /// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
@@ -82,7 +79,6 @@ impl Lane {
             unobserved: Cell::new(NO_EPOCH),
             place: Cell::new(None),
             limited: Cell::new(false),
-            unnamed: Cell::new(false),
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
@@ -99,7 +95,6 @@ impl Lane {
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
         self.mirror.open(street);
-        self.unnamed.set(false);
         self.untold.set(if street.is_some() || observed { NO_EPOCH } else { epoch });
         self.unobserved.set(if observed { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
@@ -126,23 +121,6 @@ impl Lane {
         self.limited.set(limited);
     }
 
-    /// Has the next span looked at with care, since the thread's row has no name yet.
-    pub(crate) fn leave_unnamed(&self) {
-        self.unnamed.set(true);
-        self.untold.set(NO_EPOCH);
-    }
-
-    #[inline]
-    pub(crate) fn is_unnamed(&self) -> bool {
-        self.unnamed.get()
-    }
-
-    /// The thread's row has its name; `told` if collectors are told of slices.
-    pub(crate) fn name(&self, told: bool) {
-        self.unnamed.set(false);
-        self.untold.set(if told { NO_EPOCH } else { self.epoch.get() });
-    }
-
     /// Returns the epoch, which is none's if there is none.
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
@@ -159,7 +137,7 @@ impl Lane {
         self.epoch.get() != NO_EPOCH
     }
 
-    fn place(&self) -> Result<Place, Need> {
+    pub(super) fn place(&self) -> Result<Place, Need> {
         self.place.get().ok_or(Need::Lane)
     }
 
@@ -254,26 +232,6 @@ impl Lane {
         // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
         let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
         Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
-    }
-
-    /// Returns the id of the innermost open slice, 0 if there is none, and changes nothing: an allocator asks.
-    fn slice_around(&self) -> Result<u64, Need> {
-        let frames = self.place()?.frames;
-        let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
-        let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
-        if let Some(slice) = deep.find(|slice| *slice != 0) {
-            return Ok(slice);
-        }
-        // Of a frame without a key, another thread has ended the slice; one that is not recorded has none.
-        let has_slice = |frame: &Frame| frame.key() != 0 && frame.meta() & state::IGNORED == 0 && frame.slice() != 0;
-        Ok(frames.open().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
-    }
-
-    /// Records what an allocator did, in the innermost open slice; returns the record's id, 0 if it is lost.
-    pub(crate) fn memory(&self, event: &MemoryEvent) -> Result<u64, Need> {
-        let head = Head::new(Tag::Memory, event.flags, event.whose.word());
-        let words = [event.time.0, self.slice_around()?, event.address];
-        self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
     }
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.

@@ -7,9 +7,11 @@
 
 use super::TRIES;
 use super::home::{self, Busy};
+use super::lane::Lane;
 use super::need::Need;
-use crate::buffer::{Loss, Whose};
+use crate::buffer::{Head, Loss, Tag, Whose};
 use crate::recorder::listeners::{self, Listener, Own};
+use crate::recorder::{BEYOND, Frame, state};
 use crate::time::Ticks;
 
 /// What an allocator did.
@@ -29,6 +31,28 @@ pub(crate) struct MemoryEvent {
 /// Records an event for every layer that wants it; returns whether all of them have it.
 pub(crate) fn record(event: &MemoryEvent) -> bool {
     listeners::open().filter(|listener| !put(event, listener)).count() == 0
+}
+
+impl Lane {
+    /// Records an event in the innermost open slice; returns the record's id, 0 if it is lost.
+    fn memory(&self, event: &MemoryEvent) -> Result<u64, Need> {
+        let head = Head::new(Tag::Memory, event.flags, event.whose.word());
+        let words = [event.time.0, self.slice_around()?, event.address];
+        self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
+    }
+
+    /// Returns the id of the innermost open slice, 0 if there is none, and changes nothing.
+    fn slice_around(&self) -> Result<u64, Need> {
+        let frames = self.place()?.frames;
+        let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
+        let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
+        if let Some(slice) = deep.find(|slice| *slice != 0) {
+            return Ok(slice);
+        }
+        // Of a frame without a key, another thread has ended the slice; one that is not recorded has none.
+        let has_slice = |frame: &Frame| frame.key() != 0 && frame.meta() & state::IGNORED == 0 && frame.slice() != 0;
+        Ok(frames.open().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
+    }
 }
 
 fn put(event: &MemoryEvent, listener: &Listener) -> bool {
