@@ -114,6 +114,10 @@ impl Collector for Contained {
         self.ask_all_the_same("stop", |collector| collector.stop(end, deadline));
     }
 
+    fn stopped(&self) -> Option<String> {
+        self.ask("stopped", |collector| collector.stopped())
+    }
+
     fn attempts(&self) -> Vec<Attempt> {
         attempt("attempts", || self.collector.attempts()).unwrap_or_default()
     }
