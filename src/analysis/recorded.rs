@@ -35,6 +35,7 @@ impl Builder {
             Body::Counter { at } => return self.counter(activity, at),
         };
         let is_slice = phase == Phase::Slice;
+        let around = Some(activity.linked).filter(|id| id.0 != 0);
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
         let new = New {
             phase,
@@ -44,7 +45,7 @@ impl Builder {
             category: activity.kind.as_str(),
             name: if is_slice { chrome::shown_name(activity.name) } else { activity.name },
             arguments,
-            external: chrome::external_id(activity).filter(|_| is_slice).map(|id| id.0),
+            external: if is_slice { chrome::external_id(activity) } else { around }.map(|id| id.0),
         };
         self.push(&new);
         activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use super::ChromeWriter;
+use super::slice::EXTERNAL_ID;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lane, Track};
 use crate::time::Timestamp;
 use crate::write::value::Number;
@@ -15,6 +16,9 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"\",\"s\":\"t\",\"name\":");
         self.out.string(activity.name);
         self.place_and_time(activity.track, at);
+        if activity.linked.0 != 0 {
+            activity.args.visit(&mut |key, _| self.skipped += u64::from(key == EXTERNAL_ID));
+        }
         self.args_if_any(&Linked(activity));
         self.out.raw(b"},");
     }
@@ -94,10 +98,16 @@ struct Linked<'a>(&'a Activity<'a>);
 impl Args for Linked<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Activity { linked, args, .. } = self.0;
-        if linked.0 != 0 {
-            each("External id", ArgValue::U64(linked.0));
+        if linked.0 == 0 {
+            return args.visit(each);
         }
-        args.visit(each);
+        each(EXTERNAL_ID, ArgValue::U64(linked.0));
+        // A key comes once.
+        args.visit(&mut |key, value| {
+            if key != EXTERNAL_ID {
+                each(key, value)
+            }
+        });
     }
 }
 
@@ -125,6 +135,8 @@ mod tests {
 
         let linked = of(Activity { linked: CorrelationId(5), ..instant });
         assert_eq!(linked, [bare.strip_suffix('}').unwrap().to_owned() + r#","args":{"External id":5}}"#]);
+        let clash: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
+        assert_eq!(of(Activity { linked: CorrelationId(5), args: &clash, ..instant }), linked);
 
         let counter = Activity { body: Body::Counter { at: ns(2000) }, args: &args, ..instant };
         let expected =
