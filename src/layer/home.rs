@@ -135,7 +135,8 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
     if recorder.street().is_none() {
-        LANE.with(|lane| lane.untold.set(lane.epoch()));
+        // None either if observers are told.
+        LANE.with(|lane| lane.untold.set(lane.unobserved.get()));
     }
     let row = |store: &RefCell<Store>| {
         let store = store.try_borrow().ok()?;

@@ -7,11 +7,11 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tracing::info_span;
-use tracing_kineto::Loss;
 use tracing_kineto::activity::DeviceType;
 use tracing_kineto::memory::{self, Tracked, Usage};
+use tracing_kineto::{Loss, ObservedSpan, SpanObserver};
 use tracing_subscriber::prelude::*;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_total_behind_each_event_is_exact", the_total_behind_each_event_is_exact),
     ("a_failed_allocation_is_an_out_of_memory", a_failed_allocation_is_an_out_of_memory),
     ("a_thread_that_first_allocates_has_its_name", a_thread_that_first_allocates_has_its_name),
+    ("observers_are_told_of_a_thread_that_first_allocates", observers_are_told_of_a_thread_that_first_allocates),
     ("threads_that_others_have_made_may_allocate", threads_that_others_have_made_may_allocate),
     ("destructors_of_threads_and_panics_may_allocate", destructors_of_threads_and_panics_may_allocate),
     ("a_forked_child_allocates_and_records_nothing", a_forked_child_allocates_and_records_nothing),
@@ -158,6 +159,36 @@ fn a_thread_that_first_allocates_has_its_name() {
     });
     assert_eq!((file.slice("there").row.as_str(), file.slice("there again").row.as_str()), (NAME, NAME));
     assert_eq!((file.slices().len(), file.lost(Loss::Reentered)), (2, 0));
+}
+
+/// Counts what it is told.
+#[derive(Clone, Debug, Default)]
+struct Told(std::sync::Arc<[AtomicUsize; 2]>);
+
+impl SpanObserver for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+    fn enter(&self, _: &ObservedSpan) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+    fn exit(&self, _: &ObservedSpan) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn observers_are_told_of_a_thread_that_first_allocates() {
+    let told = Told::default();
+    let (layer, guard) =
+        common::layer(|builder| builder.with_memory(true).record_from_start(false).observer(told.clone()));
+    let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        guard.profiler().start().unwrap();
+        drop(black_box(vec![1u8; 10]));
+        (0..5).for_each(|_| info_span!("work").in_scope(|| ()));
+        File::of(guard.profiler().stop().unwrap())
+    });
+    assert_eq!(told.0.each_ref().map(|count| count.load(Ordering::Relaxed)), [5, 5]);
+    assert_eq!(file.slices().len(), 5);
 }
 
 #[cfg(unix)]
