@@ -176,11 +176,11 @@ impl Session {
             self.recorder.adopt();
         }
         let reports = match state.phase {
-            Phase::Idle if !self.config.mode.records() => Vec::new(),
             Phase::Idle => {
                 state.trace_id = name.map(OnceLock::from).unwrap_or_default();
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
-                self.collectors.start(&self.selection(), &budget)
+                let starts = || self.collectors.start(&self.selection(), &budget);
+                if self.config.mode.records() { starts() } else { Vec::new() }
             }
             Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
             _ => {
@@ -242,13 +242,13 @@ impl Session {
             self.pulse.start_ahead();
         }
         self.collectors.begin();
-        if !self.config.mode.contains(Mode::Disabled) {
-            self.recorder.observers.start();
-        }
         if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection())) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
             return Err(Error::new(ErrorKind::Forked, why));
+        }
+        if !self.config.mode.contains(Mode::Disabled) {
+            self.recorder.observers.start();
         }
         state.phase = Phase::Recording;
         if !self.config.gpu.profiler_range && !self.while_open.is_shut() {
@@ -496,13 +496,18 @@ mod tests {
 
     #[test]
     fn a_recording_has_one_name_of_its_own() {
-        let session = session();
-        let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
-        session.start().unwrap();
-        let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
-        assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
-        session.start().unwrap();
-        assert_ne!(id(session.stop().unwrap()), looks[0]);
+        for mode in [Mode::Kineto, Mode::PrivateUse1] {
+            let mut config = Config::default();
+            config.mode = mode.into();
+            let recorder = Arc::new(Recorder::for_tests());
+            let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+            let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
+            session.start().unwrap();
+            let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
+            assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
+            session.start().unwrap();
+            assert_ne!(id(session.stop().unwrap()), looks[0], "{mode:?}");
+        }
     }
 
     #[test]
