@@ -7,7 +7,7 @@ use common::{File, layer};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tracing::{error_span, info, info_span, subscriber};
-use tracing_kineto::activity::Args;
+use tracing_kineto::activity::{ArgValue, Args};
 use tracing_kineto::collector::{Unavailable, Why};
 use tracing_kineto::{Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -41,14 +41,21 @@ impl SpanObserver for Notes {
     fn enter(&self, span: &ObservedSpan) {
         assert!(span.name() != self.panics_at, "as asked");
         let mut fields = String::new();
-        span.visit(&mut |key, value| fields += &format!(" {key}={value:?}"));
+        span.visit(&mut |key, value| fields += &format!(" {key}={}", shown(value)));
         self.say(format!("> {} {}{fields}", span.kind(), span.name()));
     }
     fn exit(&self, span: &ObservedSpan) {
         self.say(format!("< {}", span.name()));
     }
     fn event(&self, event: &ObservedSpan) {
-        self.say(format!("! {:?}", event.field("message").unwrap()));
+        self.say(format!("! {}", shown(event.field("message").unwrap())));
+    }
+}
+
+fn shown(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Str(text) => text.to_owned(),
+        value => format!("{value:?}"),
     }
 }
 
@@ -138,6 +145,82 @@ fn what_a_stop_finds_open_is_left_when_the_thread_comes_back() {
         info_span!("next").in_scope(|| ());
     });
     assert_eq!(notes.take(), ["< open", "> cpu_op next", "< next"]);
+}
+
+#[test]
+fn what_a_pause_finds_open_is_left_when_the_thread_comes_back() {
+    for mode in [Mode::PrivateUse1, Mode::Kineto] {
+        let notes = Notes::default();
+        let (layer, guard) = layer(|builder| builder.observer(notes.clone()).mode(mode));
+        subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let open = info_span!("open").entered();
+            guard.profiler().pause().unwrap();
+            drop(open);
+            info_span!("in the pause").in_scope(|| ());
+            guard.profiler().resume().unwrap();
+            info_span!("next").in_scope(|| ());
+        });
+        assert_eq!(notes.take(), ["> cpu_op open", "< open", "> cpu_op next", "< next"]);
+    }
+}
+
+/// Panics wherever it is asked to, and counts what it is asked.
+#[derive(Debug)]
+struct Panics {
+    at: &'static str,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Panics {
+    fn call(&self, what: &'static str) {
+        self.calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(what);
+        assert!(what != self.at, "as asked");
+    }
+}
+
+impl SpanObserver for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+    fn start(&self) -> Result<(), Unavailable> {
+        self.call("start");
+        Ok(())
+    }
+    fn stop(&self) {
+        self.call("stop");
+    }
+    fn enter(&self, _: &ObservedSpan) {
+        self.call("enter");
+    }
+    fn exit(&self, _: &ObservedSpan) {
+        self.call("exit");
+    }
+}
+
+#[test]
+fn one_that_panics_is_not_called_again() {
+    for (at, expected) in [
+        ("start", &["start"][..]),
+        ("enter", &["start", "enter"]),
+        ("exit", &["start", "enter", "exit"]),
+        ("stop", &["start", "enter", "exit", "stop"]),
+    ] {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let sink: tracing_kineto::LogSink = Arc::new(|_| ());
+        let (layer, guard) = layer(|builder| {
+            builder.observer(Panics { at, calls: calls.clone() }).record_from_start(false).log_sink(sink)
+        });
+        subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..2 {
+                guard.profiler().start().unwrap();
+                info_span!("work").in_scope(|| ());
+                let trace = guard.profiler().stop().unwrap();
+                assert_eq!(trace.stats().slices, 1, "{at}");
+                assert!(trace.stats().observers[0].to_string().contains("panicked"), "{at}");
+            }
+        });
+        assert_eq!(*calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner), expected, "{at}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Contained {
 }
 
 /// Calls what may panic.
-fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
+pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         // It is the program's too, and may panic when it is dropped.
         let message = format!("it panicked in `{what}`: {}", text(Box::leak(panic)));

@@ -26,7 +26,7 @@ pub mod trial;
 mod unavailable;
 
 pub(crate) use collected::{Entry, Role};
-pub(crate) use contained::Contained;
+pub(crate) use contained::{Contained, attempt};
 pub use cupti::Cupti;
 pub use device::Device;
 pub(crate) use library::Library;

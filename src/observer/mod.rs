@@ -8,10 +8,9 @@ mod stack;
 
 pub use span::ObservedSpan;
 
-use crate::collector::Unavailable;
+use crate::collector::{Unavailable, Why, attempt};
 use crate::diag::diag;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,8 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// [`Mode`](crate::Mode) without Kineto, instead of it. It is told of what the layer's filter and activity types let
 /// through.
 ///
-/// Methods are called on the thread where it happens, outside all locks and borrows of this crate. What spans they open
-/// themselves is not told to observers. One that panics is not called again.
+/// Of what happens to spans it is told on the thread where it happens, outside all locks and borrows of this crate. What
+/// spans it opens itself is not told to observers. [`start`](SpanObserver::start) and [`stop`](SpanObserver::stop) may not
+/// call the [`Profiler`](crate::Profiler), which waits for them. One that panics is not called again.
 pub trait SpanObserver: fmt::Debug + Send + Sync {
     /// Returns its name, one word in lower case, such as "nvtx".
     fn name(&self) -> &'static str;
@@ -36,7 +36,8 @@ pub trait SpanObserver: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The recording has ended. Spans that threads are inside then are left at their next hook of another recording.
+    /// The recording has ended. Spans that threads are inside then, or when it pauses, are left when the thread enters the
+    /// next one that is told.
     fn stop(&self) {}
 
     /// The calling thread enters a span.
@@ -75,7 +76,9 @@ pub(crate) struct Observers {
     all: Vec<Arc<dyn SpanObserver>>,
     /// Those that are told, a bit each.
     running: AtomicU64,
-    /// Which recording it is.
+    /// Those that have panicked, a bit each.
+    broken: AtomicU64,
+    /// Which stretch between pauses it is.
     generation: AtomicU64,
     reports: Mutex<Vec<ObserverReport>>,
 }
@@ -99,19 +102,26 @@ impl Observers {
     pub(crate) fn start(&self) {
         let (mut running, mut reports) = (0, Vec::new());
         for (at, observer) in self.all.iter().enumerate().take(Observers::MAX) {
-            let state = observer.start();
+            let state = match self.broken.load(Ordering::Relaxed) >> at & 1 {
+                0 => self.contain(at, "start", || observer.start()).and_then(|started| started),
+                _ => Err(Unavailable::new(Why::Failed, "it has panicked", "")),
+            };
             running |= u64::from(state.is_ok()) << at;
-            reports.push(ObserverReport { name: observer.name(), state });
+            reports.push(ObserverReport { name: name_of(&**observer), state });
         }
         *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = reports;
-        self.generation.fetch_add(1, Ordering::Relaxed);
         self.running.store(running, Ordering::Relaxed);
+    }
+
+    /// Spans are told from now on, after a pause perhaps: what threads were inside before, they have not been seen to leave.
+    pub(crate) fn go_on(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The recording has ended.
     pub(crate) fn stop(&self) {
         let running = self.running.swap(0, Ordering::Relaxed);
-        self.of(running).for_each(|(_, observer)| observer.stop());
+        self.tell(running, |observer| observer.stop());
     }
 
     /// Returns how each fared in the last recording that has begun.
@@ -126,17 +136,30 @@ impl Observers {
 
     /// Tells those of `told`; who panics is told no more.
     fn tell(&self, told: u64, tell: impl Fn(&dyn SpanObserver)) {
-        for (at, observer) in self.of(told) {
-            if catch_unwind(AssertUnwindSafe(|| tell(observer))).is_err() {
-                self.running.fetch_and(!(1 << at), Ordering::Relaxed);
-                let name = observer.name();
-                diag!(Error, "observer", "the observer {name} panicked, and is told of nothing more");
+        for (at, observer) in self.of(told & !self.broken.load(Ordering::Relaxed)) {
+            let Err(why) = self.contain(at, "a hook", || tell(observer)) else { continue };
+            let name = name_of(observer);
+            diag!(Error, "observer", "the observer {name}: {}; it is told of nothing more", why.message());
+            if let Some(report) = self.reports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+                report.state = Err(why);
             }
         }
+    }
+
+    /// Calls what may panic, and if it does, notes that.
+    fn contain<R>(&self, at: usize, what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
+        attempt(what, call).inspect_err(|_| {
+            self.broken.fetch_or(1 << at, Ordering::Relaxed);
+            self.running.fetch_and(!(1 << at), Ordering::Relaxed);
+        })
     }
 
     /// An event happens on the calling thread.
     pub(crate) fn event(&self, event: &ObservedSpan) {
         self.tell(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
     }
+}
+
+fn name_of(observer: &dyn SpanObserver) -> &'static str {
+    attempt("name", || observer.name()).unwrap_or("unnamed")
 }

@@ -162,6 +162,7 @@ impl Recorder {
     /// is recorded there is but one.
     pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
         *self.street.lock() = street;
+        self.observers.go_on();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
         self.epoch.store(epoch, Ordering::Release);
         self.seat.get().filter(|_| self.settings.records).inspect(|seat| seat.open(epoch));
