@@ -48,6 +48,12 @@ impl KinetoLayer {
         KinetoLayer { recorder }
     }
 
+    /// Whether observers are told; in a forked child not of its parent's recording.
+    #[inline]
+    fn tells(&self) -> bool {
+        self.recorder.observers.are_told() && !self.recorder.is_forked()
+    }
+
     #[inline(always)]
     fn hook(&self, epoch: u64) -> Hook<'_> {
         Hook { recorder: &self.recorder, epoch }
@@ -196,7 +202,7 @@ where
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            if self.recorder.observers.are_told() {
+            if self.tells() {
                 observe::record(&self.recorder, id, values, &ctx);
             }
             if epoch != OBSERVED {
@@ -222,7 +228,7 @@ where
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            if self.recorder.observers.are_told() {
+            if self.tells() {
                 observe::event(&self.recorder, event);
             }
             if epoch != OBSERVED {
@@ -266,7 +272,7 @@ impl KinetoLayer {
             }
             return;
         }
-        if self.recorder.observers.are_told() {
+        if self.tells() {
             observe::new_span(&self.recorder, attrs, key, &ctx);
         }
         if epoch == OBSERVED {
@@ -297,7 +303,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if self.recorder.observers.are_told() {
+        if self.tells() {
             observe::enter(&self.recorder, key, &ctx);
         }
         if epoch == OBSERVED {
@@ -323,7 +329,7 @@ impl KinetoLayer {
         if epoch != OBSERVED {
             self.leave(key, ctx, epoch);
         }
-        if self.recorder.observers.are_told() {
+        if self.tells() {
             observe::exit(&self.recorder, key);
         }
     }

@@ -5,16 +5,18 @@ use crate::collector::CollectorSet;
 use crate::config::{Mode, Output};
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
+use crate::os::fork;
 use crate::recorder::{Recorder, Settings};
 use crate::trace::Trace;
 use crate::write::sink::Sinks;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The memory profile of a session.
 #[derive(Debug, Default)]
 pub(super) struct MemoryProfile {
-    state: Mutex<State>,
+    /// A forked child takes one of its own.
+    state: fork::Own<State>,
 }
 
 #[derive(Debug, Default)]
@@ -25,16 +27,10 @@ enum State {
     Taken(Trace),
 }
 
-impl MemoryProfile {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Session {
     /// Starts a memory profile.
     pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
-        let mut state = self.memory_profile.lock();
+        let mut state = self.memory_profile.state.lock();
         if let State::Running(_) = &*state {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
@@ -57,7 +53,7 @@ impl Session {
 
     /// Ends the memory profile and keeps it until the next one.
     pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
-        let mut state = self.memory_profile.lock();
+        let mut state = self.memory_profile.state.lock();
         let State::Running(session) = &*state else {
             let why = "no memory profile is being taken; start one first";
             return Err(Error::new(ErrorKind::NotActive, why));
@@ -70,7 +66,7 @@ impl Session {
     /// Writes the memory profile that was taken last.
     pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
-        let trace = match &*self.memory_profile.lock() {
+        let trace = match &*self.memory_profile.state.lock() {
             State::Taken(trace) => trace.clone(),
             State::Running(_) => return refused("the memory profile is still being taken; stop it first"),
             State::None => return refused("no memory profile was taken; start and stop one first"),

@@ -2,16 +2,16 @@
 
 use super::Session;
 use crate::activity::ActivityTypes;
+use crate::os::fork;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Whether spans that must be open for a recording to go on are.
 #[derive(Debug, Default)]
 pub(super) struct WhileOpen {
     /// There are such spans, and none is open: a recording that starts is paused.
     is_shut: AtomicBool,
-    /// How often such spans are entered.
-    entered: Mutex<u64>,
+    /// How often such spans are entered; those of a forked child's parent do not count.
+    entered: fork::Own<u64>,
 }
 
 impl WhileOpen {
@@ -38,7 +38,7 @@ impl Session {
 
     fn change_entered(&self, change: impl FnOnce(u64) -> u64) {
         // Held until the recording has followed, so that the last change is the one that holds.
-        let mut entered = self.while_open.entered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entered = self.while_open.entered.lock();
         let before = *entered;
         *entered = change(before);
         self.while_open.is_shut.store(*entered == 0, Ordering::SeqCst);

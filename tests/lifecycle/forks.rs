@@ -5,11 +5,14 @@ use crate::play::{File, OUTPUT, play, record, record_as, report, work};
 use crate::sys::{self, End};
 use crate::{Scenario, Test};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Status, Timestamp};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver, Status,
+    Timestamp, memory,
+};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("fork", |folder| {
@@ -77,6 +80,9 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     ("fork_with_collector", fork_with_collector),
     ("fork_while_a_clock_is_read", fork_while_a_clock_is_read),
+    ("fork_with_observer", fork_with_observer),
+    ("fork_with_memory_profile", fork_with_memory_profile),
+    ("fork_inside_of_a_span_that_is_waited_for", fork_inside_of_a_span_that_is_waited_for),
     ("forks_among_threads", forks_among_threads),
 ];
 
@@ -144,6 +150,15 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!(played.file("child.json").slices("child"), 5);
     }),
+    ("observers_are_not_told_what_a_forked_child_does_in_its_parents_recording", || {
+        assert_eq!(play("fork_with_observer").succeeded().report(), "Exit(0)\nExit(0)\n");
+    }),
+    ("a_forked_child_may_take_a_memory_profile_of_its_own", || {
+        assert_eq!(play("fork_with_memory_profile").succeeded().report(), "Exit(0)\n");
+    }),
+    ("a_forked_child_is_not_inside_of_the_spans_of_its_parents_threads", || {
+        assert_eq!(play("fork_inside_of_a_span_that_is_waited_for").succeeded().report(), "Exit(0)\n");
+    }),
     ("forks_while_other_threads_record_hang_nobody_and_lose_nothing", || {
         let played = play("forks_among_threads").succeeded();
         let file: File = played.file(OUTPUT);
@@ -182,6 +197,87 @@ fn fork_starts(folder: &Path) {
     report(folder, &format!("{:?}\n{child}", sys::wait(child)));
     work();
     drop(open);
+}
+
+/// Counts what it is told.
+#[derive(Clone, Debug, Default)]
+struct Counts(Arc<AtomicUsize>);
+
+impl SpanObserver for Counts {
+    fn name(&self) -> &'static str {
+        "counts"
+    }
+    fn enter(&self, _: &ObservedSpan) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn exit(&self, _: &ObservedSpan) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn fork_with_observer(folder: &Path) {
+    use tracing_subscriber::prelude::*;
+    for mode in [Mode::PrivateUse1, Mode::Kineto] {
+        let counts = Counts::default();
+        let builder = KinetoLayer::builder().no_output().mode(mode).observer(counts.clone());
+        let (layer, guard) = builder.build().unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            in_child(1);
+            let child = sys::fork();
+            if child == 0 {
+                let told = || counts.0.load(Ordering::Relaxed);
+                in_child(3);
+                assert_eq!((guard.profiler().status(), told()), (Status::Idle, 2));
+                guard.profiler().start().unwrap();
+                in_child(3);
+                assert_eq!(told(), 8);
+                sys::exit_now(0);
+            }
+            report(folder, &format!("{:?}", sys::wait(child)));
+        });
+    }
+}
+
+fn fork_with_memory_profile(folder: &Path) {
+    let guard = record(folder);
+    let profiler = guard.profiler();
+    profiler.start_memory_profile().unwrap();
+    let child = sys::fork();
+    if child == 0 {
+        assert_eq!(profiler.stop_memory_profile().unwrap_err().kind(), ErrorKind::NotActive);
+        profiler.start_memory_profile().unwrap();
+        memory::record(0x1000, 64, 64, 64, memory::Device::cuda(0));
+        assert_eq!(profiler.stop_memory_profile().unwrap().stats().memory_events, 1);
+        sys::exit_now(0);
+    }
+    report(folder, &format!("{:?}", sys::wait(child)));
+    profiler.stop_memory_profile().unwrap();
+}
+
+fn fork_inside_of_a_span_that_is_waited_for(folder: &Path) {
+    use tracing_subscriber::prelude::*;
+    let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
+    let subscriber = tracing_subscriber::registry().with(guard.profiler().record_while("train")).with(layer);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let (inside, ends) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (theirs, their_end) = (inside.clone(), ends.clone());
+    let thread = std::thread::Builder::new().spawn(move || {
+        tracing::info_span!("train").in_scope(|| {
+            theirs.wait();
+            their_end.wait();
+        });
+    });
+    inside.wait();
+    let child = sys::fork();
+    if child == 0 {
+        guard.profiler().start().unwrap();
+        tracing::info_span!("train").in_scope(|| assert_eq!(guard.profiler().status(), Status::Recording));
+        assert_eq!(guard.profiler().status(), Status::Paused);
+        sys::exit_now(0);
+    }
+    report(folder, &format!("{:?}", sys::wait(child)));
+    ends.wait();
+    thread.unwrap().join().unwrap();
 }
 
 /// Hands over what it cost to begin.
