@@ -75,7 +75,8 @@ impl Profiler {
     /// Spans that are open now end here, marked `"finished": false`.
     ///
     /// A schedule ends with it: what is recorded of the cycle at that time is saved or handed to the handler, as each cycle
-    /// is, and returned; what goes wrong with that is said in a message. A later [`start`](Profiler::start) goes on with the step at which it ended.
+    /// is, and returned; what goes wrong with that is said in a message. A later [`start`](Profiler::start) goes on with the
+    /// step at which it ended.
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if none is going on; of a schedule that waited or warmed up, the text says

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 /// The anchors of a recording, and the thread that adds to them.
 ///
-/// The first chunk that a thread asks for starts it (the recording itself, if it may be an allocator that asks): making a layer does not wait for a thread, and a recording without
-/// records has none. Where it cannot be started, threads make their chunks themselves and read the clocks with each.
+/// The first chunk that a thread asks for starts it (the recording itself, if it may be an allocator that asks): making a
+/// layer does not wait for a thread, and a recording without records has none. Where it cannot be started, threads make
+/// their chunks themselves and read the clocks with each.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     shared: Arc<Shared>,

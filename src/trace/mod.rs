@@ -94,8 +94,8 @@ impl Trace {
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
     ///
     /// Any number of times, to any paths, unless the builder was told to be
-    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears whole or not at all: it is written beside its place under a
-    /// temporary name and then renamed. A path such as `"sink://name"` goes to the handler registered for its scheme
+    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears whole or not at all: it is written beside its place
+    /// under a temporary name and then renamed. A path such as `"sink://name"` goes to the handler registered for its scheme
     /// with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. The path is taken as it
     /// is: nothing is spliced into it (libkineto's `save` does the same).
     ///
