@@ -85,8 +85,8 @@ pub(super) struct Bytes {
 
 impl Bytes {
     pub(super) fn add(&mut self, other: Bytes) {
-        self.host += other.host;
-        self.device += other.device;
+        self.host = self.host.saturating_add(other.host);
+        self.device = self.device.saturating_add(other.device);
     }
 }
 
@@ -155,14 +155,14 @@ impl KeyAverages {
     ///
     /// That is each nanosecond of each thread that some operation took, once.
     pub fn host_base_ns(&self) -> i64 {
-        self.ops.iter().map(|row| row.self_host_ns).sum()
+        self.ops.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add)
     }
 
     /// Returns what device percentages are of: the durations of all kernels, copies and fills, in nanoseconds.
     ///
     /// Work of several streams at one time counts for each; annotations do not count.
     pub fn device_base_ns(&self) -> u64 {
-        self.kernels.iter().map(|row| row.self_device_ns).sum()
+        self.kernels.iter().map(|row| row.self_device_ns).fold(0, u64::saturating_add)
     }
 
     /// Returns the device time that is in no operation's, since the launch is not known, in nanoseconds.
@@ -182,7 +182,7 @@ impl KeyAverages {
     pub fn total_average(&self) -> Average {
         let mut total = Average { name: "Total".to_owned(), ..Average::default() };
         for row in &self.ops {
-            total.self_host_ns += row.self_host_ns;
+            total.self_host_ns = total.self_host_ns.saturating_add(row.self_host_ns);
             total.own.add(row.own);
             total.durations.extend_from_slice(&row.durations);
         }
@@ -289,7 +289,7 @@ impl Average {
 
     /// Returns how long one took on average, in nanoseconds.
     pub fn mean_ns(&self) -> f64 {
-        let sum: u64 = self.durations.iter().sum();
+        let sum: u128 = self.durations.iter().map(|ns| u128::from(*ns)).sum();
         sum as f64 / self.durations.len().max(1) as f64
     }
 

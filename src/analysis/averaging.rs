@@ -169,13 +169,13 @@ impl<'e> Averaging<'e> {
             }
             let ns = event.duration_ns();
             let row = rows.of(&event, section, None);
-            row.self_device_ns += ns;
-            row.device_ns += ns;
+            row.self_device_ns = row.self_device_ns.saturating_add(ns);
+            row.device_ns = row.device_ns.saturating_add(ns);
             row.durations.push(ns);
             if section == Section::Kernels {
                 match op.and_then(|op| forest.of(op.index())).and_then(|node| costs.get_mut(node)) {
-                    Some(cost) => cost.own_device_ns += ns,
-                    None => averages.unlaunched_ns += ns,
+                    Some(cost) => cost.own_device_ns = cost.own_device_ns.saturating_add(ns),
+                    None => averages.unlaunched_ns = averages.unlaunched_ns.saturating_add(ns),
                 }
             }
         }
@@ -293,10 +293,10 @@ impl<'e> Rows<'_, 'e> {
             if row.first as usize == event.index() {
                 row.is_top_level = forest.parent(number).is_none();
             }
-            row.host_ns += event.duration_ns();
-            row.self_host_ns += *self_ns;
-            row.self_device_ns += cost.own_device_ns;
-            row.device_ns += cost.device_ns;
+            row.host_ns = row.host_ns.saturating_add(event.duration_ns());
+            row.self_host_ns = row.self_host_ns.saturating_add(*self_ns);
+            row.self_device_ns = row.self_device_ns.saturating_add(cost.own_device_ns);
+            row.device_ns = row.device_ns.saturating_add(cost.device_ns);
             row.own.add(cost.own);
             row.all.add(cost.all);
             row.flops = row.flops.saturating_add(cost.flops);
@@ -309,11 +309,11 @@ impl<'e> Rows<'_, 'e> {
 fn total(forest: &Forest, costs: &mut [Cost]) {
     for number in forest.counted().rev() {
         let Some(cost) = costs.get_mut(number) else { continue };
-        cost.device_ns += cost.own_device_ns;
+        cost.device_ns = cost.device_ns.saturating_add(cost.own_device_ns);
         cost.all.add(cost.own);
         let cost = *cost;
         if let Some(parent) = forest.parent(number).and_then(|parent| costs.get_mut(parent)) {
-            parent.device_ns += cost.device_ns;
+            parent.device_ns = parent.device_ns.saturating_add(cost.device_ns);
             parent.all.add(cost.all);
         }
     }
@@ -555,5 +555,40 @@ mod tests {
         let flops = |name| averages.get(Section::Ops, name).unwrap().flops();
         assert_eq!([flops("aten::linear"), flops("aten::addmm"), flops("mm")], [128, 128, 48]);
         assert_eq!(averages.total_average().flops(), 176);
+    }
+
+    #[test]
+    fn sums_end_where_numbers_do() {
+        let slice = |category: &str, name: &str, tid: u32, args: &str| {
+            format!(
+                r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{tid},"ts":0,"dur":9200000000000000,"args":{{{args}}}}}"#
+            )
+        };
+        let memory = |bytes: i64, kind: u8| {
+            format!(
+                r#"{{"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":1,"s":"t","args":{{"Bytes":{bytes},"Device Type":{kind}}}}}"#
+            )
+        };
+        let mut events: Vec<_> = (1..4).map(|tid| slice("cpu_op", "op", tid, r#""External id":1"#)).collect();
+        events.extend((10..14).map(|tid| slice("kernel", "kernel", tid, r#""External id":1,"device":0,"stream":7"#)));
+        events.extend((20..23).map(|tid| slice("kernel", "alone", tid, r#""device":0,"stream":7"#)));
+        events.extend(
+            [(i64::MIN, 0), (i64::MIN, 0), (i64::MAX, 1), (i64::MAX, 1)].map(|(bytes, kind)| memory(bytes, kind)),
+        );
+        let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        assert_eq!(events.len(), 14);
+        let averages = events.key_averages();
+        let op = &averages.ops()[0];
+        assert_eq!((op.self_host_ns(), op.host_bytes(), op.device_bytes()), (i64::MAX, i64::MIN, i64::MAX));
+        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (u64::MAX, u64::MAX));
+        assert_eq!(op.mean_ns(), 9.2e18);
+        assert_eq!(averages.total_average().self_host_ns(), i64::MAX);
+        assert!(!averages.table().spread(true).to_string().is_empty());
+        for metric in [crate::analysis::StackMetric::SelfHost, crate::analysis::StackMetric::SelfDevice] {
+            let mut stacks = Vec::new();
+            events.stacks(metric).write(&mut stacks).unwrap();
+            assert!(stacks.starts_with(b"op "));
+        }
     }
 }

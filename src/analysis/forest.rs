@@ -98,11 +98,11 @@ impl Forest {
 
     /// Returns the time of each node without its children's, in nanoseconds; 0 for those that count as another.
     pub(super) fn self_ns(&self, events: &Events) -> Vec<i64> {
-        let mut own = vec![0; self.nodes.len()];
+        let mut own = vec![0i64; self.nodes.len()];
         for number in self.counted() {
             let ns = self.event(events, number).map_or(0, |event| event.duration_ns());
             let ns = i64::try_from(ns).unwrap_or(i64::MAX);
-            let mut add = |node: usize, ns: i64| own.get_mut(node).map(|own| *own += ns);
+            let mut add = |node: usize, ns: i64| own.get_mut(node).map(|own| *own = own.saturating_add(ns));
             add(number, ns);
             self.parent(number).and_then(|parent| add(parent, -ns));
         }

@@ -76,7 +76,7 @@ impl FoldedStacks<'_> {
     /// Those of `out`.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
         for (stack, ns) in self.fold() {
-            let micros = (ns + 500) / 1000;
+            let micros = ns.saturating_add(500) / 1000;
             if micros > 0 {
                 writeln!(out, "{stack} {micros}")?;
             }
@@ -110,7 +110,8 @@ impl FoldedStacks<'_> {
                 }
                 line.extend(frame.chars().map(|c| if c == ';' || c.is_whitespace() { '_' } else { c }));
             }
-            *lines.entry(line).or_default() += ns;
+            let time = lines.entry(line).or_default();
+            *time = time.saturating_add(ns);
         }
         let mut lines: Vec<_> = lines.into_iter().collect();
         lines.sort();
@@ -124,11 +125,11 @@ const GZIP_LEVEL: u32 = 1;
 /// The time of what each node launched itself.
 fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
     let attribution = Attribution::new(events, nesting);
-    let mut times = vec![0; forest.nodes.len()];
+    let mut times = vec![0i64; forest.nodes.len()];
     for work in events.iter().filter(Event::is_device_work) {
         let node = attribution.op(work).and_then(|op| forest.of(op.index()));
         if let Some(time) = node.and_then(|node| times.get_mut(node)) {
-            *time += i64::try_from(work.duration_ns()).unwrap_or(i64::MAX);
+            *time = time.saturating_add(i64::try_from(work.duration_ns()).unwrap_or(i64::MAX));
         }
     }
     times

@@ -175,7 +175,7 @@ impl Pieces {
 
     /// The rows, if so much was allocated before the first of them, and the most that was allocated at a time.
     fn into_rows(mut self, before: u64) -> (Vec<MemoryRow>, u64) {
-        let seen: u64 = self.before.iter().map(|row| row.bytes).sum();
+        let seen = self.before.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
         if before > seen {
             let rest = self.new_piece(before - seen, Category::Unknown);
             self.before.push(rest.row(None, MemoryAction::Preexisting, Category::Unknown));
@@ -184,7 +184,7 @@ impl Pieces {
         let (mut sum, mut peak) = (0u64, 0u64);
         for row in &self.before {
             match row.action {
-                MemoryAction::Preexisting | MemoryAction::Create => sum += row.bytes,
+                MemoryAction::Preexisting | MemoryAction::Create => sum = sum.saturating_add(row.bytes),
                 MemoryAction::Destroy => sum = sum.saturating_sub(row.bytes),
                 MemoryAction::IncrementVersion => {}
             }

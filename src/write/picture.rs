@@ -63,7 +63,7 @@ fn summary(timeline: &MemoryTimeline, nanos: u64) -> String {
 }
 
 fn sum(sizes: &Sizes) -> u64 {
-    sizes.iter().map(|size| u64::try_from(*size).unwrap_or(0)).sum()
+    sizes.iter().map(|size| u64::try_from(*size).unwrap_or(0)).fold(0, u64::saturating_add)
 }
 
 impl Columns {
@@ -139,7 +139,7 @@ impl Columns {
         for number in 0..Category::ALL.len() {
             let size =
                 |(_, sizes): &(usize, Sizes)| sizes.get(number).map_or(0, |size| u64::try_from(*size).unwrap_or(0));
-            let above: Vec<u64> = below.iter().zip(runs).map(|(below, run)| below + size(run)).collect();
+            let above: Vec<u64> = below.iter().zip(runs).map(|(below, run)| below.saturating_add(size(run))).collect();
             if above != below {
                 let _ = writeln!(svg, "<path fill=\"var(--c{number})\" d=\"{}\"/>", area(runs, &below, &above, y));
             }

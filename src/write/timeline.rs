@@ -13,7 +13,7 @@ pub(super) type Sizes = [i64; Category::ALL.len()];
 pub(super) fn apply(row: &MemoryRow, sizes: &mut Sizes) {
     row.changes(|category, bytes| {
         if let Some(size) = sizes.get_mut(usize::from(category.number())) {
-            *size += bytes;
+            *size = size.saturating_add(bytes);
         }
     });
 }

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("files_are_told_by_their_names", files_are_told_by_their_names),
     ("the_picture_shows_what_is_there", the_picture_shows_what_is_there),
     ("sums_are_the_allocators_totals", sums_are_the_allocators_totals),
+    ("sums_end_where_numbers_do", sums_end_where_numbers_do),
     ("a_device_without_records_has_an_empty_timeline", a_device_without_records_has_an_empty_timeline),
     ("a_memory_profile_is_taken_on_demand", a_memory_profile_is_taken_on_demand),
 ];
@@ -212,4 +213,19 @@ fn a_memory_profile_is_taken_on_demand() {
     }
     assert_eq!(profiler.stop().unwrap().stats().memory_events, 0, "the recording itself has none");
     drop(layer);
+}
+
+fn sums_end_where_numbers_do() {
+    let trace = record(|| {
+        for address in 1..4 {
+            memory::record(address, i64::MAX, u64::MAX, u64::MAX, GPU);
+            memory::record(address + 10, i64::MIN, 0, 0, GPU);
+            memory::record(address, 0, 0, 0, GPU);
+        }
+    });
+    let timeline = trace.memory_timeline(GPU);
+    assert_eq!((timeline.rows().len(), timeline.max_allocated()), (12, u64::MAX));
+    timeline.write_json(std::io::sink()).unwrap();
+    timeline.write_raw(std::io::sink()).unwrap();
+    timeline.write_html(std::io::sink()).unwrap();
 }
