@@ -232,6 +232,7 @@ where
                 observe::event(&self.recorder, event);
             }
             if epoch != OBSERVED {
+                home::name(&self.recorder, epoch);
                 event::record(event, &ctx, self.hook(epoch));
             }
         }

@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_total_behind_each_event_is_exact", the_total_behind_each_event_is_exact),
     ("a_failed_allocation_is_an_out_of_memory", a_failed_allocation_is_an_out_of_memory),
     ("a_thread_that_first_allocates_has_its_name", a_thread_that_first_allocates_has_its_name),
+    ("a_thread_with_events_alone_has_its_name", a_thread_with_events_alone_has_its_name),
     ("observers_are_told_of_a_thread_that_first_allocates", observers_are_told_of_a_thread_that_first_allocates),
     ("threads_that_others_have_made_may_allocate", threads_that_others_have_made_may_allocate),
     ("destructors_of_threads_and_panics_may_allocate", destructors_of_threads_and_panics_may_allocate),
@@ -159,6 +160,23 @@ fn a_thread_that_first_allocates_has_its_name() {
     });
     assert_eq!((file.slice("there").row.as_str(), file.slice("there again").row.as_str()), (NAME, NAME));
     assert_eq!((file.slices().len(), file.lost(Loss::Reentered)), (2, 0));
+}
+
+fn a_thread_with_events_alone_has_its_name() {
+    let (layer, guard) =
+        common::layer(|builder| builder.with_memory(true).events(tracing::Level::INFO).record_from_start(false));
+    let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        guard.profiler().start().unwrap();
+        common::on_thread("only events", || {
+            drop(black_box(vec![1u8; 10]));
+            tracing::info!("there");
+        });
+        File::of(guard.profiler().stop().unwrap())
+    });
+    let events = file.json["traceEvents"].as_array().unwrap();
+    let is_named =
+        |event: &&serde_json::Value| event["args"]["name"].as_str().is_some_and(|name| name.contains("only events"));
+    assert_eq!(events.iter().filter(is_named).count(), 1);
 }
 
 /// Counts what it is told.
