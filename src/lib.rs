@@ -71,7 +71,6 @@ mod link;
 mod macros;
 pub mod memory;
 mod observer;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the rows of devices, which come next"))]
 mod occupancy;
 mod os;
 mod profile;

@@ -39,6 +39,7 @@ pub(crate) struct Device {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SharedLimit {
     /// `shared_per_block`, as libkineto assumes: no block of a kernel that asked for more fits, and its rows say 0 %.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare with libkineto's figures"))]
     Default,
     /// `shared_per_block_optin`: what is so, since a kernel that ran had asked for what it used.
     OptIn,

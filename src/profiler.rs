@@ -156,7 +156,9 @@ impl Profiler {
     }
 
     /// Has recordings go on only while a span of that name is entered, on any thread: put the layer that this returns on the
-    /// registry before the [`KinetoLayer`](crate::KinetoLayer). It [pauses](Profiler::pause) the recording and has it go on.
+    /// registry before the [`KinetoLayer`](crate::KinetoLayer). It [pauses](Profiler::pause) the recording and has it go on;
+    /// of several that do so, such as the marks of [`profiler_range`](crate::KinetoLayerBuilder::profiler_range), the last
+    /// one counts.
     ///
     /// ```
     /// # use tracing_subscriber::prelude::*;
