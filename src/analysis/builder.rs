@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) struct Builder {
     pub(super) events: Events,
     tracks: HashMap<(TrackId, TrackId), u32>,
+    processes: HashMap<TrackId, usize>,
     arrows: Arrows,
     ends: Vec<End>,
     async_spans: BTreeSet<u64>,
@@ -70,8 +71,8 @@ impl Default for Builder {
             span: key("span id"),
             correlation: key("correlation"),
         };
-        let (tracks, arrows, ends, async_spans) = Default::default();
-        Builder { events, tracks, arrows, ends, async_spans, keys }
+        let (tracks, processes, arrows, ends, async_spans) = Default::default();
+        Builder { events, tracks, processes, arrows, ends, async_spans, keys }
     }
 }
 
@@ -165,8 +166,8 @@ impl Builder {
     /// Returns a group of rows, to be named.
     pub(super) fn process(&mut self, id: TrackId) -> &mut EventProcess {
         let processes = &mut self.events.processes;
-        let at = processes.iter().position(|process| process.id == id).unwrap_or_else(|| {
-            processes.push(EventProcess { id, name: String::new(), label: String::new() });
+        let at = *self.processes.entry(id).or_insert_with_key(|id| {
+            processes.push(EventProcess { id: id.clone(), name: String::new(), label: String::new() });
             processes.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "found or pushed just now")]
