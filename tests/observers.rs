@@ -27,7 +27,7 @@ impl Notes {
 
     fn say(&self, line: String) {
         // What an observer opens is not told to it.
-        info_span!("of the observer").in_scope(|| self.lines.lock().unwrap().push(line));
+        info_span!("of the observer").in_scope(|| self.lines.lock().unwrap().push(line.replace('"', "")));
     }
 }
 

@@ -80,7 +80,7 @@ impl Builder {
     pub(super) fn push(&mut self, new: &New<'_>) {
         let kind = ActivityType::from_name(new.category);
         let mut arguments = new.arguments;
-        let (id, linked) = self.ids(kind, &mut arguments, new.external);
+        let (id, linked) = self.ids(kind, new.phase, &mut arguments, new.external);
         let start = relative(new.start);
         let events = &mut self.events;
         let (name, category) = (events.strings.intern(new.name), events.strings.intern(new.category));
@@ -101,7 +101,13 @@ impl Builder {
 
     /// Takes the "External id" out of an event's arguments, and says whether it is its own id or that of what launched
     /// it: the writer puts one or the other there, by the event's type.
-    fn ids(&mut self, kind: Option<ActivityType>, arguments: &mut Span, external: Option<u64>) -> (u64, u64) {
+    fn ids(
+        &mut self,
+        kind: Option<ActivityType>,
+        phase: Phase,
+        arguments: &mut Span,
+        external: Option<u64>,
+    ) -> (u64, u64) {
         let Keys { external: key, old_external, span, correlation } = self.keys;
         let columns = &mut self.events.arguments;
         let (found, key) = match (external, number(columns, *arguments, key)) {
@@ -112,7 +118,9 @@ impl Builder {
         let Some(id) = found else { return (0, 0) };
         columns.remove(arguments, key);
         let number = |key| number(columns, *arguments, key);
-        if owns(kind) || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id) {
+        // An instant has none of its own: it is in that slice.
+        let own = phase == Phase::Slice && owns(kind);
+        if own || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id) {
             (id, 0)
         } else {
             (0, id)

@@ -44,7 +44,10 @@ impl Builder {
             category: activity.kind.as_str(),
             name: if is_slice { chrome::shown_name(activity.name) } else { activity.name },
             arguments,
-            external: chrome::external_id(activity).filter(|_| is_slice).map(|id| id.0),
+            external: match is_slice {
+                true => chrome::external_id(activity).map(|id| id.0),
+                false => Some(activity.linked.0).filter(|id| *id != 0),
+            },
         };
         self.push(&new);
         activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));

@@ -106,6 +106,10 @@ impl Collector for Contained {
         self.ask("sees_ranges", |collector| collector.sees_ranges())
     }
 
+    fn stopped(&self) -> Option<String> {
+        self.ask("stopped", |collector| collector.stopped())
+    }
+
     fn drain(&self) {
         self.ask("drain", |collector| collector.drain());
     }

@@ -124,9 +124,9 @@ impl Observers {
         all.filter(move |(at, _)| told >> at & 1 != 0).map(|(at, observer)| (at, &**observer))
     }
 
-    /// Tells those of `told`; who panics is told no more.
+    /// Tells those of `told` that still are to be told; who panics is told no more.
     fn tell(&self, told: u64, tell: impl Fn(&dyn SpanObserver)) {
-        for (at, observer) in self.of(told) {
+        for (at, observer) in self.of(told & self.running.load(Ordering::Relaxed)) {
             if catch_unwind(AssertUnwindSafe(|| tell(observer))).is_err() {
                 self.running.fetch_and(!(1 << at), Ordering::Relaxed);
                 let name = observer.name();
@@ -137,6 +137,6 @@ impl Observers {
 
     /// An event happens on the calling thread.
     pub(crate) fn event(&self, event: &ObservedSpan) {
-        self.tell(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
+        self.tell(u64::MAX, |observer| observer.event(event));
     }
 }

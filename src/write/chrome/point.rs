@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use super::ChromeWriter;
+use super::slice::EXTERNAL_ID;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lane, Track};
 use crate::time::Timestamp;
 use crate::write::value::Number;
@@ -94,10 +95,16 @@ struct Linked<'a>(&'a Activity<'a>);
 impl Args for Linked<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Activity { linked, args, .. } = self.0;
-        if linked.0 != 0 {
-            each("External id", ArgValue::U64(linked.0));
+        if linked.0 == 0 {
+            return args.visit(each);
         }
-        args.visit(each);
+        each(EXTERNAL_ID, ArgValue::U64(linked.0));
+        // One that the program calls so gives way, as a slice's does.
+        args.visit(&mut |key, value| {
+            if key != EXTERNAL_ID {
+                each(key, value);
+            }
+        });
     }
 }
 

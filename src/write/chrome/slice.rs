@@ -14,7 +14,7 @@ pub(super) struct SyncRows(Vec<(i64, i64)>);
 /// How far such a row lies from its stream's, as in libkineto.
 const SYNC_ROW: i64 = 1_000_000;
 
-const EXTERNAL_ID: &str = "External id";
+pub(super) const EXTERNAL_ID: &str = "External id";
 
 impl<W: Write> ChromeWriter<W> {
     /// Writes a slice and returns the row where it is drawn.
