@@ -114,3 +114,8 @@ pub use write::TraceSink;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is that of the guide for users of torch.profiler.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide-from-torch.md")]
+struct Guide;
