@@ -43,8 +43,7 @@
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `cli`: the command `kineto`, nothing of the library.
-//! - `demangle` (on by default): writes C++ kernel names out where the program's own C++ runtime does not.
-//! - `cli`: builds the command-line tool, `kineto`; of no use to programs.
+//! - `itt`: spans as tasks of ITT, for VTune; needs a C compiler.
 //!
 //! # Platforms and compilers
 //!
@@ -113,3 +112,8 @@ pub use write::TraceSink;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So is that of the guide for users of torch.profiler.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide-from-torch.md")]
+struct Guide;

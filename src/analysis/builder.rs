@@ -101,7 +101,7 @@ impl Builder {
     }
 
     /// Takes the "External id" out of an event's arguments, and says whether it is its own id or that of what launched
-    /// it: the writer puts one or the other there, by the event's type. That of an instant is the slice's around it.
+    /// it: the writer puts one or the other there, by the event's type.
     fn ids(
         &mut self,
         kind: Option<ActivityType>,
@@ -119,8 +119,13 @@ impl Builder {
         let Some(id) = found else { return (0, 0) };
         columns.remove(arguments, key);
         let number = |key| number(columns, *arguments, key);
-        let is_own = owns(kind) || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id);
-        if is_own && phase != Phase::Instant { (id, 0) } else { (0, id) }
+        // An instant has none of its own: it is in that slice.
+        let own = phase == Phase::Slice && owns(kind);
+        if own || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id) {
+            (id, 0)
+        } else {
+            (0, id)
+        }
     }
 
     /// Takes the end of the slice that began last on that row and goes on.

@@ -35,7 +35,6 @@ impl Builder {
             Body::Counter { at } => return self.counter(activity, at),
         };
         let is_slice = phase == Phase::Slice;
-        let around = Some(activity.linked).filter(|id| id.0 != 0);
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
         let new = New {
             phase,
@@ -45,7 +44,10 @@ impl Builder {
             category: activity.kind.as_str(),
             name: if is_slice { chrome::shown_name(activity.name) } else { activity.name },
             arguments,
-            external: if is_slice { chrome::external_id(activity) } else { around }.map(|id| id.0),
+            external: match is_slice {
+                true => chrome::external_id(activity).map(|id| id.0),
+                false => Some(activity.linked.0).filter(|id| *id != 0),
+            },
         };
         self.push(&new);
         activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));

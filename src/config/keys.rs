@@ -293,10 +293,11 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 7] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 3] = [
+const FEATURES: [(&str, &str, &str); 4] = [
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("cli", "off", "builds the command `kineto` (`cargo install tracing-kineto --features cli`)"),
+    ("itt", "off", "`Mode::Itt`: spans as tasks of ITT, for VTune (needs a C compiler)"),
 ];
 
 /// The names of keys in another list: what a misspelt one probably meant.

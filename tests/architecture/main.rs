@@ -138,6 +138,46 @@ fn the_readme_names_every_loss() {
 }
 
 #[test]
+fn the_comparison_with_torch_names_tests_that_exist() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();
+    let document = read("docs/from-torch.md");
+    let mut faults = Vec::new();
+    for (file, test) in names(&document).iter().filter_map(|name| name.split_once(".rs::")) {
+        let file = if file.starts_with("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
+        let text = read(&file);
+        // Tests of a harness of our own are in a table by name.
+        if !text.contains(&format!("fn {test}(")) && !text.contains(&format!("\"{test}\"")) {
+            faults.push(format!("{file} has no test `{test}`"));
+        }
+    }
+    let counts = section(&document, "counts").expect("docs/from-torch.md has no counts");
+    let expected = counted(section(&document, "items").expect("docs/from-torch.md has no items"));
+    faults
+        .extend(expected.into_iter().filter(|line| !counts.contains(line)).map(|line| format!("not counted: {line}")));
+    assert_none(&faults);
+}
+
+/// The rows of the table that counts items: by group, and of all.
+fn counted(items: &str) -> Vec<String> {
+    const STATUSES: [&str; 4] = ["done", "partly", "not yet", "refused"];
+    let is_item =
+        |row: &&str| row.strip_prefix("| ").is_some_and(|row| row.starts_with(|first: char| first.is_ascii_digit()));
+    let count = |text: &str| {
+        let rows = text.lines().filter(is_item);
+        let statuses: Vec<_> = rows.filter_map(|row| row.split('|').nth(4)).map(str::trim).collect();
+        let of = STATUSES.map(|status| statuses.iter().filter(|known| **known == status).count());
+        (of, statuses.len())
+    };
+    let groups = items.split("\n## ").skip(1).map(|group| {
+        let (title, (of, all)) = (group.lines().next().unwrap_or_default(), count(group));
+        format!("| {title} | {} | {all} |", of.map(|number| number.to_string()).join(" | "))
+    });
+    let (of, all) = count(items);
+    let total = format!("| **all** | {} | **{all}** |", of.map(|number| format!("**{number}**")).join(" | "));
+    groups.chain([total]).collect()
+}
+
+#[test]
 fn documents_are_read_as_they_are_written() {
     let text = "x\n<!-- rooms -->\n| Room | What | May use |\n|---|---|---|\n| `a` | first | `b`, `c::d` |\n\
                 | `b` | uses `a` not | nothing |\n<!-- /rooms -->\n| `c` | outside | `a` |";

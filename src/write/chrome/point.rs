@@ -102,10 +102,10 @@ impl Args for Linked<'_> {
             return args.visit(each);
         }
         each(EXTERNAL_ID, ArgValue::U64(linked.0));
-        // A key comes once.
+        // One that the program calls so gives way, as a slice's does.
         args.visit(&mut |key, value| {
             if key != EXTERNAL_ID {
-                each(key, value)
+                each(key, value);
             }
         });
     }

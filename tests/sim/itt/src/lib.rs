@@ -1,18 +1,41 @@
 //! A collector of ITT: each call becomes a line of the file that `SIM_ITT_LOG` names.
 //!
-//! Of the first kind that ittnotify knows: it has the functions under their names, and `__itt_api_version`. Domains and
-//! handles are the addresses of their names.
+//! Of the kind that VTune is: ittnotify calls `__itt_api_init` with its table of functions, and the collector writes its
+//! own into it.
 #![cfg(target_os = "linux")]
-#![allow(non_snake_case, reason = "the exported names are C's")]
+#![allow(non_snake_case, reason = "the exported name is C's")]
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
 /// `__itt_id`
 #[repr(C)]
-pub struct Id {
+struct Id {
     parts: [u64; 3],
+}
+
+/// `__itt_global`, as far as its table.
+#[repr(C)]
+pub struct Global {
+    magic: [u8; 8],
+    version: [u64; 3],
+    state: [i64; 3],
+    mutex: libc::pthread_mutex_t,
+    library: *const c_void,
+    error_handler: *const c_void,
+    path: *const c_void,
+    functions: *const Function,
+}
+
+/// `__itt_api_info`
+#[repr(C)]
+pub struct Function {
+    name: *const c_char,
+    place: *mut *const c_void,
+    _init: *const c_void,
+    _null: *const c_void,
+    _group: c_int,
 }
 
 fn say(line: &str) {
@@ -22,43 +45,73 @@ fn say(line: &str) {
     }
 }
 
-fn text(name: *const c_void) -> String {
-    if name.is_null() {
-        return "(null)".to_owned();
-    }
-    // SAFETY: what is handed out here is a C string, which is never freed.
-    unsafe { CStr::from_ptr(name.cast()) }.to_string_lossy().into_owned()
+/// `__itt_domain`, as far as its name.
+#[repr(C)]
+struct Domain {
+    flags: c_int,
+    name: *const c_char,
+    rest: [usize; 5],
 }
 
-fn keep(what: &str, name: *const c_char) -> *const c_void {
+/// `__itt_string_handle`, as far as its text.
+#[repr(C)]
+struct Handle {
+    text: *const c_char,
+    rest: [usize; 4],
+}
+
+fn text(text: *const c_char) -> String {
+    // SAFETY: ittnotify and this collector hand out C strings, which they never free.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn keep(text: *const c_char) -> *const c_char {
     // SAFETY: the client hands a C string.
-    let name: CString = unsafe { CStr::from_ptr(name) }.to_owned();
-    say(&format!("{what} {}", name.to_string_lossy()));
-    name.into_raw().cast_const().cast()
+    unsafe { CStr::from_ptr(text) }.to_owned().into_raw()
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn __itt_api_version() -> *const c_char {
-    c"simulated".as_ptr()
+// What a client makes before its first task, ittnotify makes itself.
+extern "C" fn domain_create(name: *const c_char) -> *const Domain {
+    Box::into_raw(Box::new(Domain { flags: 1, name: keep(name), rest: [0; 5] }))
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn __itt_domain_create(name: *const c_char) -> *const c_void {
-    keep("domain", name)
+extern "C" fn string_handle_create(name: *const c_char) -> *const Handle {
+    Box::into_raw(Box::new(Handle { text: keep(name), rest: [0; 4] }))
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn __itt_string_handle_create(name: *const c_char) -> *const c_void {
-    keep("handle", name)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __itt_task_begin(domain: *const c_void, id: Id, parent: Id, name: *const c_void) {
+extern "C" fn task_begin(domain: *const Domain, id: Id, parent: Id, name: *const Handle) {
     assert_eq!((id.parts, parent.parts), ([0; 3], [0; 3]), "no ids");
-    say(&format!("begin {} {}", text(domain), text(name)));
+    // SAFETY: both live for ever.
+    say(&unsafe { format!("begin {} {}", text((*domain).name), text((*name).text)) });
 }
 
+extern "C" fn task_end(domain: *const Domain) {
+    // SAFETY: it lives for ever.
+    say(&format!("end {}", text(unsafe { (*domain).name })));
+}
+
+/// Writes this collector's functions into ittnotify's table.
 #[unsafe(no_mangle)]
-pub extern "C" fn __itt_task_end(domain: *const c_void) {
-    say(&format!("end {}", text(domain)));
+pub extern "C" fn __itt_api_init(global: *const Global, _groups: c_int) {
+    let own: [(&CStr, *const c_void); 4] = [
+        (c"__itt_domain_create", domain_create as *const c_void),
+        (c"__itt_string_handle_create", string_handle_create as *const c_void),
+        (c"__itt_task_begin", task_begin as *const c_void),
+        (c"__itt_task_end", task_end as *const c_void),
+    ];
+    // SAFETY: ittnotify hands its one global.
+    let mut function = unsafe { (*global).functions };
+    // SAFETY: the table ends with an entry without a name.
+    while let Function { name, place, .. } = unsafe { &*function }
+        && !name.is_null()
+    {
+        // SAFETY: names in the table are C strings.
+        let name = unsafe { CStr::from_ptr(*name) };
+        if let Some((_, own)) = own.iter().find(|(known, _)| *known == name) {
+            // SAFETY: each entry says where its function's pointer is.
+            unsafe { place.write(*own) };
+        }
+        // SAFETY: this was not the last entry.
+        function = unsafe { function.add(1) };
+    }
 }
