@@ -330,6 +330,7 @@ impl Session {
             wait_events: config.gpu.wait_events,
             profiler_range: config.gpu.profiler_range,
             gzip_level: config.gzip_level,
+            execution_trace: config.execution_trace,
             is_strict: self.steps.is_strict(),
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),

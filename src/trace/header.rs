@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     /// Nothing is recorded outside of the program's own ranges.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
+    /// An execution trace is written beside the trace.
+    pub(crate) execution_trace: bool,
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,

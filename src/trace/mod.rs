@@ -3,6 +3,7 @@
 mod args;
 mod device;
 mod edit;
+mod execution;
 mod header;
 mod index;
 mod keys;
@@ -331,6 +332,7 @@ impl Trace {
             async_spans: inner.facts.async_spans,
             with_target: inner.facts.with_target,
             with_location: inner.facts.with_location,
+            with_function_ids: inner.facts.execution_trace,
             span_name: "tracing-kineto",
         }
     }

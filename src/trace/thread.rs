@@ -43,6 +43,8 @@ struct Marks {
     clipped: bool,
     /// The thread, if the slice is not on its own row.
     thread: Option<i64>,
+    /// The name of the slice in an execution trace, if there is one.
+    function: Option<u64>,
 }
 
 impl<'w> Thread<'w> {
@@ -81,8 +83,12 @@ impl<'w> Thread<'w> {
         while let Some(call) = self.calls.next(slice, self.last) {
             let place = self.nest.place(call.start, call.end);
             let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
-            let marks =
-                Marks { finished: call.finished, clipped: call.clipped, thread: (place.row > 0).then_some(self.id) };
+            let marks = Marks {
+                finished: call.finished,
+                clipped: call.clipped,
+                thread: self.stranger(place.row),
+                function: None,
+            };
             self.rows.activity(&Activity {
                 kind: call.entry.kind(),
                 name: call.name(),
@@ -110,7 +116,8 @@ impl<'w> Thread<'w> {
         self.calls_until(start)?;
         self.last = start;
         let place = self.nest.place(start, end);
-        let marks = Marks { finished, clipped: is_clipped(record), thread: (place.row > 0).then_some(self.id) };
+        let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
+        let marks = Marks { finished, clipped: is_clipped(record), thread, function };
         self.met.add(&marks);
 
         let definition = walk.recorded.definition(record);
@@ -135,6 +142,11 @@ impl<'w> Thread<'w> {
             args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: marks.any() },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
+    }
+
+    /// The thread's id, for what is not on its own row.
+    fn stranger(&self, row: usize) -> Option<i64> {
+        (row > 0).then_some(self.id)
     }
 
     fn arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
@@ -227,7 +239,8 @@ impl Met {
 impl Marks {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
-        if self.finished && !self.clipped && self.thread.is_none() { None } else { Some(self) }
+        let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
+        if is_usual { None } else { Some(self) }
     }
 }
 
@@ -241,6 +254,9 @@ impl Args for Marks {
         }
         if let Some(thread) = self.thread {
             each("thread id", ArgValue::I64(thread));
+        }
+        if let Some(function) = self.function {
+            each("Record function id", ArgValue::U64(function));
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Walk<'t> {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
+    /// Slices have the id by which an execution trace names them.
+    pub(crate) with_function_ids: bool,
     /// Name of the row that shows the whole recording.
     pub(crate) span_name: &'t str,
     /// The types that were asked for.
