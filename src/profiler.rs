@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{Ending, Session, Status, StepOutcome, StepState};
-use crate::trace::Trace;
+use crate::time::Timestamp;
+use crate::trace::{CpuTraceBuilder, Trace};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -244,6 +245,19 @@ impl Profiler {
     /// [`MemoryTimeline::save`](crate::MemoryTimeline::save).
     pub fn export_memory_profile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.session()?.export_memory_profile(path.as_ref())
+    }
+
+    /// Puts what a builder has got into the recording that goes on; `end` is when what it was made for ended.
+    ///
+    /// Its rows are in the trace from then on, with a row of its own for the whole, as libkineto's `transferCpuTrace` does;
+    /// types that the recording does not select are left out. They share the recording's buffer limit. Activities are not
+    /// held to the times of the recording.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on; [`TooLarge`](crate::ErrorKind::TooLarge) if
+    /// there is no room left. The builder is dropped then.
+    pub fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
+        self.session()?.transfer(builder, end)
     }
 
     /// Adds a text to the header of the recording that goes on, or of the next one; legal until its file is written.

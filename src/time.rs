@@ -1,6 +1,7 @@
 //! The two kinds of time: ticks as the span path reads them, nanoseconds as everybody else does; and dates for people.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A point in time, in nanoseconds since the Unix epoch.
 ///
@@ -23,6 +24,14 @@ impl Timestamp {
     /// Returns the nanoseconds from `earlier` to `self`, 0 if `earlier` is the later one.
     pub const fn since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// A time before 1970 counts as 1970.
+    fn from(time: SystemTime) -> Timestamp {
+        let nanos = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Timestamp(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rows of one thread on their way out.
 
 use super::args::{EventArgs, FieldArgs, Source};
+use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
 use super::memory::{MemoryRecord, MemoryRows};
@@ -29,6 +30,8 @@ pub(super) struct Thread<'w> {
     nest: Nest,
     /// The calls of runtimes and drivers that the thread made.
     calls: Calls<'w>,
+    /// What the program has pushed of it.
+    own: OwnRecords<'w>,
     /// When the last slice began.
     last: Timestamp,
     clock: Cursor<'w>,
@@ -57,9 +60,10 @@ impl<'w> Thread<'w> {
     ) -> Thread<'w> {
         let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
+        let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), Vec::new());
         let memory = MemoryRows::default();
-        Thread { walk, source, id, rows, met, nest, calls, last, clock, words, memory }
+        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, memory }
     }
 
     /// Returns how many rows the thread needs.
@@ -75,6 +79,7 @@ impl<'w> Thread<'w> {
             Tag::Memory => self.memory(record),
             _ => Ok(()),
         })?;
+        self.own_until(None)?;
         self.calls_until(Timestamp::from_nanos(u64::MAX))
     }
 
@@ -103,6 +108,19 @@ impl<'w> Thread<'w> {
         Ok(())
     }
 
+    /// Hands on what the program has pushed that comes before what has these times.
+    fn own_until(&mut self, before: Option<(Timestamp, Timestamp)>) -> io::Result<()> {
+        while let Some(own) = self.own.next(before) {
+            self.calls_until(own.start())?;
+            let place = own.place(&mut self.nest);
+            let row = place.map_or(0, |place| place.row);
+            self.last = place.map_or(self.last, |place| place.start);
+            self.met.overlapping += u64::from(row > 0);
+            own.show(place, Track::new(self.walk.process, self.walk.row(self.id, row)), self.rows)?;
+        }
+        Ok(())
+    }
+
     fn slice(&mut self, window: &Window, record: &Record<'_>) -> io::Result<()> {
         let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
         let Some(row) = source.sites.get(number) else { return Ok(()) };
@@ -113,6 +131,7 @@ impl<'w> Thread<'w> {
         if !walk.draws_polls(span) {
             return Ok(());
         }
+        self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
         self.last = start;
         let place = self.nest.place(start, end);
