@@ -5,9 +5,10 @@ mod common;
 
 use common::{File, layer, record};
 use serde_json::Value;
+use std::time::SystemTime;
 use tracing::info_span;
 use tracing_kineto::activity::{
-    Activity, ActivityType, ArgValue, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, Track,
+    Activity, ActivityType, ArgValue, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track,
 };
 use tracing_kineto::analysis::Events;
 use tracing_kineto::{ActivityTypes, CpuTraceBuilder, ErrorKind, Loss, Timestamp, Trace};
@@ -173,6 +174,39 @@ fn types_that_are_not_selected_are_left_out_and_the_limit_is_the_recordings() {
     assert_eq!(profiler.transfer(large, at(9)).unwrap_err().kind(), ErrorKind::TooLarge);
     let names: Vec<_> = guard.finish().unwrap().events().iter().map(|event| event.name().to_owned()).collect();
     assert_eq!(names, ["note"]);
+}
+
+#[test]
+fn a_slice_that_is_reported_lies_where_it_happened() {
+    let (layer, guard) = layer(|builder| builder);
+    let profiler = guard.profiler();
+    let trace = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let outer = info_span!("outer").entered();
+        let before = info_span!("before").entered();
+        drop(before);
+        let start = SystemTime::now();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let end = SystemTime::now();
+        let args: [(&str, ArgValue<'_>); 1] = [("Debug handle", ArgValue::I64(-1))];
+        profiler.record_slice("conv2d", "xnnpack", start.into(), end.into(), &args).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        info_span!("after").in_scope(|| {});
+        drop(outer);
+        guard.finish().unwrap()
+    });
+    let file = file_of(&trace);
+    let times = |name: &str| {
+        let row = rows(&file, name)[0];
+        let start = row["ts"].as_f64().unwrap();
+        (start, start + row["dur"].as_f64().unwrap())
+    };
+    let conv = rows(&file, "conv2d")[0];
+    assert_eq!((&conv["tid"], &conv["cat"]), (&rows(&file, "outer")[0]["tid"], &"cpu_op".into()));
+    assert!(times("outer").0 <= times("conv2d").0 && times("conv2d").1 <= times("outer").1);
+    assert!(times("before").1 <= times("conv2d").1 && times("conv2d").1 <= times("after").0);
+    assert_eq!(conv["args"].to_string(), r#"{"Backend":"xnnpack","Debug handle":-1}"#);
+    let refused = profiler.record_slice("late", "", at(1), at(2), NO_ARGS).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotActive);
 }
 
 #[test]

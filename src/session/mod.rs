@@ -286,6 +286,7 @@ impl Session {
         let end = Anchor::take().unix;
         let mut collections = self.collectors.stop(end, later(self.config.flush_timeout));
         state.given_away = true;
+        state.reports.close(end);
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
@@ -296,13 +297,14 @@ impl Session {
     pub(crate) fn look(&self) -> Result<Trace, Error> {
         let _own = Own::begin();
         self.recorder.gather_losses();
-        let state = self.lock()?;
+        let mut state = self.lock()?;
         self.check_process()?;
         let end = Anchor::take();
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
         let windows =
             matches!(state.phase, Phase::Recording).then(|| self.gate.look(end.ticks())).flatten().ok_or_else(none)?;
         let taken = self.recorder.look();
+        state.reports.close(end.unix);
         let mut collections = self.collectors.look();
         let converter = converter(self.pulse.anchors(), windows.since, Some(end));
         let recorded = windows.share(&mut collections, taken, &self.recorder, false);

@@ -1,13 +1,14 @@
-//! What a program reports after the fact: what it has collected in a builder.
+//! What a program reports after the fact: single slices, and what it has collected in a builder.
 
 use super::budget::PoolBudget;
 use super::{Phase, Session, State, facts, new_trace_id};
-use crate::activity::ActivityTypes;
+use crate::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use crate::clock::Converter;
 use crate::collector::Budget;
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
+use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{CpuTrace, CpuTraceBuilder, Facts, Recorded, Trace};
 use std::sync::{Arc, MutexGuard};
@@ -16,9 +17,16 @@ use std::sync::{Arc, MutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     parts: Vec<Arc<CpuTrace>>,
+    /// Single slices, until somebody looks at the recording.
+    open: Option<CpuTraceBuilder>,
 }
 
 impl Reports {
+    /// Puts what came as single slices with the rest.
+    pub(super) fn close(&mut self, end: Timestamp) {
+        self.parts.extend(self.open.take().map(|open| Arc::new(open.close(end))));
+    }
+
     pub(super) fn parts(&self) -> Vec<Arc<CpuTrace>> {
         self.parts.clone()
     }
@@ -40,6 +48,21 @@ impl Session {
         Ok(())
     }
 
+    /// Records a slice of the calling thread that has ended.
+    pub(crate) fn record_slice(
+        &self,
+        (name, backend): (&str, &str),
+        (start, end): (Timestamp, Timestamp),
+        args: &dyn Args,
+    ) -> Result<(), Error> {
+        let (track, body) = (Track::new(0, thread::id()), Body::Slice { start, end: end.max(start) });
+        let args = SliceArgs { backend, args };
+        let slice = Activity { args: &args, ..Activity::new(ActivityType::CpuOp, name, track, body) };
+        let mut state = self.recording()?;
+        let open = state.reports.open.get_or_insert_with(|| CpuTraceBuilder::within(self.budget()));
+        open.push(&slice).map(drop)
+    }
+
     fn recording(&self) -> Result<MutexGuard<'_, State>, Error> {
         let state = self.lock()?;
         self.check_process()?;
@@ -51,6 +74,21 @@ impl Session {
 
     fn budget(&self) -> Arc<dyn Budget> {
         Arc::new(PoolBudget::new(self.recorder.clone()))
+    }
+}
+
+/// What is said of a slice of a backend.
+struct SliceArgs<'s> {
+    backend: &'s str,
+    args: &'s dyn Args,
+}
+
+impl Args for SliceArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        if !self.backend.is_empty() {
+            each("Backend", ArgValue::Str(self.backend));
+        }
+        self.args.visit(each);
     }
 }
 

@@ -72,6 +72,13 @@ impl CpuTraceBuilder {
         CpuTraceBuilder { name: name.into(), start, records: Vec::new(), room, refused: 0 }
     }
 
+    /// A builder whose records count towards a session's budget from the first on, and that nothing is shown of.
+    pub(crate) fn within(budget: Arc<dyn Budget>) -> CpuTraceBuilder {
+        let mut builder = CpuTraceBuilder::new(Timestamp::default(), "");
+        builder.room.budget = Some(budget);
+        builder
+    }
+
     /// Takes no more than that many bytes. Default: [`DEFAULT_LIMIT_BYTES`](CpuTraceBuilder::DEFAULT_LIMIT_BYTES).
     #[must_use]
     pub fn limit_bytes(mut self, bytes: u64) -> Self {
@@ -295,9 +302,13 @@ mod tests {
         let builder = builder.count_towards(budget.clone()).unwrap();
         let left = budget.0.load(Ordering::Relaxed);
         assert!(left < 3000);
+        let mut within = CpuTraceBuilder::within(budget.clone());
+        while within.push(&slice("op")).is_ok() {}
+        assert!(within.len() > 1 && budget.0.load(Ordering::Relaxed) < 200);
         let mut more = CpuTraceBuilder::new(ns(0), "x");
-        (0..99).for_each(|_| drop(more.push(&slice("op")).unwrap()));
+        (0..9).for_each(|_| drop(more.push(&slice("op")).unwrap()));
         assert!(more.count_towards(budget.clone()).is_none());
+        drop(within);
         let closed = builder.close(ns(9));
         assert_eq!(budget.0.load(Ordering::Relaxed), left);
         drop(closed);
