@@ -210,6 +210,35 @@ fn a_slice_that_is_reported_lies_where_it_happened() {
 }
 
 #[test]
+fn operations_that_are_pushed_are_nodes_of_execution_traces() {
+    let (_layer, guard) = layer(|builder| builder.execution_trace(true));
+    let profiler = guard.profiler();
+    let mut builder = CpuTraceBuilder::new(at(0), "x");
+    let args: [(&str, ArgValue<'_>); 1] = [("Record function id", ArgValue::I64(31))];
+    let ids = [("outer", 5, 0, 100), ("inner", 6, 10, 20)].map(|(name, id, from, to)| {
+        let mut activity = op(name, 7, from, to);
+        activity.id = CorrelationId(id);
+        activity.args = if name == "inner" { &args } else { NO_ARGS };
+        builder.push(&activity).unwrap()
+    });
+    assert_eq!(ids, [0, 1]);
+    profiler.transfer(builder, at(100)).unwrap();
+    let trace = guard.finish().unwrap();
+    let file = file_of(&trace);
+    let ids = ["outer", "inner"].map(|name| rows(&file, name)[0]["args"]["Record function id"].as_u64());
+    assert_eq!(ids, [Some(5), Some(31)]);
+    let mut bytes = Vec::new();
+    trace.write_execution_trace(&mut bytes).unwrap();
+    let execution: Value = serde_json::from_slice(&bytes).unwrap();
+    let nodes: Vec<_> = execution["nodes"].as_array().unwrap().iter().skip(2).collect();
+    let shown = nodes
+        .iter()
+        .map(|node| (node["name"].as_str(), node["ctrl_deps"].as_u64(), node["attrs"][0]["value"].as_u64()));
+    let expected = [(Some("outer"), Some(2), Some(5)), (Some("inner"), Some(3), Some(31))];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn nothing_of_it_is_in_other_recordings() {
     let file = record(|| info_span!("span").in_scope(|| {}));
     let spans = file.json["traceEvents"].as_array().unwrap().iter().filter(|row| row["cat"] == "Trace");

@@ -356,7 +356,12 @@ impl Trace {
             with_target: inner.facts.with_target,
             with_location: inner.facts.with_location,
             with_function_ids: inner.facts.execution_trace,
-            own: CpuRows { traces: &inner.own, selected: inner.facts.selected, process: inner.facts.process },
+            own: CpuRows {
+                traces: &inner.own,
+                selected: inner.facts.selected,
+                process: inner.facts.process,
+                with_function_ids: inner.facts.execution_trace,
+            },
             span_name: inner.facts.is_recording.then_some("tracing-kineto"),
         }
     }

@@ -306,7 +306,9 @@ mod tests {
         while within.push(&slice("op")).is_ok() {}
         assert!(within.len() > 1 && budget.0.load(Ordering::Relaxed) < 200);
         let mut more = CpuTraceBuilder::new(ns(0), "x");
-        (0..9).for_each(|_| drop(more.push(&slice("op")).unwrap()));
+        for number in 0..9 {
+            assert_eq!(more.push(&slice("op")).unwrap(), number);
+        }
         assert!(more.count_towards(budget.clone()).is_none());
         drop(within);
         let closed = builder.close(ns(9));

@@ -33,7 +33,11 @@ pub(super) struct OwnedArgs<'o> {
     pub(super) finished: bool,
     /// The thread, if it is not on its own row.
     pub(super) thread: Option<i64>,
+    /// Its name in an execution trace, if the program has given it none.
+    pub(super) function: Option<u64>,
 }
+
+const FUNCTION_ID: &str = "Record function id";
 
 impl Owned {
     pub(super) fn new(activity: &Activity<'_>) -> Owned {
@@ -75,6 +79,12 @@ impl Owned {
         }
     }
 
+    /// Returns its id, if no argument says by which name it goes instead.
+    pub(super) fn id(&self) -> Option<u64> {
+        let is_named = self.args.iter().any(|(key, _)| **key == *FUNCTION_ID);
+        (!is_named).then_some(self.id.0)
+    }
+
     /// Ends what has not ended.
     pub(super) fn end_by(&mut self, by: Timestamp) {
         if let Body::Slice { start, end } = &mut self.body
@@ -93,7 +103,7 @@ impl Owned {
     }
 
     pub(super) fn args(&self) -> OwnedArgs<'_> {
-        OwnedArgs { args: &self.args, finished: self.finished, thread: None }
+        OwnedArgs { args: &self.args, finished: self.finished, thread: None, function: None }
     }
 
     pub(super) fn activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
@@ -146,6 +156,9 @@ impl Args for OwnedArgs<'_> {
         }
         if let Some(thread) = self.thread {
             each("thread id", ArgValue::I64(thread));
+        }
+        if let Some(function) = self.function {
+            each(FUNCTION_ID, ArgValue::U64(function));
         }
     }
 }

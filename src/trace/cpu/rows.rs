@@ -19,14 +19,22 @@ pub(in crate::trace) struct CpuRows<'t> {
     /// The types that were asked for.
     pub(in crate::trace) selected: ActivityTypes,
     pub(in crate::trace) process: i64,
+    /// Slices have the id by which an execution trace names them.
+    pub(in crate::trace) with_function_ids: bool,
 }
 
 /// The records of one row, in order of their start.
-pub(in crate::trace) struct OwnRecords<'t>(std::iter::Peekable<std::vec::IntoIter<&'t Owned>>);
+pub(in crate::trace) struct OwnRecords<'t> {
+    records: std::iter::Peekable<std::vec::IntoIter<&'t Owned>>,
+    with_function_ids: bool,
+}
 
 /// One of them.
 #[derive(Clone, Copy)]
-pub(in crate::trace) struct Own<'t>(&'t Owned);
+pub(in crate::trace) struct Own<'t> {
+    record: &'t Owned,
+    with_function_id: bool,
+}
 
 impl<'t> CpuRows<'t> {
     /// Returns the threads of this process that have some.
@@ -133,7 +141,7 @@ impl<'t> CpuRows<'t> {
         if self.traces.len() > 1 {
             records.sort_by_key(|record| record.order());
         }
-        OwnRecords(records.into_iter().peekable())
+        OwnRecords { records: records.into_iter().peekable(), with_function_ids: self.with_function_ids }
     }
 }
 
@@ -141,19 +149,20 @@ impl<'t> OwnRecords<'t> {
     /// Returns the next one, if it begins before what begins and ends at these times, or with it and lasts longer.
     pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<Own<'t>> {
         let comes = |record: &&Owned| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
-        self.0.next_if(comes).map(Own)
+        let with_function_id = self.with_function_ids;
+        self.records.next_if(comes).map(|record| Own { record, with_function_id })
     }
 }
 
 impl Own<'_> {
     /// Returns when it begins.
     pub(in crate::trace) fn start(self) -> Timestamp {
-        self.0.order().0
+        self.record.order().0
     }
 
     /// Finds the row in which it nests; `None` if it has no length.
     pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<Place> {
-        match self.0.body {
+        match self.record.body {
             Body::Slice { start, end } => Some(nest.place(start, end)),
             Body::Instant { .. } | Body::Counter { .. } => None,
         }
@@ -161,15 +170,16 @@ impl Own<'_> {
 
     /// Hands it on where it was placed.
     pub(in crate::trace) fn show(self, place: Option<Place>, track: Track<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        let mut args = self.0.args();
-        let mut body = self.0.body;
+        let Own { record, with_function_id } = self;
+        let (mut args, mut body) = (record.args(), record.body);
         if let Some(Place { row, start, end }) = place {
             body = Body::Slice { start, end };
-            if let (1.., Lane::Id(id)) = (row, &self.0.track.1) {
+            if let (1.., Lane::Id(id)) = (row, &record.track.1) {
                 args.thread = Some(*id);
             }
+            args.function = with_function_id.then(|| record.id()).flatten();
         }
-        let activity = self.0.activity(&args);
+        let activity = record.activity(&args);
         rows.activity(&activity::Activity { track, body, ..activity })
     }
 }

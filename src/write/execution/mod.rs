@@ -130,8 +130,8 @@ impl<W: Write> Rows for ExecutionWriter<W> {
             let (id, fw_parent) = (place.thread_node, NodeId::NONE);
             self.label(&Node { id, name: THREAD, parent: NodeId::PROCESS, record: NONE, fw_parent, thread });
         }
-        let (id, parent) = (place.id, place.parent);
-        self.node(&Node { id, name: activity.name, parent, record: activity.id, fw_parent, thread }, &operation);
+        let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
+        self.node(&Node { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
         self.out.end_row()
     }
     fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {

@@ -9,6 +9,8 @@ use crate::write::json_text;
 /// An operation, as far as its arguments tell.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
+    /// Its name in the Kineto trace, if that is another than its id.
+    pub(super) record: Option<u64>,
     pub(super) scope: u64,
     pub(super) sequence: Option<i64>,
     pub(super) forward_thread: Option<i64>,
@@ -79,6 +81,7 @@ impl Operation {
 
     fn set(&mut self, key: &str, value: &ArgValue<'_>) {
         match key {
+            "Record function id" => self.record = unsigned(value),
             "Record function scope" => self.scope = unsigned(value).unwrap_or(self.scope),
             "Sequence number" => self.sequence = signed(value),
             "Fwd thread id" => self.forward_thread = signed(value).filter(|thread| *thread != 0),
