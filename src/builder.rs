@@ -221,6 +221,16 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Writes an execution trace (Chakra) beside the trace, wherever that is written by itself: `app.et.json` for
+    /// `app.pt.trace.json`. Default: false, or torch's `ENABLE_PYTORCH_EXECUTION_TRACE`.
+    ///
+    /// See [`Trace::save_execution_trace`](crate::Trace::save_execution_trace), which a handler of traces may call by itself.
+    /// With it, the slices of the trace have a "Record function id", by which tools join the two files.
+    pub fn execution_trace(mut self, on: bool) -> Self {
+        self.overrides.execution_trace = Some(on);
+        self
+    }
+
     /// Adds a text to the trace's header.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use line::{Line, UtcTime, thread_number};
+use crate::time::UtcTime;
+use line::{Line, thread_number};
 pub use severity::Severity;
 pub(crate) use site::Site;
 

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Truncated,
     /// A file is no trace.
     NotATrace,
-    /// A file, or a part of it, is larger than allowed.
+    /// A file, a part of it, or what is to be recorded, is larger than allowed.
     TooLarge,
     /// No writer is registered for the scheme of a URL.
     UnknownScheme,

@@ -2,6 +2,7 @@
 
 use crate::os::process;
 use crate::trace::Trace;
+use crate::write::file::stem_and_end;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,9 +143,7 @@ impl TraceHandler for TensorboardTraceHandler {
 /// the cycles for those of one worker.
 pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
-    let ends = [".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"];
-    let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    let end = name.get(stem.len()..).unwrap_or_default();
+    let (stem, end) = stem_and_end(name);
     path.with_file_name(format!("{stem}.{number}{end}"))
 }
 

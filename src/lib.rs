@@ -105,7 +105,9 @@ pub use record_while::RecordWhile;
 pub use schedule::{ProfilerAction, Schedule};
 pub use session::{Cycle, Status, StepOutcome, StepState, flush_all};
 pub use time::Timestamp;
-pub use trace::{EventEdit, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace, TraceStats, TraceTrack};
+pub use trace::{
+    CpuTraceBuilder, EventEdit, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace, TraceStats, TraceTrack,
+};
 pub use write::TraceSink;
 
 /// The code in README.md is compiled and run as it is.

@@ -1,12 +1,13 @@
 //! The handle with which a program controls its recording.
 
-use crate::activity::{ActivityGroup, ActivityTypes};
+use crate::activity::{ActivityGroup, ActivityTypes, Args};
 use crate::collector::CollectorReport;
 use crate::error::{Error, ErrorKind};
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
 use crate::session::{Ending, Session, Status, StepOutcome, StepState};
-use crate::trace::Trace;
+use crate::time::Timestamp;
+use crate::trace::{CpuTraceBuilder, Trace};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -247,6 +248,51 @@ impl Profiler {
     /// [`MemoryTimeline::save`](crate::MemoryTimeline::save).
     pub fn export_memory_profile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.session()?.export_memory_profile(path.as_ref())
+    }
+
+    /// Puts what a builder has got into the recording that goes on; `end` is when what it was made for ended.
+    ///
+    /// Its rows are in the trace from then on, with a row of its own for the whole, as libkineto's `transferCpuTrace` does;
+    /// types that the recording does not select are left out. They share the recording's buffer limit. Activities are not
+    /// held to the times of the recording.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on; [`TooLarge`](crate::ErrorKind::TooLarge) if
+    /// there is no room left. The builder is dropped then.
+    pub fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
+        self.session()?.transfer(builder, end)
+    }
+
+    /// Records a slice that has ended, on the calling thread's row: what a runtime or a delegate has timed itself.
+    ///
+    /// As torch's `reportBackendEventToActiveKinetoProfiler`: an operation with the argument "Backend" (none if `backend` is
+    /// empty) and those of `args`, such as "Record function scope". It lies among the spans of the thread where it nests with
+    /// them, else on a second row. Takes the profiler's lock; for many slices, fill a [`CpuTraceBuilder`].
+    ///
+    /// ```no_run
+    /// # fn f(profiler: &tracing_kineto::Profiler) -> Result<(), tracing_kineto::Error> {
+    /// use std::time::SystemTime;
+    /// use tracing_kineto::activity::NO_ARGS;
+    ///
+    /// let start = SystemTime::now();
+    /// // ... the delegate runs ...
+    /// profiler.record_slice("conv2d", "xnnpack", start.into(), SystemTime::now().into(), NO_ARGS)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on; [`TooLarge`](crate::ErrorKind::TooLarge) if
+    /// there is no room left.
+    pub fn record_slice(
+        &self,
+        name: &str,
+        backend: &str,
+        start: Timestamp,
+        end: Timestamp,
+        args: &dyn Args,
+    ) -> Result<(), Error> {
+        self.session()?.record_slice((name, backend), (start, end), args)
     }
 
     /// Adds a text to the header of the recording that goes on, or of the next one; legal until its file is written.

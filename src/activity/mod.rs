@@ -46,6 +46,14 @@ pub struct Activity<'t> {
     pub args: &'t dyn Args,
 }
 
+impl<'t> Activity<'t> {
+    /// Makes one without ids, arrows and arguments, which can be set.
+    pub const fn new(kind: ActivityType, name: &'t str, track: Track<'t>, body: Body) -> Activity<'t> {
+        const NONE: CorrelationId = CorrelationId(0);
+        Activity { kind, name, track, body, id: NONE, linked: NONE, flow: None, args: NO_ARGS }
+    }
+}
+
 /// When an activity happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {

@@ -18,7 +18,7 @@ impl Trace {
         let mut builder = Builder::default();
         // `Builder` has no errors.
         let _ = self.rows(&mut builder);
-        let (start, end) = self.window();
+        let (start, end) = (self.first_start(), self.window().1);
         builder.events.header = self.about_recording();
         builder.finish(0, (Some(signed(start)), Some(signed(end))))
     }

@@ -40,6 +40,11 @@ impl Converter {
         Converter::of(anchors, Anchor::ticks)
     }
 
+    /// The converter of ticks that are nanoseconds since the Unix epoch.
+    pub(crate) fn of_nanoseconds() -> Converter {
+        Converter { pieces: vec![Piece { from: 0, unix_ns: 0, ns_per_tick: 1 << 32 }], error_ns: 0, steps: 0 }
+    }
+
     fn of(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
         let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
         let between = |at: &Anchor, next: &Anchor| {

@@ -143,7 +143,7 @@ impl Env {
 
 /// A glance at the first letters: nearly all variables are somebody else's, and this is done for each layer.
 fn may_concern_us(name: &[u8]) -> bool {
-    matches!(name, [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
+    matches!(name, [b'E', b'N', ..] | [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
         || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
         || matches!(name, [b'C', b'U', ..] | [b'C', b'O', ..] | [b'V', b'I', ..] | [b'N', b'V', ..])
 }
@@ -153,7 +153,9 @@ fn concerns_us(name: &str) -> bool {
     let of_launcher =
         || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
     let listed = || OTHER_VARIABLES.iter().any(|(names, _)| names.contains(&name));
-    name.starts_with(PREFIX) || name == Key::SlurmJob.spec().name || of_launcher() || listed()
+    // Names that are none of ours.
+    let elsewhere = [Key::SlurmJob, Key::ExecutionTrace].map(|key| key.spec().name);
+    name.starts_with(PREFIX) || elsewhere.contains(&name) || of_launcher() || listed()
 }
 
 #[cfg(test)]

@@ -126,6 +126,8 @@ keys! {
     FlushOnSigterm: Both Now "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
         "writes the trace when SIGTERM comes, then lets it end the process";
     GzipLevel: Both Now "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)", "how hard `.json.gz` is pressed";
+    ExecutionTrace: Environment Now "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"), "execution_trace(bool)",
+        "writes the operations as a graph (Chakra) beside the trace: `app.et.json` for `app.pt.trace.json`";
     HostName: Both Now "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
     TraceId: Both Now "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
     LogLevel: Both Now "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",

@@ -66,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) flush_on_sigterm: bool,
     /// 0 to 9.
     pub(crate) gzip_level: u32,
+    /// An execution trace is written beside the trace.
+    pub(crate) execution_trace: bool,
     pub(crate) host_name: Option<String>,
     pub(crate) trace_id: Option<String>,
     /// The tool that listens to NVTX.
@@ -155,6 +157,7 @@ impl Config {
             (Key::FieldsWhileIdle, Value::Bool(on)) => self.fields_while_idle = *on,
             (Key::FlushOnSigterm, Value::Bool(on)) => self.flush_on_sigterm = *on,
             (Key::GzipLevel, Value::Int(level)) => self.gzip_level = u32::try_from(*level).unwrap_or(0),
+            (Key::ExecutionTrace, Value::Bool(on)) => self.execution_trace = *on,
             (Key::HostName, Value::Text(name)) => self.host_name = Some(name.clone()).filter(|name| !name.is_empty()),
             (Key::TraceId, Value::Text(id)) => self.trace_id = Some(id.clone()).filter(|id| !id.is_empty()),
             (Key::LogLevel, Value::Severity(severity)) => self.log_level = *severity,
@@ -247,6 +250,7 @@ impl Default for Config {
             fields_while_idle: false,
             flush_on_sigterm: false,
             gzip_level: 1,
+            execution_trace: false,
             host_name: None,
             trace_id: None,
             nvtx_injection: None,

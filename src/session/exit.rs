@@ -77,7 +77,7 @@ impl Session {
             let advice = "there is no output to flush to; give the builder an `output`, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
         };
-        self.look()?.save(path)
+        self.look()?.save_all(&path)
     }
 
     /// Writes a trace to the output, on a thread of its own, and waits as long as the flush time-out allows.
@@ -89,7 +89,7 @@ impl Session {
         let (done, outcome) = mpsc::channel();
         let shown = path.display().to_string();
         let write = move || {
-            let saved = trace.save(&path).map(|()| trace.why_empty());
+            let saved = trace.save_all(&path).map(|()| trace.why_empty());
             if trace.stats().losses.iter().any(|(loss, _)| loss.is_loss()) {
                 diag!(Warning, "trace", "{}: {}", path.display(), trace.stats());
             }

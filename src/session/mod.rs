@@ -7,6 +7,7 @@ mod gate;
 mod memory_profile;
 mod outcome;
 mod pulse;
+mod reports;
 mod steps;
 mod while_open;
 
@@ -30,6 +31,7 @@ use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
 use pulse::Pulse;
+use reports::Reports;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -62,6 +64,8 @@ struct State {
     /// The name of the trace being recorded, once somebody has asked for it.
     trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
+    /// What the program has pushed itself.
+    reports: Reports,
     /// The metadata belongs to a trace already; the next recording starts with a copy.
     given_away: bool,
 }
@@ -102,6 +106,7 @@ impl Session {
             prepared: 0,
             trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
+            reports: Reports::default(),
             given_away: false,
         };
         let collectors = Arc::new(collectors);
@@ -233,6 +238,7 @@ impl Session {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
+        state.reports = Reports::default();
         state.metadata.set_all(self.steps.presets());
         self.recorder.discard();
         self.recorder.gather_losses();
@@ -280,6 +286,7 @@ impl Session {
         let end = Anchor::take().unix;
         let mut collections = self.collectors.stop(end, later(self.config.flush_timeout));
         state.given_away = true;
+        state.reports.close(end);
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
@@ -290,13 +297,14 @@ impl Session {
     pub(crate) fn look(&self) -> Result<Trace, Error> {
         let _own = Own::begin();
         self.recorder.gather_losses();
-        let state = self.lock()?;
+        let mut state = self.lock()?;
         self.check_process()?;
         let end = Anchor::take();
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
         let windows =
             matches!(state.phase, Phase::Recording).then(|| self.gate.look(end.ticks())).flatten().ok_or_else(none)?;
         let taken = self.recorder.look();
+        state.reports.close(end.unix);
         let mut collections = self.collectors.look();
         let converter = converter(self.pulse.anchors(), windows.since, Some(end));
         let recorded = windows.share(&mut collections, taken, &self.recorder, false);
@@ -311,30 +319,15 @@ impl Session {
         converter: Converter,
         losses: [u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
-        let config = &self.config;
         let facts = Facts {
-            mode: config.mode,
+            losses,
             observers: self.recorder.observers.reports(),
-            process: i64::from(std::process::id()),
-            process_name: process::name(),
-            host_name: config.host_name.clone().unwrap_or_else(process::host_name),
-            trace_id: self.name(state),
-            job: config.job_metadata.clone(),
-            distributed: config.distributed.clone(),
-            effective: config.effective_json(),
-            clock: clock::source(),
-            async_spans: config.async_spans,
-            with_target: config.with_target,
-            with_location: config.with_location,
-            selected: config.activities,
-            wait_events: config.gpu.wait_events,
-            profiler_range: config.gpu.profiler_range,
-            gzip_level: config.gzip_level,
             is_strict: self.steps.is_strict(),
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
+            ..facts(&self.config, self.name(state))
         };
-        Trace::new(recorded, collections, converter, state.metadata.clone(), facts, losses)
+        Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), facts)
     }
 
     /// Returns the name of the recording, and makes it if it has none.
@@ -400,6 +393,35 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.recorder.close();
         self.recorder.stop_listening();
+    }
+}
+
+/// What a trace of this process knows beside its records, as far as the settings say it.
+fn facts(config: &Config, trace_id: String) -> Facts {
+    Facts {
+        is_recording: true,
+        mode: config.mode,
+        losses: Default::default(),
+        observers: Vec::new(),
+        process: i64::from(std::process::id()),
+        process_name: process::name(),
+        host_name: config.host_name.clone().unwrap_or_else(process::host_name),
+        trace_id,
+        job: config.job_metadata.clone(),
+        distributed: config.distributed.clone(),
+        effective: config.effective_json(),
+        clock: clock::source(),
+        async_spans: config.async_spans,
+        with_target: config.with_target,
+        with_location: config.with_location,
+        selected: config.activities,
+        wait_events: config.gpu.wait_events,
+        profiler_range: config.gpu.profiler_range,
+        gzip_level: config.gzip_level,
+        execution_trace: config.execution_trace,
+        is_strict: false,
+        sinks: Arc::default(),
+        post_process: None,
     }
 }
 

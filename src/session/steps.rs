@@ -368,7 +368,7 @@ impl Session {
         let Some(path) = self.output() else { return Ok(None) };
         match in_time {
             true => self.write_in_time(trace.clone()).map(drop)?,
-            false => trace.save(&path)?,
+            false => trace.save_all(&path)?,
         }
         Ok(Some(path))
     }

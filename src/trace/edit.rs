@@ -1,10 +1,10 @@
 //! What a program changes in the events of its traces before anyone sees them.
 
 use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use super::value::Value;
 use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::diag::diag;
 use crate::time::Timestamp;
-use crate::write::json_text;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,17 +24,6 @@ pub struct EventEdit<'t> {
 #[derive(Clone)]
 pub(crate) struct PostProcess(pub(crate) Arc<dyn Fn(&mut EventEdit<'_>) + Send + Sync>);
 
-/// A value of its own.
-#[derive(Debug)]
-enum Value {
-    Bool(bool),
-    I64(i64),
-    U64(u64),
-    F64(f64),
-    Text(String),
-    Json(String),
-}
-
 impl<'t> EventEdit<'t> {
     /// Returns the event as it was recorded.
     pub fn activity(&self) -> &Activity<'t> {
@@ -48,15 +37,7 @@ impl<'t> EventEdit<'t> {
 
     /// Sets an argument: in place of the one with that key, else behind all others.
     pub fn set_arg(&mut self, key: impl Into<String>, value: ArgValue<'_>) {
-        let value = match value {
-            ArgValue::Bool(value) => Value::Bool(value),
-            ArgValue::I64(value) => Value::I64(value),
-            ArgValue::U64(value) => Value::U64(value),
-            ArgValue::F64(value) => Value::F64(value),
-            ArgValue::Str(text) => Value::Text(text.to_owned()),
-            other => Value::Json(json_text(&other)),
-        };
-        self.change(key.into(), Some(value));
+        self.change(key.into(), Some(Value::of(value)));
     }
 
     /// Takes an argument away.
@@ -97,19 +78,6 @@ impl Args for EventEdit<'_> {
         });
         for ((key, value), _) in self.args.iter().zip(replaced).filter(|(_, replaced)| !replaced) {
             value.iter().for_each(|value| each(key, value.show()));
-        }
-    }
-}
-
-impl Value {
-    fn show(&self) -> ArgValue<'_> {
-        match self {
-            Value::Bool(value) => ArgValue::Bool(*value),
-            Value::I64(value) => ArgValue::I64(*value),
-            Value::U64(value) => ArgValue::U64(*value),
-            Value::F64(value) => ArgValue::F64(*value),
-            Value::Text(text) => ArgValue::Str(text),
-            Value::Json(json) => ArgValue::Json(json),
         }
     }
 }

@@ -15,7 +15,11 @@ use std::sync::Arc;
 /// What a trace knows beside its records.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
+    /// It was recorded; else a program has made it of its own records.
+    pub(crate) is_recording: bool,
     pub(crate) mode: Modes,
+    /// What did not make it into the records, by cause.
+    pub(crate) losses: [u64; Loss::ALL.len()],
     /// How those fared who were told of spans.
     pub(crate) observers: Vec<ObserverReport>,
     pub(crate) process: i64,
@@ -39,6 +43,8 @@ pub(crate) struct Facts {
     /// Nothing is recorded outside of the program's own ranges.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
+    /// An execution trace is written beside the trace.
+    pub(crate) execution_trace: bool,
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,

@@ -94,6 +94,7 @@ fn own_name(field: &'static str) -> &'static str {
         "target" => "target (field)",
         "location" => "location (field)",
         "level" => "level (field)",
+        "Record function id" => "Record function id (field)",
         "thread id" => "thread id (field)",
         "polls" => "polls (field)",
         "busy us" => "busy us (field)",

@@ -1,8 +1,10 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
 mod args;
+mod cpu;
 mod device;
 mod edit;
+mod execution;
 mod header;
 mod index;
 mod keys;
@@ -14,8 +16,11 @@ pub(crate) mod rows;
 mod stats;
 mod thread;
 mod timeline;
+mod value;
 mod walk;
 
+pub(crate) use cpu::CpuTrace;
+pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::Facts;
@@ -31,6 +36,7 @@ use crate::collector::{Collection, CollectorReport};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
+use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
 use rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
@@ -54,10 +60,11 @@ struct Inner {
     recorded: Recorded,
     /// What collectors recorded.
     collections: Vec<Collection>,
+    /// What the program has pushed itself.
+    own: Vec<Arc<CpuTrace>>,
     converter: Converter,
     metadata: Arc<Metadata>,
     facts: Facts,
-    losses: [u64; Loss::ALL.len()],
     index: OnceLock<Index>,
     linked: OnceLock<Vec<Linked>>,
     met: OnceLock<Met>,
@@ -80,14 +87,14 @@ impl Trace {
     pub(crate) fn new(
         recorded: Recorded,
         collections: Vec<Collection>,
+        own: Vec<Arc<CpuTrace>>,
         converter: Converter,
         metadata: Arc<Metadata>,
         facts: Facts,
-        losses: [u64; Loss::ALL.len()],
     ) -> Trace {
         let (index, linked, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_saved = AtomicBool::new(false);
-        let inner = Inner { recorded, collections, converter, metadata, facts, losses, index, linked, met, is_saved };
+        let inner = Inner { recorded, collections, own, converter, metadata, facts, index, linked, met, is_saved };
         Trace { inner: Arc::new(inner) }
     }
 
@@ -166,12 +173,18 @@ impl Trace {
         self.walk().window()
     }
 
+    /// Returns when the first of the rows begins that stand for a whole: the recording, or what the program has transferred.
+    pub(crate) fn first_start(&self) -> Timestamp {
+        let named = self.inner.own.iter().filter(|own| !own.name.is_empty()).map(|own| own.start);
+        named.fold(self.window().0, Timestamp::min)
+    }
+
     /// Returns how much was recorded, and what was lost, by cause.
     ///
     /// The first call reads all records once; so does the first call of most other methods.
     pub fn stats(&self) -> TraceStats {
         let index = self.index();
-        let mut losses = self.inner.losses;
+        let mut losses = self.inner.facts.losses;
         let mut set = |loss: Loss, count: u64| {
             if let Some(slot) = losses.get_mut(loss as usize) {
                 *slot += count;
@@ -188,11 +201,19 @@ impl Trace {
             collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
             linked.losses(&mut set);
         }
+        let (mut slices, mut events, mut own_bytes) = (index.slices, index.events, 0);
+        for own in &self.inner.own {
+            let counts = own.counts(self.inner.facts.selected);
+            set(Loss::Unfinished, counts.unfinished);
+            set(Loss::SlicesOverLimit, own.refused);
+            (slices, events) = (slices + counts.slices, events + counts.events);
+            own_bytes += own.bytes();
+        }
         let (start, end) = self.window();
         let collections = &self.inner.collections;
         TraceStats {
-            slices: index.slices,
-            events: index.events,
+            slices,
+            events,
             memory_events: index.memory,
             threads: self
                 .inner
@@ -202,7 +223,7 @@ impl Trace {
                 .map(|row| row.thread)
                 .collect::<std::collections::BTreeSet<_>>()
                 .len(),
-            bytes: self.inner.recorded.bytes() + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
+            bytes: self.inner.recorded.bytes() + own_bytes + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
             device_activities: self.linked().iter().map(Linked::work).sum(),
             duration: std::time::Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
@@ -253,11 +274,11 @@ impl Trace {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
         let devices: u64 = self.linked().iter().map(Linked::work).sum();
-        if index.slices + index.events + index.memory + devices > 0 {
+        if index.slices + index.events + index.memory + devices + self.inner.own_rows() > 0 {
             None
         } else if !self.inner.facts.mode.records() {
             Some("the mode is one without kineto: spans were told to others, and nothing is recorded")
-        } else if self.inner.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
+        } else if self.inner.facts.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit left no room: raise buffer_limit_bytes")
         } else if self.inner.facts.profiler_range && self.inner.recorded.windows.is_empty() {
             Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
@@ -305,7 +326,10 @@ impl Trace {
     fn met(&self) -> Met {
         *self.inner.met.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
-            let met = match (self.inner.recorded.disorder, self.linked().iter().any(Linked::may_overlap)) {
+            let met = match (
+                self.inner.recorded.disorder || !self.inner.own.is_empty(),
+                self.linked().iter().any(Linked::may_overlap),
+            ) {
                 (true, _) => self.walk().rows(&mut none),
                 (false, true) => self.walk().devices_alone(&mut none),
                 (false, false) => Ok(Met::default()),
@@ -328,8 +352,23 @@ impl Trace {
             async_spans: inner.facts.async_spans,
             with_target: inner.facts.with_target,
             with_location: inner.facts.with_location,
-            span_name: "tracing-kineto",
+            with_function_ids: inner.facts.execution_trace,
+            own: CpuRows {
+                traces: &inner.own,
+                selected: inner.facts.selected,
+                process: inner.facts.process,
+                with_function_ids: inner.facts.execution_trace,
+            },
+            span_name: inner.facts.is_recording.then_some("tracing-kineto"),
         }
+    }
+}
+
+impl Inner {
+    /// How many rows there are of what the program has pushed.
+    fn own_rows(&self) -> u64 {
+        let counts = self.own.iter().map(|own| own.counts(self.facts.selected));
+        counts.map(|counts| counts.slices + counts.events).sum()
     }
 }
 

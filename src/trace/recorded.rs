@@ -67,6 +67,22 @@ impl Recorded {
         }
     }
 
+    /// No records, of that stretch of time.
+    pub(crate) fn of_nothing(whole: Stretch) -> Recorded {
+        let (start, end) = whole;
+        Recorded {
+            chunks: Vec::new(),
+            lanes: Vec::new(),
+            sites: Vec::new(),
+            windows: vec![Window { epoch: 0, start, end }],
+            whole,
+            blocks: HashMap::new(),
+            owner: None,
+            disorder: false,
+            late: 0,
+        }
+    }
+
     /// Returns the window in which a run was recorded.
     #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, so there is one")]
     pub(crate) fn window_of(&self, run: Run) -> &Window {

@@ -1,6 +1,7 @@
 //! The rows of one thread on their way out.
 
 use super::args::{EventArgs, FieldArgs, Source};
+use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
 use super::memory::{MemoryRecord, MemoryRows};
@@ -29,6 +30,8 @@ pub(super) struct Thread<'w> {
     nest: Nest,
     /// The calls of runtimes and drivers that the thread made.
     calls: Calls<'w>,
+    /// What the program has pushed of it.
+    own: OwnRecords<'w>,
     /// When the last slice began.
     last: Timestamp,
     clock: Cursor<'w>,
@@ -43,6 +46,8 @@ struct Marks {
     clipped: bool,
     /// The thread, if the slice is not on its own row.
     thread: Option<i64>,
+    /// The name of the slice in an execution trace, if there is one.
+    function: Option<u64>,
 }
 
 impl<'w> Thread<'w> {
@@ -55,9 +60,10 @@ impl<'w> Thread<'w> {
     ) -> Thread<'w> {
         let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
+        let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), Vec::new());
         let memory = MemoryRows::default();
-        Thread { walk, source, id, rows, met, nest, calls, last, clock, words, memory }
+        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, memory }
     }
 
     /// Returns how many rows the thread needs.
@@ -73,6 +79,7 @@ impl<'w> Thread<'w> {
             Tag::Memory => self.memory(record),
             _ => Ok(()),
         })?;
+        self.own_until(None)?;
         self.calls_until(Timestamp::from_nanos(u64::MAX))
     }
 
@@ -81,8 +88,12 @@ impl<'w> Thread<'w> {
         while let Some(call) = self.calls.next(slice, self.last) {
             let place = self.nest.place(call.start, call.end);
             let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
-            let marks =
-                Marks { finished: call.finished, clipped: call.clipped, thread: (place.row > 0).then_some(self.id) };
+            let marks = Marks {
+                finished: call.finished,
+                clipped: call.clipped,
+                thread: self.stranger(place.row),
+                function: None,
+            };
             self.rows.activity(&Activity {
                 kind: call.entry.kind(),
                 name: call.name(),
@@ -97,6 +108,19 @@ impl<'w> Thread<'w> {
         Ok(())
     }
 
+    /// Hands on what the program has pushed that comes before what has these times.
+    fn own_until(&mut self, before: Option<(Timestamp, Timestamp)>) -> io::Result<()> {
+        while let Some(own) = self.own.next(before) {
+            self.calls_until(own.start())?;
+            let place = own.place(&mut self.nest);
+            let row = place.map_or(0, |place| place.row);
+            self.last = place.map_or(self.last, |place| place.start);
+            self.met.overlapping += u64::from(row > 0);
+            own.show(place, Track::new(self.walk.process, self.walk.row(self.id, row)), self.rows)?;
+        }
+        Ok(())
+    }
+
     fn slice(&mut self, window: &Window, record: &Record<'_>) -> io::Result<()> {
         let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
         let Some(row) = source.sites.get(number) else { return Ok(()) };
@@ -107,10 +131,12 @@ impl<'w> Thread<'w> {
         if !walk.draws_polls(span) {
             return Ok(());
         }
+        self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
         self.last = start;
         let place = self.nest.place(start, end);
-        let marks = Marks { finished, clipped: is_clipped(record), thread: (place.row > 0).then_some(self.id) };
+        let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
+        let marks = Marks { finished, clipped: is_clipped(record), thread, function };
         self.met.add(&marks);
 
         let definition = walk.recorded.definition(record);
@@ -135,6 +161,11 @@ impl<'w> Thread<'w> {
             args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: marks.any() },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
+    }
+
+    /// The thread's id, for what is not on its own row.
+    fn stranger(&self, row: usize) -> Option<i64> {
+        (row > 0).then_some(self.id)
     }
 
     fn arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
@@ -227,7 +258,8 @@ impl Met {
 impl Marks {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
-        if self.finished && !self.clipped && self.thread.is_none() { None } else { Some(self) }
+        let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
+        if is_usual { None } else { Some(self) }
     }
 }
 
@@ -241,6 +273,9 @@ impl Args for Marks {
         }
         if let Some(thread) = self.thread {
             each("thread id", ArgValue::I64(thread));
+        }
+        if let Some(function) = self.function {
+            each("Record function id", ArgValue::U64(function));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
 use super::args::{FieldArgs, Source};
+use super::cpu::CpuRows;
 use super::device::{DeviceRows, Linked};
 use super::index::{Index, Run, Track};
 use super::keys::Keys;
@@ -33,8 +34,12 @@ pub(crate) struct Walk<'t> {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    /// Name of the row that shows the whole recording.
-    pub(crate) span_name: &'t str,
+    /// Slices have the id by which an execution trace names them.
+    pub(crate) with_function_ids: bool,
+    /// What the program has pushed itself.
+    pub(super) own: CpuRows<'t>,
+    /// Name of the row that shows the whole recording, if there was one.
+    pub(crate) span_name: Option<&'t str>,
     /// The types that were asked for.
     pub(crate) selected: ActivityTypes,
 }
@@ -68,16 +73,21 @@ impl<'t> Walk<'t> {
         })?;
         let devices = DeviceRows { walk: self, source: &source };
         devices.processes(start, rows)?;
+        self.own.processes(start, rows)?;
         let mut met = Met::default();
         for (thread, lanes) in self.threads() {
             let used = self.thread(thread, &lanes, &source, rows, &mut met)?;
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
         devices.all(start, rows, &mut met)?;
+        self.own.all_others((start, self.resolution_ns()), rows, &mut met)?;
         for (span, track) in self.tracks() {
             self.async_track(span, track, &source, rows)?;
         }
-        rows.span(&SpanRow { name: self.span_name, iteration: 0, start, end, op_count: met.slices })?;
+        if let Some(name) = self.span_name {
+            rows.span(&SpanRow { name, iteration: 0, start, end, op_count: met.slices })?;
+        }
+        self.own.spans(rows)?;
         Ok(met)
     }
 
@@ -117,6 +127,9 @@ impl<'t> Walk<'t> {
                 threads.entry(id).or_default();
             }
         }
+        for id in self.own.threads() {
+            threads.entry(id).or_default();
+        }
         threads
     }
 
@@ -130,7 +143,7 @@ impl<'t> Walk<'t> {
     ) -> io::Result<()> {
         let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
         // A thread that made calls and recorded nothing of its own.
-        let stranger = if lanes.is_empty() { "no spans" } else { "" };
+        let stranger = if lanes.is_empty() { self.own.name_of(thread).unwrap_or("no spans") } else { "" };
         let name = names.rfind(|name| !name.is_empty()).unwrap_or(stranger);
         for row in 0..used {
             let name = match row {

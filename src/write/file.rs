@@ -99,6 +99,13 @@ impl Format {
     }
 }
 
+/// Splits a file's name before what says that it is a trace: `app` and `.pt.trace.json.gz`.
+pub(crate) fn stem_and_end(name: &str) -> (&str, &str) {
+    let ends = [".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"];
+    let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    (stem, name.get(stem.len()..).unwrap_or_default())
+}
+
 /// A temporary file, removed when dropped unless it was renamed.
 struct Temporary {
     path: PathBuf,

@@ -5,6 +5,7 @@
 
 mod buffer;
 pub(crate) mod chrome;
+pub(crate) mod execution;
 pub(crate) mod file;
 #[cfg(test)]
 mod golden;

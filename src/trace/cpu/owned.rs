@@ -1,0 +1,164 @@
+//! An activity that owns what it is made of.
+
+use crate::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
+use crate::time::Timestamp;
+use crate::trace::value::Value;
+use std::cmp::Reverse;
+
+/// A copy of an activity.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) kind: ActivityType,
+    name: Box<str>,
+    pub(super) track: (Lane, Lane),
+    pub(super) body: Body,
+    /// It is a point in time, or a slice that has ended.
+    pub(super) finished: bool,
+    id: CorrelationId,
+    linked: CorrelationId,
+    flow: Option<Flow>,
+    args: Vec<(Box<str>, Value)>,
+}
+
+/// A copy of a [lane](activity::Lane).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::trace) enum Lane {
+    Id(i64),
+    Name(Box<str>),
+}
+
+/// Its arguments, and what the trace says of it.
+pub(super) struct OwnedArgs<'o> {
+    args: &'o [(Box<str>, Value)],
+    pub(super) finished: bool,
+    /// The thread, if it is not on its own row.
+    pub(super) thread: Option<i64>,
+    /// Its name in an execution trace, if the program has given it none.
+    pub(super) function: Option<u64>,
+}
+
+const FUNCTION_ID: &str = "Record function id";
+
+impl Owned {
+    pub(super) fn new(activity: &Activity<'_>) -> Owned {
+        let this_process = || Lane::Id(i64::from(std::process::id()));
+        let process = Some(Lane::of(activity.track.process)).filter(|lane| *lane != Lane::Id(0));
+        let mut record = Owned {
+            kind: activity.kind,
+            name: activity.name.into(),
+            track: (process.unwrap_or_else(this_process), Lane::of(activity.track.thread)),
+            body: activity.body,
+            finished: !matches!(activity.body, Body::Slice { start, end } if end < start),
+            id: activity.id,
+            linked: activity.linked,
+            flow: activity.flow,
+            args: Vec::new(),
+        };
+        activity.args.visit(&mut |key, value| drop(record.set_arg(key, value)));
+        record
+    }
+
+    /// Sets an argument and returns what it was.
+    pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<Value> {
+        let value = Value::of(value);
+        match self.args.iter_mut().find(|(known, _)| **known == *key) {
+            Some((_, known)) => Some(std::mem::replace(known, value)),
+            None => {
+                self.args.push((key.into(), value));
+                None
+            }
+        }
+    }
+
+    /// Takes a [`set_arg`](Owned::set_arg) back.
+    pub(super) fn put_back(&mut self, key: &str, old: Option<Value>) {
+        let Some(at) = self.args.iter().position(|(known, _)| **known == *key) else { return };
+        match (old, self.args.get_mut(at)) {
+            (Some(old), Some((_, value))) => *value = old,
+            _ => drop(self.args.remove(at)),
+        }
+    }
+
+    /// Returns its id, if no argument says by which name it goes instead.
+    pub(super) fn id(&self) -> Option<u64> {
+        let is_named = self.args.iter().any(|(key, _)| **key == *FUNCTION_ID);
+        (!is_named).then_some(self.id.0)
+    }
+
+    /// Ends what has not ended.
+    pub(super) fn end_by(&mut self, by: Timestamp) {
+        if let Body::Slice { start, end } = &mut self.body
+            && !self.finished
+        {
+            *end = by.max(*start);
+        }
+    }
+
+    /// When it begins; of what begins at once, what lasts longer goes first.
+    pub(super) fn order(&self) -> (Timestamp, Reverse<Timestamp>) {
+        match self.body {
+            Body::Slice { start, end } => (start, Reverse(end)),
+            Body::Instant { at } | Body::Counter { at } => (at, Reverse(at)),
+        }
+    }
+
+    pub(super) fn args(&self) -> OwnedArgs<'_> {
+        OwnedArgs { args: &self.args, finished: self.finished, thread: None, function: None }
+    }
+
+    pub(super) fn activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
+        let (process, thread) = (self.track.0.show(), self.track.1.show());
+        Activity {
+            kind: self.kind,
+            name: &self.name,
+            track: Track { process, thread },
+            body: self.body,
+            id: self.id,
+            linked: self.linked,
+            flow: self.flow,
+            args,
+        }
+    }
+
+    /// Returns about how many bytes it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let args = self.args.iter().map(|(key, value)| size_of::<(Box<str>, Value)>() + key.len() + value.bytes());
+        let args = args.sum::<usize>();
+        (size_of::<Owned>() + size_of::<usize>() + self.name.len() + args) as u64
+    }
+}
+
+impl Lane {
+    fn of(lane: activity::Lane<'_>) -> Lane {
+        match lane {
+            activity::Lane::Id(id) => Lane::Id(id),
+            activity::Lane::Name(name) => Lane::Name(name.into()),
+        }
+    }
+
+    pub(super) fn show(&self) -> activity::Lane<'_> {
+        match self {
+            Lane::Id(id) => activity::Lane::Id(*id),
+            Lane::Name(name) => activity::Lane::Name(name),
+        }
+    }
+}
+
+impl Args for OwnedArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        // A key comes once.
+        let is_ours = |key: &str| !self.finished && key == "finished" || self.thread.is_some() && key == "thread id";
+        for (key, value) in self.args.iter().filter(|(key, _)| !is_ours(key)) {
+            each(key, value.show());
+        }
+        if !self.finished {
+            each("finished", ArgValue::Bool(false));
+        }
+        if let Some(thread) = self.thread {
+            each("thread id", ArgValue::I64(thread));
+        }
+        if let Some(function) = self.function {
+            each(FUNCTION_ID, ArgValue::U64(function));
+        }
+    }
+}

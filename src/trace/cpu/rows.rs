@@ -1,0 +1,194 @@
+//! The rows of what a program has pushed: those of its threads among the recording's, all others by themselves.
+
+use super::CpuTrace;
+use super::owned::{Lane, Owned};
+use crate::activity::{self, ActivityTypes, Body, Track};
+use crate::time::Timestamp;
+use crate::trace::nest::{Nest, Place};
+use crate::trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
+use crate::trace::walk::{Met, NEXT_ROW};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+
+/// What programs have pushed into a trace.
+#[derive(Clone, Copy)]
+pub(in crate::trace) struct CpuRows<'t> {
+    pub(in crate::trace) traces: &'t [Arc<CpuTrace>],
+    /// The types that were asked for.
+    pub(in crate::trace) selected: ActivityTypes,
+    pub(in crate::trace) process: i64,
+    /// Slices have the id by which an execution trace names them.
+    pub(in crate::trace) with_function_ids: bool,
+}
+
+/// The records of one row, in order of their start.
+pub(in crate::trace) struct OwnRecords<'t> {
+    records: std::iter::Peekable<std::vec::IntoIter<&'t Owned>>,
+    with_function_ids: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub(in crate::trace) struct Own<'t> {
+    record: &'t Owned,
+    with_function_id: bool,
+}
+
+impl<'t> CpuRows<'t> {
+    /// Returns the threads of this process that have some.
+    pub(in crate::trace) fn threads(self) -> impl Iterator<Item = i64> + 't {
+        let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
+        tracks.filter_map(move |track| self.thread_of(track))
+    }
+
+    /// Returns the records of a thread.
+    pub(in crate::trace) fn of_thread(self, thread: i64) -> OwnRecords<'t> {
+        self.of_row(&(Lane::Id(self.process), Lane::Id(thread)))
+    }
+
+    /// Returns the name of a builder that has put something on a thread.
+    pub(in crate::trace) fn name_of(self, thread: i64) -> Option<&'t str> {
+        self.name_on(&(Lane::Id(self.process), Lane::Id(thread)))
+    }
+
+    /// Hands on the processes other than this one.
+    pub(in crate::trace) fn processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+        let own = Lane::Id(self.process);
+        let others: BTreeSet<&Lane> =
+            self.others().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
+        others.into_iter().try_for_each(|lane| {
+            let on = |trace: &&Arc<CpuTrace>| trace.rows.keys().any(|track| track.0 == *lane);
+            let (name, label, sort_index) = match lane {
+                Lane::Id(id) => (self.traces.iter().find(on).map_or("", |trace| &trace.name), "CPU", *id),
+                Lane::Name(name) => (&**name, "", 0),
+            };
+            rows.process(&ProcessRow { process: lane.show(), name, label, sort_index, at })
+        })
+    }
+
+    /// Hands on what lies on no thread of this process.
+    pub(in crate::trace) fn all_others(
+        self,
+        (at, resolution_ns): (Timestamp, u64),
+        rows: &mut dyn Rows,
+        met: &mut Met,
+    ) -> io::Result<()> {
+        for track in self.others() {
+            let mut nest = Nest::new(0, resolution_ns);
+            let mut records = self.of_row(track);
+            while let Some(own) = records.next(None) {
+                let place = own.place(&mut nest);
+                met.overlapping += u64::from(place.is_some_and(|place| place.row > 0));
+                let thread = row(&track.1, place.map_or(0, |place| place.row));
+                own.show(place, Track { process: track.0.show(), thread: thread.show() }, rows)?;
+            }
+            let name = self.name_on(track).unwrap_or_default();
+            for number in 0..nest.rows().max(1) {
+                let lane = row(&track.1, number);
+                let again = if number > 0 { format!(" ({})", number + 1) } else { String::new() };
+                let (name, sort_index) = match (&track.1, &lane) {
+                    (Lane::Id(id), _) => (format!("thread {id} ({name}){again}"), *id),
+                    (_, Lane::Name(name)) => (name.to_string(), 0),
+                    _ => (String::new(), 0),
+                };
+                let track = Track { process: track.0.show(), thread: lane.show() };
+                rows.thread(&ThreadRow { track, name: &name, sort_index, at })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on the row that shows each as a whole; those of one name are counted.
+    pub(in crate::trace) fn spans(self, rows: &mut dyn Rows) -> io::Result<()> {
+        let mut iterations: HashMap<&str, i64> = HashMap::new();
+        for trace in self.traces.iter().filter(|trace| !trace.name.is_empty()) {
+            let CpuTrace { name, start, end, records, .. } = &**trace;
+            let next = iterations.entry(name).or_insert(0);
+            let iteration = *next;
+            *next += 1;
+            let op_count = records.len() as u64;
+            rows.span(&SpanRow { name, iteration, start: *start, end: *end, op_count })?;
+        }
+        Ok(())
+    }
+
+    /// The thread of this process that a row is.
+    fn thread_of(self, track: &(Lane, Lane)) -> Option<i64> {
+        match track {
+            (Lane::Id(process), Lane::Id(thread)) if *process == self.process => Some(*thread),
+            _ => None,
+        }
+    }
+
+    fn others(self) -> BTreeSet<&'t (Lane, Lane)> {
+        let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
+        tracks.filter(|track| self.thread_of(track).is_none()).collect()
+    }
+
+    fn name_on(self, track: &(Lane, Lane)) -> Option<&'t str> {
+        self.traces.iter().find(|trace| trace.rows.contains_key(track)).map(|trace| trace.name.as_str())
+    }
+
+    fn of_row(self, track: &(Lane, Lane)) -> OwnRecords<'t> {
+        let of = |trace: &'t Arc<CpuTrace>| {
+            let numbers = trace.rows.get(track).into_iter().flatten();
+            numbers.filter_map(|number| trace.records.get(*number))
+        };
+        let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
+        let mut records: Vec<&Owned> = records.collect();
+        if self.traces.len() > 1 {
+            records.sort_by_key(|record| record.order());
+        }
+        OwnRecords { records: records.into_iter().peekable(), with_function_ids: self.with_function_ids }
+    }
+}
+
+impl<'t> OwnRecords<'t> {
+    /// Returns the next one, if it begins before what begins and ends at these times, or with it and lasts longer.
+    pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<Own<'t>> {
+        let comes = |record: &&Owned| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
+        let with_function_id = self.with_function_ids;
+        self.records.next_if(comes).map(|record| Own { record, with_function_id })
+    }
+}
+
+impl Own<'_> {
+    /// Returns when it begins.
+    pub(in crate::trace) fn start(self) -> Timestamp {
+        self.record.order().0
+    }
+
+    /// Finds the row in which it nests; `None` if it has no length.
+    pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<Place> {
+        match self.record.body {
+            Body::Slice { start, end } => Some(nest.place(start, end)),
+            Body::Instant { .. } | Body::Counter { .. } => None,
+        }
+    }
+
+    /// Hands it on where it was placed.
+    pub(in crate::trace) fn show(self, place: Option<Place>, track: Track<'_>, rows: &mut dyn Rows) -> io::Result<()> {
+        let Own { record, with_function_id } = self;
+        let (mut args, mut body) = (record.args(), record.body);
+        if let Some(Place { row, start, end }) = place {
+            body = Body::Slice { start, end };
+            if let (1.., Lane::Id(id)) = (row, &record.track.1) {
+                args.thread = Some(*id);
+            }
+            args.function = with_function_id.then(|| record.id()).flatten();
+        }
+        let activity = record.activity(&args);
+        rows.activity(&activity::Activity { track, body, ..activity })
+    }
+}
+
+/// The `number`th row of a lane.
+fn row(lane: &Lane, number: usize) -> Lane {
+    match (lane, number) {
+        (lane, 0) => lane.clone(),
+        (Lane::Id(id), _) => Lane::Id(id + i64::try_from(number).unwrap_or(0) * NEXT_ROW),
+        (Lane::Name(name), _) => Lane::Name(format!("{name} ({})", number + 1).into()),
+    }
+}

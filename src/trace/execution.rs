@@ -1,0 +1,85 @@
+//! A trace as an execution trace: the operations of the host as a graph.
+
+use super::Trace;
+use crate::error::Error;
+use crate::write::execution::{Answers, ExecutionWriter, Questions};
+use crate::write::file::stem_and_end;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+impl Trace {
+    /// Writes the trace's operations as an execution trace (Chakra) to a file: `.json`, or `.json.gz` (compressed).
+    ///
+    /// As PyTorch's `ExecutionTraceObserver`, in its schema 1.1.1-chakra.0.0.4: a node for each operation and annotation of
+    /// the host, below the one that was around it on its thread. Inputs come from the arguments `Concrete Inputs` (or the
+    /// field `input_values`, a list in JSON whose tensors are `[tensor, storage, offset, elements, bytes of one, "device"]`),
+    /// `Input Dims`, `Input type` and `Input Strides`; outputs from the fields `output_values`, `output_dims`, `output_types`
+    /// and `output_strides`; `op_schema`, `kernel_backend`, `kernel_file` and `tensor_range` from fields of these names. Lists
+    /// are cut at 4096 elements, texts at 8192 bytes. Times are milliseconds since the Unix epoch, the date is in UTC.
+    ///
+    /// A node's `rf_id` is the "External id" of its slice in the file that [`save`](Trace::save) writes, and the "Record
+    /// function id" too where the builder was told to write
+    /// [execution traces](crate::KinetoLayerBuilder::execution_trace). What a backward operation belongs to (`fw_parent`) is
+    /// what the thread of `fwd_thread` was in when it began.
+    ///
+    /// # Errors
+    /// Those of [`save`](Trace::save), but that it may be called again in strict mode.
+    pub fn save_execution_trace(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let facts = &self.inner.facts;
+        facts.sinks.save(path.as_ref(), facts.gzip_level, |out| self.write_execution_trace(out))
+    }
+
+    /// Writes the trace's operations as an execution trace; see [`save_execution_trace`](Trace::save_execution_trace).
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_execution_trace(&self, out: impl Write) -> io::Result<()> {
+        let (start, end) = self.window();
+        let mut writer = ExecutionWriter::new(out, self.inner.facts.process, start, self.forward())?;
+        self.rows(&mut writer)?;
+        writer.finish(end).map(drop)
+    }
+
+    /// Saves the trace, and beside it the execution trace if the builder was told to.
+    pub(crate) fn save_all(&self, path: &Path) -> Result<(), Error> {
+        self.save(path)?;
+        if self.inner.facts.execution_trace { self.save_execution_trace(beside(path)) } else { Ok(()) }
+    }
+
+    /// What backward operations belong to.
+    fn forward(&self) -> Answers {
+        let mut questions = Questions::default();
+        self.for_each(|activity| questions.take(activity));
+        if questions.is_empty() {
+            return Answers::default();
+        }
+        let mut answers = questions.answers();
+        self.for_each(|activity| answers.take(activity));
+        answers.finish()
+    }
+}
+
+/// Names the execution trace of the trace in `path`: `app.et.json.gz` for `app.pt.trace.json.gz`.
+fn beside(path: &Path) -> PathBuf {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.with_extension("et.json") };
+    let (stem, end) = stem_and_end(name);
+    let end = if end.ends_with(".gz") { ".et.json.gz" } else { ".et.json" };
+    path.with_file_name(format!("{stem}{end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_lies_beside_the_trace() {
+        for (path, expected) in [
+            ("/tmp/app.pt.trace.json.gz", "/tmp/app.et.json.gz"),
+            ("app.json", "app.et.json"),
+            ("app", "app.et.json"),
+            ("s3://bucket/app.2.json", "s3://bucket/app.2.et.json"),
+        ] {
+            assert_eq!(beside(Path::new(path)), Path::new(expected));
+        }
+    }
+}
