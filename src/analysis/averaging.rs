@@ -8,6 +8,7 @@ use super::flops::FlopRegistry;
 use super::forest::Forest;
 use super::nesting::Nesting;
 use super::stacks::Stacks;
+use super::timed::Timed;
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
 use crate::time::Timestamp;
@@ -160,6 +161,7 @@ impl<'e> Averaging<'e> {
         rows: &mut Rows<'_, 'e>,
         averages: &mut KeyAverages,
     ) {
+        let mut timed = Timed::new(self.events, forest, attribution);
         for event in self.events.iter() {
             let Some(section) = section(&event) else { continue };
             let op = attribution.op(event);
@@ -167,15 +169,16 @@ impl<'e> Averaging<'e> {
             if !self.is_within(launched.start()) {
                 continue;
             }
-            let ns = event.duration_ns();
+            let node = op.and_then(|op| forest.of(op.index()));
+            let (ns, own_ns) = (event.duration_ns(), timed.own_ns(&event, node));
             let row = rows.of(&event, section, None);
-            row.self_device_ns += ns;
+            row.self_device_ns += own_ns;
             row.device_ns += ns;
             row.durations.push(ns);
             if section == Section::Kernels {
-                match op.and_then(|op| forest.of(op.index())).and_then(|node| costs.get_mut(node)) {
-                    Some(cost) => cost.own_device_ns += ns,
-                    None => averages.unlaunched_ns += ns,
+                match node.and_then(|node| costs.get_mut(node)) {
+                    Some(cost) => cost.own_device_ns += own_ns,
+                    None => averages.unlaunched_ns += own_ns,
                 }
             }
         }

@@ -80,11 +80,22 @@ impl Trace {
         (entries, base_time(self.window().0))
     }
 
+    /// The properties of all devices, of which several collectors may report one.
+    pub(super) fn device_properties(&self) -> Vec<String> {
+        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
+        let mut properties: Vec<String> = Vec::new();
+        for device in devices.map(Device::to_json) {
+            if !properties.contains(&device) {
+                properties.push(device);
+            }
+        }
+        properties
+    }
+
     /// The header's entries that are about the recording, not about the file.
     pub(crate) fn about_recording(&self) -> Vec<(String, String)> {
-        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
-        let devices: Vec<_> = devices.map(Device::to_json).collect();
-        let mut entries = vec![("deviceProperties".to_owned(), format!("[{}]", devices.join(",")))];
+        let devices = self.device_properties().join(",");
+        let mut entries = vec![("deviceProperties".to_owned(), format!("[{devices}]"))];
         entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
         const DISTRIBUTED: &str = "distributedInfo";
         if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {

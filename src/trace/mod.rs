@@ -27,7 +27,7 @@ pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 use crate::activity::{Activity, Flow, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::collector::{Collection, CollectorReport, Device};
+use crate::collector::{Collection, CollectorReport};
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
@@ -129,10 +129,7 @@ impl Trace {
 
     fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
         let (metadata, base) = self.header();
-        let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
-        let mut devices: Vec<_> = devices.map(Device::to_json).collect();
-        // Two collectors may describe the same device.
-        devices.dedup();
+        let devices = self.device_properties();
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
         self.rows(&mut writer)?;

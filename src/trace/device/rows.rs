@@ -250,6 +250,9 @@ impl<'w> StreamRows<'_, 'w> {
         let (collection, linked) = (self.collection, self.linked);
         let work = collection.work(entry);
         let (row, start, end) = self.place(linked.drawn(work.start), linked.drawn(work.end));
+        if let Some(slice) = entry.slice() {
+            return self.slice(entry, row, (start, end), slice, None);
+        }
         let launch = self.call_of(entry);
         let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
         self.slice(entry, row, (start, end), slice, None)?;
@@ -331,9 +334,14 @@ impl<'w> StreamRows<'_, 'w> {
             finished: self.collection.interval(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
+        let mut words = Vec::new();
+        let name = match (records.names.text(entry.name), entry.slice()) {
+            ("", Some(slice)) => self.all.source.slice_name(slice, &mut words),
+            (name, _) => name,
+        };
         self.rows.activity(&Activity {
             kind: entry.kind(),
-            name: records.names.text(entry.name),
+            name,
             track: Track::new(i64::from(self.device), row),
             body: Body::Slice { start, end },
             // As libkineto: a wait that nothing else names has its own number.
