@@ -96,7 +96,7 @@ fn record_by(fake: &Fake, more: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBu
 }
 
 fn rows(file: &File) -> Vec<&Value> {
-    file.events().filter(|event| event["ph"] == "X" && event["cat"] == "kernel").collect()
+    file.events().filter(|event| event["ph"] == "X" && event["cat"] == "gpu_user_annotation").collect()
 }
 
 /// Names with durations in nanoseconds.
@@ -139,10 +139,7 @@ fn each_span_is_a_row_of_its_name_linked_to_it_and_nested_as_on_the_device() {
     assert_eq!(at(rows[3]) - at(rows[0]), 333_000, "gaps are the device's");
     let stats = file.trace.stats();
     assert!(stats.losses.is_empty() && notes(&file).is_empty(), "{stats}");
-    assert_eq!(
-        (stats.device_activities, file.events().filter(|event| event["cat"] == "gpu_user_annotation").count()),
-        (4, 0)
-    );
+    assert_eq!((stats.device_activities, rows.len()), (4, 4), "the annotation has no other row");
     let cupti = &file.json["tracing_kineto"]["collectors"]["cupti"]["unavailable"];
     assert_eq!(cupti, "the mode is kineto_privateuse1_fallback; use the mode kineto");
 }
@@ -332,7 +329,7 @@ fn a_timer_that_cannot_measure_leaves_its_reason_and_so_does_a_selection_without
     assert_eq!(file.json["tracing_kineto"]["collectors"]["fake"]["unavailable"], reason.to_string());
     assert_eq!((rows(&file).len(), file.slices().len()), (0, 1));
     let fake = Fake::default();
-    let types = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::ConcurrentKernel);
+    let types = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::GpuUserAnnotation);
     let file = record_by(&fake, |builder| builder.activities(types), || info_span!("s").in_scope(|| ()));
     let said = &file.json["tracing_kineto"]["collectors"]["fake"]["unavailable"];
     assert_eq!(said, "spans are timed only where external_correlation is selected; add it to the activity types");

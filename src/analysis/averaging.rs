@@ -8,7 +8,7 @@ use super::flops::FlopRegistry;
 use super::forest::Forest;
 use super::nesting::Nesting;
 use super::stacks::Stacks;
-use super::timed::Timed;
+use super::timed::{Timed, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
 use crate::time::Timestamp;
@@ -325,6 +325,7 @@ fn total(forest: &Forest, costs: &mut [Cost]) {
 /// Which section of device rows an event is in; `None` if in none.
 fn section(event: &Event<'_>) -> Option<Section> {
     match event.kind().filter(|_| event.is_slice() && !event.is_hidden())? {
+        _ if is_timed(event) => Some(Section::Kernels),
         ActivityType::GpuUserAnnotation => Some(Section::DeviceAnnotations),
         _ => event.is_device_work().then_some(Section::Kernels),
     }
@@ -338,7 +339,7 @@ const MEMORY: &str = "[memory]";
 
 /// What torch calls the devices of the trace.
 fn device_name(events: &Events) -> &'static str {
-    match events.iter().find(Event::is_device_work).and_then(|work| work.device_type()) {
+    match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
         Some(DeviceType::PrivateUse1) => "PRIVATEUSE1",
         Some(device) => device.as_str(),
         None => DeviceType::Cuda.as_str(),

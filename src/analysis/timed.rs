@@ -4,7 +4,7 @@ use super::attribution::Attribution;
 use super::event::Event;
 use super::events::Events;
 use super::forest::Forest;
-use crate::activity::ArgValue;
+use crate::activity::{ActivityType, ArgValue};
 use std::collections::HashMap;
 
 /// How much of the time of such rows lies in those of operations within. Beside one another, rows would count it twice.
@@ -46,7 +46,9 @@ impl Timed {
     }
 }
 
-/// Whether a row lasts from one event around an operation to another; see [`EventTimers`](crate::collector::EventTimers).
-fn is_timed(event: &Event<'_>) -> bool {
-    event.is_device_work() && matches!(event.arg("timing_source"), Some(ArgValue::Str("events")))
+/// Whether a row of a device lasts from one event around an operation to another; see
+/// [`EventTimers`](crate::collector::EventTimers).
+pub(super) fn is_timed(event: &Event<'_>) -> bool {
+    event.kind() == Some(ActivityType::GpuUserAnnotation)
+        && matches!(event.arg("timing_source"), Some(ArgValue::Str("events")))
 }

@@ -18,11 +18,14 @@ use timeline::{Mark, Pair, Timed};
 
 /// Times spans on a device by a pair of events around each; torch's `KINETO_GPU_FALLBACK` as a collector.
 ///
-/// A slice becomes one row of its own name, on the row of the stream that its events were recorded on, linked to the slice
-/// and marked `"timing_source": "events"`. It lasts from the one event to the other: all that was put on that stream between
-/// them, by whichever thread, and the gaps in between. How rows of a stream lie to one another is measured. Where the stream
-/// lies on the host's clock is not: as early as it can be with no event before the host recorded it, which the rows say by
-/// `"start_source": "earliest_possible"`.
+/// A slice becomes one row of its own name, a [`GpuUserAnnotation`](ActivityType::GpuUserAnnotation) on the stream that its
+/// events were recorded on, with the slice's id and marked `"timing_source": "events"`. It lasts from the one event to the
+/// other: all that was put on that stream between them, by whichever thread, and the gaps in between. It is no kernel, of
+/// which readers want a launch, and which do not nest; averages count it as the operation's device time all the same, less
+/// that of operations within.
+///
+/// How rows of a stream lie to one another is measured. Where the stream lies on the host's clock is not: as early as it can
+/// be with no event before the host recorded it, which the rows say by `"start_source": "earliest_possible"`.
 ///
 /// Rows come when the recording stops, which waits for the device; a snapshot has none. Not timed are spans that are deeper
 /// than 64, that were entered before the recording or a pause of it began or were open when it ended, or that were left on
@@ -169,7 +172,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
     }
 
     fn types(&self) -> ActivityTypes {
-        ActivityTypes::from(ActivityType::ConcurrentKernel)
+        ActivityTypes::from(ActivityType::GpuUserAnnotation)
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
@@ -243,7 +246,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         sink.record(|batch| {
             let name = batch.name("");
             for Timed { slice, device, stream, start, end } in timed.iter().copied() {
-                let (kind, shape, words) = (ActivityType::ConcurrentKernel, &ByEvents, &[]);
+                let (kind, shape, words) = (ActivityType::GpuUserAnnotation, &ByEvents, &[]);
                 let work = DeviceWork { kind, name, device, stream, start, end, correlation: 0, shape, words };
                 batch.work_of(CorrelationId(slice), &work);
             }
