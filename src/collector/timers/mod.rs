@@ -22,7 +22,7 @@ use timeline::{Mark, Pair, Timed};
 /// events were recorded on, with the slice's id and marked `"timing_source": "events"`. It lasts from the one event to the
 /// other: all that was put on that stream between them, by whichever thread, and the gaps in between. It is no kernel, of
 /// which readers want a launch, and which do not nest; averages count it as the operation's device time all the same, less
-/// that of operations within.
+/// that of operations within. Beside a collector that records kernels they count both.
 ///
 /// How rows of a stream lie to one another is measured. Where the stream lies on the host's clock is not: as early as it can
 /// be with no event before the host recorded it, which the rows say by `"start_source": "earliest_possible"`.
