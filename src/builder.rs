@@ -2,7 +2,9 @@
 
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
-use crate::collector::{Collector, CollectorSet, Contained, Cupti, Unavailable, Why};
+use crate::collector::{
+    Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
+};
 use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
@@ -42,6 +44,7 @@ pub struct KinetoLayerBuilder {
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     post_process: Option<PostProcess>,
     collectors: Vec<Arc<dyn Collector>>,
+    timer: Option<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
     schedule: Option<Schedule>,
     handler: Option<Box<dyn TraceHandler>>,
@@ -277,6 +280,13 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Times what a device does for spans by that timer, in the mode [`Mode::KinetoPrivateUse1Fallback`]; nobody asks it in
+    /// others. For more than one, or beside other collectors: [`collector`](Self::collector) with [`EventTimers`].
+    pub fn device_timer(mut self, timer: impl DeviceTimer + 'static) -> Self {
+        self.timer = Some(Arc::new(EventTimers::new(timer)));
+        self
+    }
+
     /// Says what becomes of spans: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
     pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
         self.overrides.mode = Some(mode.into());
@@ -435,7 +445,7 @@ impl KinetoLayerBuilder {
         if config.flush_on_sigterm {
             signal::flush_on_sigterm(session::at_exit)?;
         }
-        let collectors = collectors(&config.gpu, self.collectors);
+        let collectors = collectors(&config, self.timer, self.collectors);
         let session = Session::new(recorder.clone(), config, sinks, collectors);
         self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
         session.with_metadata(|metadata| {
@@ -452,7 +462,8 @@ impl KinetoLayerBuilder {
 }
 
 /// The collectors that this crate has, but for those that are switched off, and the program's own.
-fn collectors(gpu: &config::Gpu, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
+fn collectors(config: &Config, timer: Option<Arc<dyn Collector>>, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
+    let gpu = &config.gpu;
     if gpu.pm_sampling {
         diag!(
             Warning,
@@ -464,10 +475,20 @@ fn collectors(gpu: &config::Gpu, own: Vec<Arc<dyn Collector>>) -> CollectorSet {
     }
     let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
     let mut off = Vec::new();
-    if gpu.cupti {
+    let mut not = |name, why: &str, advice: &str| off.push((name, Unavailable::new(Why::Disabled, why, advice)));
+    if config.mode.contains(Mode::KinetoGpuFallback) {
+        not("cupti", "the mode is kineto_gpu_fallback", "use the mode kineto");
+        collectors.push(Arc::new(EventTimers::new(CudaEvents::new())));
+    } else if config.mode.contains(Mode::KinetoPrivateUse1Fallback) {
+        not("cupti", "the mode is kineto_privateuse1_fallback", "use the mode kineto");
+        match timer {
+            Some(timer) => collectors.push(Arc::new(Contained::new(timer))),
+            None => not("timers", "the program has no timer for this mode", "use KinetoLayerBuilder::device_timer"),
+        }
+    } else if gpu.cupti {
         collectors.push(Arc::new(Cupti::new(gpu.places.clone())));
     } else {
-        off.push(("cupti", Unavailable::new(Why::Disabled, "switched off by DISABLE_CUPTI", "")));
+        not("cupti", "switched off by DISABLE_CUPTI", "");
     }
     collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
     CollectorSet::new(collectors, off)

@@ -3,6 +3,7 @@
 use super::event::Event;
 use super::events::Events;
 use super::nesting::Nesting;
+use super::timed::is_timed;
 use std::collections::HashMap;
 
 /// For each thing that a device did, the call that launched it and the operation that it belongs to.
@@ -58,8 +59,8 @@ impl Attribution {
             let launch = event.correlation().and_then(|id| calls.get(&id)).copied();
             if let Some(link) = links.get_mut(event.index()) {
                 link.0 = number(launch);
-                if event.is_device_work() {
-                    let named = event.linked().and_then(|id| ops.get(&id)).copied();
+                if event.is_device_work() || is_timed(&event) {
+                    let named = event.external_id().and_then(|id| ops.get(&id)).copied();
                     link.1 = number(counts.choose(launch, named, nesting));
                 }
             }

@@ -8,6 +8,7 @@ use super::flops::FlopRegistry;
 use super::forest::Forest;
 use super::nesting::Nesting;
 use super::stacks::Stacks;
+use super::timed::{Timed, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
 use crate::time::Timestamp;
@@ -160,6 +161,7 @@ impl<'e> Averaging<'e> {
         rows: &mut Rows<'_, 'e>,
         averages: &mut KeyAverages,
     ) {
+        let mut timed = Timed::new(self.events, forest, attribution);
         for event in self.events.iter() {
             let Some(section) = section(&event) else { continue };
             let op = attribution.op(event);
@@ -167,15 +169,16 @@ impl<'e> Averaging<'e> {
             if !self.is_within(launched.start()) {
                 continue;
             }
-            let ns = event.duration_ns();
+            let node = op.and_then(|op| forest.of(op.index()));
+            let (ns, own_ns) = (event.duration_ns(), timed.own_ns(&event, node));
             let row = rows.of(&event, section, None);
-            row.self_device_ns = row.self_device_ns.saturating_add(ns);
-            row.device_ns = row.device_ns.saturating_add(ns);
+            row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
+            row.device_ns = row.device_ns.saturating_add(own_ns);
             row.durations.push(ns);
             if section == Section::Kernels {
-                match op.and_then(|op| forest.of(op.index())).and_then(|node| costs.get_mut(node)) {
-                    Some(cost) => cost.own_device_ns = cost.own_device_ns.saturating_add(ns),
-                    None => averages.unlaunched_ns = averages.unlaunched_ns.saturating_add(ns),
+                match node.and_then(|node| costs.get_mut(node)) {
+                    Some(cost) => cost.own_device_ns = cost.own_device_ns.saturating_add(own_ns),
+                    None => averages.unlaunched_ns = averages.unlaunched_ns.saturating_add(own_ns),
                 }
             }
         }
@@ -322,6 +325,7 @@ fn total(forest: &Forest, costs: &mut [Cost]) {
 /// Which section of device rows an event is in; `None` if in none.
 fn section(event: &Event<'_>) -> Option<Section> {
     match event.kind().filter(|_| event.is_slice() && !event.is_hidden())? {
+        _ if is_timed(event) => Some(Section::Kernels),
         ActivityType::GpuUserAnnotation => Some(Section::DeviceAnnotations),
         _ => event.is_device_work().then_some(Section::Kernels),
     }
@@ -335,7 +339,7 @@ const MEMORY: &str = "[memory]";
 
 /// What torch calls the devices of the trace.
 fn device_name(events: &Events) -> &'static str {
-    match events.iter().find(Event::is_device_work).and_then(|work| work.device_type()) {
+    match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
         Some(DeviceType::PrivateUse1) => "PRIVATEUSE1",
         Some(device) => device.as_str(),
         None => DeviceType::Cuda.as_str(),

@@ -25,6 +25,7 @@ mod sort;
 mod stacks;
 mod strings;
 mod table;
+mod timed;
 mod tree;
 mod units;
 mod values;

@@ -55,6 +55,8 @@ const fn more(shelf: usize) -> usize {
 pub(super) const LAUNCHES: u8 = 1 << 4;
 /// The flag of a call whose thread is named by its handle.
 pub(super) const BY_HANDLE: u8 = 1 << 5;
+/// The flag of work that a slice stands for, not a call.
+pub(super) const OF_SLICE: u8 = 1 << 6;
 
 /// The records of one collector in one recording, as they were taken.
 #[derive(Debug)]
@@ -224,7 +226,7 @@ impl<'t> Entry<'t> {
 
     #[inline]
     pub(crate) fn correlation(&self) -> u64 {
-        self.own[2]
+        if self.tag & OF_SLICE == 0 { self.own[2] } else { 0 }
     }
 
     /// Of a call: who made it.
@@ -246,6 +248,12 @@ impl<'t> Entry<'t> {
     #[inline]
     pub(crate) fn launches(&self) -> bool {
         self.tag & LAUNCHES != 0
+    }
+
+    /// Of work that belongs to a slice without a call: that slice.
+    #[inline]
+    pub(crate) fn slice(&self) -> Option<u64> {
+        (self.tag & OF_SLICE != 0).then_some(self.own[2])
     }
 
     /// Of work: its device. Of a wait or an event: its context.

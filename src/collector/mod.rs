@@ -22,11 +22,13 @@ mod shape;
 mod store;
 mod switch;
 mod threads;
+mod timers;
 pub mod trial;
 mod unavailable;
 
 pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
+pub use cuda::CudaEvents;
 pub use cupti::Cupti;
 pub use device::Device;
 pub(crate) use library::Library;
@@ -41,6 +43,7 @@ pub use shape::{Shape, Shaped, Wait};
 pub(crate) use store::Budget;
 pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
+pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
 
 use crate::activity::{ActivityTypes, CorrelationId};

@@ -4,13 +4,13 @@
 //! the record is, how many words its [`Shape`] has, and the number of its name. Calls, work and the rest lie apart, since
 //! each is asked for by itself.
 
-use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, Role, SHELF_WORDS, SHELVES};
+use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
 use super::names::{Name, Names};
 use super::pauses::Pauses;
 use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 use super::shape::Shape;
 use super::threads::Threads;
-use crate::activity::ActivityType;
+use crate::activity::{ActivityType, CorrelationId};
 use crate::buffer::Loss;
 use crate::os::memory;
 use std::collections::HashSet;
@@ -306,9 +306,20 @@ impl Batch<'_> {
         if !self.held.unwanted.is_empty() && self.held.unwanted.contains(&work.correlation) {
             return self.skip();
         }
-        let head = Head { tag: Role::Work as u8, kind: work.kind, name: work.name, shape: Some(work.shape) };
+        self.put_work(0, work.correlation, work);
+    }
+
+    /// Adds what a device did for a slice as a whole, where no call is known: it belongs to that slice, and has its name if it
+    /// has none of its own. Its correlation id is not looked at.
+    pub fn work_of(&mut self, slice: CorrelationId, work: &DeviceWork<'_>) {
+        self.put_work(OF_SLICE, slice.0, work);
+    }
+
+    #[inline]
+    fn put_work(&mut self, flag: u8, cause: u64, work: &DeviceWork<'_>) {
+        let head = Head { tag: Role::Work as u8 | flag, kind: work.kind, name: work.name, shape: Some(work.shape) };
         let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
-        self.put(Role::Work, &head, [work.start, work.end, work.correlation, place], work.words);
+        self.put(Role::Work, &head, [work.start, work.end, cause, place], work.words);
     }
 
     /// Adds a wait.

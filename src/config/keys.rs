@@ -89,7 +89,8 @@ keys! {
     ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
     Mode: Both Now "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
-        "what becomes of spans: kineto records them; nvtx, itt and privateuse1 tell other profilers; joined by `+`";
+        "what becomes of spans: kineto records them, and its fallbacks time devices by events; nvtx, itt and privateuse1 tell \
+         other profilers; joined by `+`";
     IttDomain: Both Now "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
         "the domain of ITT's tasks; torch's is PyTorch";
     ActivityTypes: Both Now "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",

@@ -22,6 +22,12 @@ pub enum Mode {
     /// Spans are recorded, and whatever collectors can record with them (`KINETO`, 6; `KINETO_PRIVATEUSE1`, 9, where the
     /// program has a collector of its own). The default.
     Kineto,
+    /// Spans are recorded, and what CUDA's devices did for them is timed by events instead of recorded by CUPTI
+    /// (`KINETO_GPU_FALLBACK`, 7): see [`CudaEvents`](crate::collector::CudaEvents).
+    KinetoGpuFallback,
+    /// The same by the program's own [`device_timer`](crate::KinetoLayerBuilder::device_timer)
+    /// (`KINETO_PRIVATEUSE1_FALLBACK`, 8).
+    KinetoPrivateUse1Fallback,
 }
 
 /// One mode or several that go together.
@@ -44,7 +50,12 @@ impl Mode {
         Mode::Itt,
         Mode::PrivateUse1,
         Mode::Kineto,
+        Mode::KinetoGpuFallback,
+        Mode::KinetoPrivateUse1Fallback,
     ];
+
+    /// Those that record; one of them at a time.
+    const RECORDING: [Mode; 3] = [Mode::Kineto, Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
 
     /// Returns its name, that of torch's state in lower case.
     pub const fn as_str(self) -> &'static str {
@@ -55,6 +66,8 @@ impl Mode {
             Mode::Itt => "itt",
             Mode::PrivateUse1 => "privateuse1",
             Mode::Kineto => "kineto",
+            Mode::KinetoGpuFallback => "kineto_gpu_fallback",
+            Mode::KinetoPrivateUse1Fallback => "kineto_privateuse1_fallback",
         }
     }
 
@@ -76,11 +89,11 @@ impl Mode {
             "cpu" => Err("torch's legacy profiler is not there; use kineto with activities cpu"),
             "cuda" => Err("torch's legacy profiler is not there; use kineto with activities cuda"),
             "itt" => Err("ITT is not in this build; use the crate's feature itt"),
-            "kineto_gpu_fallback" | "kineto_privateuse1_fallback" => Err(
-                "devices are not timed by events in this version; use kineto, which says why a device is not recorded",
-            ),
             "kineto_ondemand" => Err("a request from outside does not need a mode; use kineto, and KINETO_USE_DAEMON"),
-            _ => Err("expected disabled, nvtx, itt, privateuse1, kineto, or several joined by +"),
+            _ => Err(
+                "expected disabled, nvtx, itt, privateuse1, kineto, kineto_gpu_fallback, kineto_privateuse1_fallback, \
+                 or several joined by +",
+            ),
         }
     }
 }
@@ -91,14 +104,15 @@ impl Modes {
         self.0 & mode.bit() != 0
     }
 
-    /// Returns whether they can be had at one time: all but `disabled` and another.
-    pub(crate) const fn go_together(self) -> bool {
-        !self.contains(Mode::Disabled) || self.0 == Mode::Disabled.bit()
+    /// Returns whether they can be had at one time: all but `disabled` and another, and two that record.
+    pub(crate) fn go_together(self) -> bool {
+        let alone = !self.contains(Mode::Disabled) || self.0 == Mode::Disabled.bit();
+        alone && Mode::RECORDING.iter().filter(|mode| self.contains(**mode)).count() <= 1
     }
 
     /// Returns whether anything is recorded.
-    pub(crate) const fn records(self) -> bool {
-        self.contains(Mode::Kineto)
+    pub(crate) fn records(self) -> bool {
+        Mode::RECORDING.iter().any(|mode| self.contains(*mode))
     }
 
     /// Reads names of torch's states, joined by `+`.
@@ -113,7 +127,10 @@ impl Modes {
         }
         match modes.go_together() {
             true => Ok(modes),
-            false => Err(wrong(text.trim(), "disabled goes together with no other mode")),
+            false if modes.contains(Mode::Disabled) => {
+                Err(wrong(text.trim(), "disabled goes together with no other mode"))
+            }
+            false => Err(wrong(text.trim(), "kineto and its fallbacks exclude one another; use one of them")),
         }
     }
 }
@@ -173,8 +190,8 @@ mod tests {
             ("ITT", Mode::ALL.iter().copied().find(|mode| mode.as_str() == "itt")),
             ("PRIVATEUSE1", Some(Mode::PrivateUse1)),
             ("KINETO", Some(Mode::Kineto)),
-            ("KINETO_GPU_FALLBACK", None),
-            ("KINETO_PRIVATEUSE1_FALLBACK", None),
+            ("KINETO_GPU_FALLBACK", Some(Mode::KinetoGpuFallback)),
+            ("KINETO_PRIVATEUSE1_FALLBACK", Some(Mode::KinetoPrivateUse1Fallback)),
             ("KINETO_PRIVATEUSE1", Some(Mode::Kineto)),
             ("KINETO_ONDEMAND", None),
         ];
@@ -193,6 +210,11 @@ mod tests {
         assert_eq!((Mode::Kineto | Mode::Nvtx).to_string(), "nvtx+kineto");
         assert!((Mode::Nvtx | Mode::Kineto).records() && !Modes::from(Mode::Nvtx).records());
         assert!(Modes::parse("disabled+nvtx").unwrap_err().to_string().contains("no other mode"));
+        let fallback = Modes::parse("nvtx+kineto_gpu_fallback").unwrap();
+        assert!(fallback.records() && !fallback.contains(Mode::Kineto));
+        for two in ["kineto+kineto_gpu_fallback", "kineto_privateuse1_fallback+kineto_gpu_fallback"] {
+            assert!(Modes::parse(two).unwrap_err().to_string().contains("exclude one another"));
+        }
         assert!(Modes::parse("").unwrap_err().to_string().contains("expected disabled"));
     }
 }

@@ -150,7 +150,10 @@ impl fmt::Display for Kind {
             Kind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
             Kind::Events => f.write_str("off, error, warn, info, debug or trace"),
             Kind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
-            Kind::Modes => f.write_str("disabled, nvtx, itt, privateuse1, kineto, or several joined by +"),
+            Kind::Modes => f.write_str(
+                "disabled, nvtx, itt, privateuse1, kineto, kineto_gpu_fallback, kineto_privateuse1_fallback, or several \
+                 joined by +",
+            ),
             Kind::Overflow => f.write_str("stop, keep_newest or spill"),
             Kind::LogFile => f.write_str("a path"),
             Kind::Filter => f.write_str("target=level with commas between"),

@@ -184,11 +184,17 @@ impl<R: Records, S: Spans> Joining<'_, R, S> {
         self.launches.find(work.correlation, work.start).is_some()
     }
 
+    /// Takes device work that no call launched, in any order.
+    #[inline]
+    pub(crate) fn add_apart(&mut self, work: &Work) -> usize {
+        let place_of = |at| self.records.work_at(at).place();
+        self.streams.push((work.device, work.stream), work.place(), place_of)
+    }
+
     /// Takes device work, in any order.
     #[inline]
     pub(crate) fn add(&mut self, work: &Work) {
-        let place_of = |at| self.records.work_at(at).place();
-        let stream = self.streams.push((work.device, work.stream), work.place(), place_of);
+        let stream = self.add_apart(work);
         let Some(launch) = self.launches.work(work.correlation, work.start) else {
             self.counts.work_without_launch += 1;
             return;

@@ -86,13 +86,16 @@ impl Trace {
         (entries, base_time(self.window().0))
     }
 
-    /// The devices that were recorded, as JSON.
+    /// The properties of all devices, of which several collectors may report one.
     pub(super) fn device_properties(&self) -> Vec<String> {
         let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
-        let mut devices: Vec<_> = devices.map(Device::to_json).collect();
-        // Two collectors may describe the same device.
-        devices.dedup();
-        devices
+        let mut properties: Vec<String> = Vec::new();
+        for device in devices.map(Device::to_json) {
+            if !properties.contains(&device) {
+                properties.push(device);
+            }
+        }
+        properties
     }
 
     /// The header's entries that are about the recording, not about the file.

@@ -22,11 +22,12 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 12] = [
+const UNSAFE: [&str; 13] = [
     "clock/",
     "os/",
     "collector/library.rs",
     "collector/cuda/driver.rs",
+    "collector/cuda/events.rs",
     "collector/cupti/callbacks.rs",
     "collector/cupti/demangle.rs",
     "collector/cupti/ffi.rs",

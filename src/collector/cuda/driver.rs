@@ -88,6 +88,11 @@ impl Driver {
         })
     }
 
+    /// Returns the library, for functions beside those that are here.
+    pub(super) fn library(&self) -> Library {
+        self.library
+    }
+
     /// Whether it has the door through which CUPTI 13.2 and later reach into it: without that, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
         self.library.path(c"cuGetExportTable").is_some()

@@ -16,7 +16,7 @@ use crate::activity::ActivityType;
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Entry, Role};
-use crate::link::{self, Handle, Links, Work};
+use crate::link::{self, Handle, Links, Spans as _, Work};
 use crate::time::Timestamp;
 use records::Records;
 use spans::HostSpans;
@@ -105,7 +105,11 @@ impl Linked {
             let work = collection.work(&entry);
             // Some of it lies inside, or it was launched inside; what is known to be launched outside does not.
             let began = || reach.first().is_some_and(|first| work.end >= first.0);
-            let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && joining.is_launched(&work);
+            let is_ours = || match entry.slice() {
+                Some(slice) => spans.span_of(slice).is_some(),
+                None => joining.is_launched(&work),
+            };
+            let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && is_ours();
             if collection.records.was_launched_in_a_pause(entry.correlation()) || !lies_inside() {
                 counts.out_of_window += 1;
                 continue;
@@ -115,7 +119,10 @@ impl Linked {
             counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
             let last = if work.end == NEVER { work.start } else { work.end };
             over = if last == NEVER { over } else { over.max(last) };
-            joining.add(&work);
+            match entry.slice() {
+                Some(_) => _ = joining.add_apart(&work),
+                None => joining.add(&work),
+            }
         }
         let links = joining.finish(records.events());
         let (mut others, mut overheads) = (Vec::new(), Vec::new());

@@ -249,7 +249,13 @@ impl<'w> StreamRows<'_, 'w> {
     fn work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
         let (collection, linked) = (self.collection, self.linked);
         let work = collection.work(entry);
-        let (row, start, end) = self.place(linked.drawn(work.start), linked.drawn(work.end));
+        let (start, end) = (linked.drawn(work.start), linked.drawn(work.end));
+        if let Some(slice) = entry.slice() {
+            // Room for a nanosecond at both ends, by which a file's annotations are wider.
+            let (row, start, end) = self.place(start, end.max(later(start, 2)));
+            return self.slice(entry, row, (start, end), slice, None);
+        }
+        let (row, start, end) = self.place(start, end);
         let launch = self.call_of(entry);
         let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
         self.slice(entry, row, (start, end), slice, None)?;
@@ -331,13 +337,26 @@ impl<'w> StreamRows<'_, 'w> {
             finished: self.collection.interval(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
+        let mut words = Vec::new();
+        let name = match (records.names.text(entry.name), entry.slice()) {
+            ("", Some(slice)) => self.all.source.slice_name(slice, &mut words),
+            (name, _) => name,
+        };
+        let (body, id, linked) = match entry.kind() {
+            // As other annotations: with the id of what it stands for, and a nanosecond wider in a file.
+            ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
+                (Body::Slice { start: later(start, 1), end: earlier(end, 1) }, linked, 0)
+            }
+            kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),
+            // As libkineto: a wait that nothing else names has its own number.
+            _ => (Body::Slice { start, end }, entry.correlation(), linked),
+        };
         self.rows.activity(&Activity {
             kind: entry.kind(),
-            name: records.names.text(entry.name),
+            name,
             track: Track::new(i64::from(self.device), row),
-            body: Body::Slice { start, end },
-            // As libkineto: a wait that nothing else names has its own number.
-            id: CorrelationId(if is_work(entry.kind()) { 0 } else { entry.correlation() }),
+            body,
+            id: CorrelationId(id),
             linked: CorrelationId(linked),
             flow: None,
             args: &args,

@@ -45,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) enable_error: i32,
     pub(crate) enable_error_kind: i64,
     pub(crate) push_error: i32,
+    /// What recording an event returns.
+    pub(crate) event_error: i32,
     pub(crate) drop: u64,
     pub(crate) late_buffers_ms: u64,
     pub(crate) foreign_thread: bool,
@@ -100,6 +102,7 @@ impl Default for Options {
             enable_error: 0,
             enable_error_kind: -1,
             push_error: 0,
+            event_error: 0,
             drop: 0,
             late_buffers_ms: 0,
             foreign_thread: false,
@@ -146,6 +149,7 @@ impl Options {
                 (self.enable_error, self.enable_error_kind) = (number(code)?, number(kind)?);
             }
             "push_error" => self.push_error = number(value)?,
+            "event_error" => self.event_error = number(value)?,
             "drop" => self.drop = number(value)?,
             "late_buffers" => self.late_buffers_ms = number(value)?,
             "foreign_thread" => self.foreign_thread = switch(value)?,

@@ -27,6 +27,10 @@ pub(crate) struct Event {
 const DISABLE_TIMING: u32 = 2;
 
 fn record(event: u64, stream: u64, correlation: u32) -> Outcome {
+    match control::options().event_error {
+        0 => {}
+        code => return Err(Error(code)),
+    }
     let record = {
         let mut state = state::ready()?;
         let stream = state.stream(stream)?;

@@ -1,0 +1,331 @@
+//! Times on CUDA's devices by the driver's events.
+#![allow(unsafe_code, reason = "the driver is foreign code")]
+
+use super::driver::{Driver, version_text};
+use crate::collector::library::Library;
+use crate::collector::{Capabilities, Device, DeviceTimer, NotTimed, Token, Unavailable, Why};
+use crate::os::fork;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint};
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Times spans by CUDA's events (`cuEventRecord`), on the default stream of the context that is current on the thread.
+///
+/// Needs the driver alone, which any program has that uses CUDA, and no context of its own. A thread without a context, and
+/// one whose stream is being captured into a graph, gets no event. Rows of a context's default stream are those of
+/// stream 7, as CUPTI numbers it; other streams have numbers from 8, in the order in which they are met. Times are in steps of half a
+/// microsecond.
+///
+/// The default stream here is the legacy one, which waits for streams that were not made non-blocking, and they for it:
+/// events on it put such streams in order. Where work goes to streams of its own, give them by
+/// [`on_streams`](CudaEvents::on_streams).
+pub struct CudaEvents {
+    /// The stream that a thread works on; 0 is the default one.
+    stream: Box<dyn Fn() -> usize + Send + Sync>,
+    loaded: OnceLock<(Driver, Calls)>,
+    pool: fork::Own<Pool>,
+}
+
+/// The events that were made: used, and used again. One that failed is not.
+#[derive(Debug, Default)]
+struct Pool {
+    events: Vec<Event>,
+    /// By context.
+    free: HashMap<usize, Vec<u64>>,
+    /// Devices, contexts and streams that were met.
+    streams: Vec<(i32, usize, usize)>,
+}
+
+/// A driver's event and its context.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    handle: usize,
+    context: usize,
+}
+
+type Place = *mut usize;
+
+/// The functions for events. Handles are pointers that only the driver looks at.
+#[derive(Clone, Copy)]
+struct Calls {
+    current: unsafe extern "C" fn(Place) -> c_uint,
+    device: unsafe extern "C" fn(*mut c_int) -> c_uint,
+    push: unsafe extern "C" fn(usize) -> c_uint,
+    pop: unsafe extern "C" fn(Place) -> c_uint,
+    create: unsafe extern "C" fn(Place, c_uint) -> c_uint,
+    destroy: unsafe extern "C" fn(usize) -> c_uint,
+    record: unsafe extern "C" fn(usize, usize) -> c_uint,
+    query: unsafe extern "C" fn(usize) -> c_uint,
+    synchronize: unsafe extern "C" fn(usize) -> c_uint,
+    elapsed: unsafe extern "C" fn(*mut f32, usize, usize) -> c_uint,
+    /// Since CUDA 10.0.
+    is_capturing: Option<unsafe extern "C" fn(usize, *mut c_int) -> c_uint>,
+    /// Since CUDA 10.1.
+    capture_mode: Option<unsafe extern "C" fn(*mut c_int) -> c_uint>,
+}
+
+/// `CUDA_ERROR_NOT_READY`
+const NOT_READY: c_uint = 600;
+/// The number of the default stream, as CUPTI has it.
+const DEFAULT_STREAM: u32 = 7;
+
+impl CudaEvents {
+    /// Makes a timer on the default stream of each context. Does nothing yet.
+    pub fn new() -> CudaEvents {
+        CudaEvents::on(Box::new(|| 0))
+    }
+
+    /// Makes a timer on the streams that `stream` returns: the handle (`CUstream`) of the one that the calling thread works
+    /// on, of the context that is current there; 0 for the default one. It must not open spans.
+    ///
+    /// # Safety
+    /// Each handle is 0, or that of a stream that lives when it is returned, until the span's event has been recorded.
+    pub unsafe fn on_streams(stream: impl Fn() -> usize + Send + Sync + 'static) -> CudaEvents {
+        CudaEvents::on(Box::new(stream))
+    }
+
+    fn on(stream: Box<dyn Fn() -> usize + Send + Sync>) -> CudaEvents {
+        CudaEvents { stream, loaded: OnceLock::new(), pool: fork::Own::default() }
+    }
+
+    fn load(&self) -> Result<&(Driver, Calls), Unavailable> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let driver = Driver::open(&mut Vec::new())?;
+        let calls = Calls::find(driver.library()).ok_or_else(|| {
+            let message = format!("the CUDA driver ({}) lacks functions for events", version_text(driver.version()));
+            Unavailable::new(Why::Incompatible, message, "update NVIDIA's driver")
+        })?;
+        Ok(self.loaded.get_or_init(|| (driver, calls)))
+    }
+
+    /// Calls `ask` with the driver's handles of two events, in their context.
+    fn ask<R>(&self, tokens: [Token; 2], ask: impl FnOnce(&Calls, [usize; 2]) -> R) -> Option<R> {
+        let (_, calls) = self.loaded.get()?;
+        let [one, other] = {
+            let pool = self.pool.lock();
+            tokens.map(|token| pool.event(token.id))
+        };
+        let (one, other) = (one?, other?);
+        calls.within(one.context, || ask(calls, [one.handle, other.handle]))
+    }
+}
+
+impl DeviceTimer for CudaEvents {
+    fn name(&self) -> &'static str {
+        "cuda_events"
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        let (driver, _) = self.load()?;
+        Ok(Capabilities { library: driver.path(), ..Capabilities::default() })
+    }
+
+    fn record(&self) -> Result<Token, NotTimed> {
+        let (_, calls) = self.loaded.get().ok_or(NotTimed::NoContext)?;
+        let (context, device) = calls.current().ok_or(NotTimed::NoContext)?;
+        let handle = (self.stream)();
+        if calls.is_capturing(handle) {
+            return Err(NotTimed::Capturing);
+        }
+        let (known, stream) = {
+            let mut pool = self.pool.lock();
+            (pool.take(context), pool.number(device, context, handle))
+        };
+        let failed = |code: c_uint| NotTimed::Error(code.into());
+        let id = match known {
+            Some(id) => id,
+            None => {
+                let event = Event { handle: calls.create().map_err(failed)?, context };
+                self.pool.lock().add(event)
+            }
+        };
+        let event = self.pool.lock().event(id).ok_or(NotTimed::NoContext)?;
+        match calls.record(event.handle, handle) {
+            0 => Ok(Token { id, device, stream }),
+            code => Err(failed(code)),
+        }
+    }
+
+    fn has_passed(&self, token: Token) -> bool {
+        // One that cannot be asked has nothing that is worth waiting for.
+        self.ask([token; 2], |calls, [event, _]| calls.query(event) != NOT_READY).unwrap_or(true)
+    }
+
+    fn elapsed(&self, from: Token, to: Token) -> Option<Duration> {
+        self.ask([from, to], Calls::elapsed).flatten()
+    }
+
+    fn release(&self, token: Token) {
+        let mut pool = self.pool.lock();
+        if let Some(event) = pool.event(token.id) {
+            pool.free.entry(event.context).or_default().push(token.id);
+        }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.loaded.get().map(|(driver, _)| driver.devices().to_vec()).unwrap_or_default()
+    }
+}
+
+impl Pool {
+    fn event(&self, id: u64) -> Option<Event> {
+        self.events.get(usize::try_from(id).ok()?).copied()
+    }
+
+    fn take(&mut self, context: usize) -> Option<u64> {
+        self.free.get_mut(&context)?.pop()
+    }
+
+    fn add(&mut self, event: Event) -> u64 {
+        self.events.push(event);
+        self.events.len() as u64 - 1
+    }
+
+    /// The number of a stream in rows: that of a device's first default one is CUPTI's.
+    fn number(&mut self, device: i32, context: usize, stream: usize) -> u32 {
+        let met = |known: &(i32, usize, usize)| *known == (device, context, stream);
+        let at = self.streams.iter().position(met).unwrap_or_else(|| {
+            self.streams.push((device, context, stream));
+            self.streams.len() - 1
+        });
+        let is_default = |known: &(i32, usize, usize)| known.0 == device && known.2 == 0;
+        match self.streams.iter().position(is_default) {
+            Some(first) if first == at => DEFAULT_STREAM,
+            _ => u32::try_from(at).map_or(u32::MAX - 1, |at| at.saturating_add(DEFAULT_STREAM + 1)),
+        }
+    }
+}
+
+impl Calls {
+    fn find(library: Library) -> Option<Calls> {
+        Some(Calls {
+            // SAFETY: that is its type.
+            current: unsafe { library.function(c"cuCtxGetCurrent") }?,
+            // SAFETY: that is its type.
+            device: unsafe { library.function(c"cuCtxGetDevice") }?,
+            // SAFETY: that is its type.
+            push: unsafe { library.function(c"cuCtxPushCurrent_v2") }?,
+            // SAFETY: that is its type.
+            pop: unsafe { library.function(c"cuCtxPopCurrent_v2") }?,
+            // SAFETY: that is its type.
+            create: unsafe { library.function(c"cuEventCreate") }?,
+            // SAFETY: that is its type.
+            destroy: unsafe { library.function(c"cuEventDestroy_v2") }?,
+            // SAFETY: that is its type.
+            record: unsafe { library.function(c"cuEventRecord") }?,
+            // SAFETY: that is its type.
+            query: unsafe { library.function(c"cuEventQuery") }?,
+            // SAFETY: that is its type.
+            synchronize: unsafe { library.function(c"cuEventSynchronize") }?,
+            // SAFETY: that is its type.
+            elapsed: unsafe { library.function(c"cuEventElapsedTime") }?,
+            // SAFETY: that is its type.
+            is_capturing: unsafe { library.function(c"cuStreamIsCapturing") },
+            // SAFETY: that is its type.
+            capture_mode: unsafe { library.function(c"cuThreadExchangeStreamCaptureMode") },
+        })
+    }
+
+    /// The thread's context and its device.
+    fn current(&self) -> Option<(usize, i32)> {
+        let (mut context, mut device) = (0, 0);
+        // SAFETY: the pointer is a valid place for the result.
+        let asked = unsafe { (self.current)(&raw mut context) };
+        if asked != 0 || context == 0 {
+            return None;
+        }
+        // SAFETY: the pointer is a valid place for the result.
+        (unsafe { (self.device)(&raw mut device) } == 0).then_some((context, device))
+    }
+
+    /// Whether an event on that stream would go into a graph, or spoil a capture.
+    fn is_capturing(&self, stream: usize) -> bool {
+        let mut status = 0;
+        // SAFETY: the pointer is a valid place for the result, and the stream lives: `on_streams` asks for that.
+        let asked = self.is_capturing.map(|ask| unsafe { ask(stream, &raw mut status) });
+        // It fails for the default stream while another one is captured that must not meet it.
+        asked.is_some_and(|code| code != 0 || status != 0)
+    }
+
+    fn create(&self) -> Result<usize, c_uint> {
+        let mut event = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        match unsafe { (self.create)(&raw mut event, 0) } {
+            0 => Ok(event),
+            code => Err(code),
+        }
+    }
+
+    fn record(&self, event: usize, stream: usize) -> c_uint {
+        // SAFETY: the event is one of the thread's context, made by this; the stream lives, as `on_streams` asks.
+        unsafe { (self.record)(event, stream) }
+    }
+
+    fn query(&self, event: usize) -> c_uint {
+        // SAFETY: the event is one that this has made, and its context is there.
+        unsafe { (self.query)(event) }
+    }
+
+    fn elapsed(&self, [from, to]: [usize; 2]) -> Option<Duration> {
+        for event in [from, to] {
+            // SAFETY: the event is one that this has made, and its context is there.
+            if unsafe { (self.synchronize)(event) } != 0 {
+                return None;
+            }
+        }
+        let mut milliseconds = 0.0;
+        // SAFETY: the pointer is a valid place for the result, and the events are as above.
+        let asked = unsafe { (self.elapsed)(&raw mut milliseconds, from, to) };
+        // Fails for what is negative.
+        (asked == 0).then(|| Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).ok())?
+    }
+
+    /// Does something within a context, and so that it disturbs no capture of a graph that another thread is at.
+    fn within<R>(&self, context: usize, work: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: the driver refuses what is no context any more.
+        if unsafe { (self.push)(context) } != 0 {
+            return None;
+        }
+        // `CU_STREAM_CAPTURE_MODE_RELAXED`
+        let mut mode = 2;
+        // SAFETY: the pointer is a valid place, read and written.
+        let exchanged = self.capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
+        let done = work();
+        if exchanged == Some(0) {
+            // SAFETY: the pointer is a valid place, read and written: the mode becomes what it was.
+            self.capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
+        }
+        let mut popped = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        unsafe { (self.pop)(&raw mut popped) };
+        Some(done)
+    }
+}
+
+impl Drop for CudaEvents {
+    fn drop(&mut self) {
+        let Some((_, calls)) = self.loaded.get() else { return };
+        for Event { handle, context } in self.pool.lock().events.drain(..) {
+            // SAFETY: the event is one that this has made, and its context is there.
+            calls.within(context, || unsafe { (calls.destroy)(handle) });
+        }
+    }
+}
+
+impl Default for CudaEvents {
+    fn default() -> CudaEvents {
+        CudaEvents::new()
+    }
+}
+
+impl fmt::Debug for CudaEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaEvents")
+            .field("loaded", &self.loaded.get().map(|(driver, _)| driver))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Where the events of a stream lie: how far apart, by the device, and when, by the host.
+
+use super::timer::Token;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An event of a span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) token: Token,
+    /// The how manieth event of the recording it is.
+    pub(super) nth: u64,
+    /// When the host began to record it, in nanoseconds of CLOCK_REALTIME: the device came to it later.
+    pub(super) host: u64,
+}
+
+/// The two events around a span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) slice: u64,
+    pub(super) first: Mark,
+    pub(super) last: Mark,
+}
+
+/// A span on its stream, in nanoseconds of CLOCK_REALTIME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timed {
+    pub(super) slice: u64,
+    pub(super) device: i32,
+    pub(super) stream: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Times are kept as numbers of 32 bits by some libraries, exact to a few nanoseconds up to so far apart.
+const FAR_NS: i64 = 50_000_000;
+
+/// Measures spans by `elapsed`; leaves out those whose events cannot be compared.
+///
+/// All events of a stream are measured against one of them, so spans lie to one another as on the device. Where that is on
+/// the host's clock is not known; the stream is put as early as it can be with no event before the call that recorded it,
+/// which is right but for the least time that an event of the recording took to reach the device.
+pub(super) fn measure(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> Vec<Timed> {
+    let mut streams: BTreeMap<(i32, u32), Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        let place = |mark: &Mark| (mark.token.device, mark.token.stream);
+        if place(&pair.first) == place(&pair.last) {
+            streams.entry(place(&pair.first)).or_default().push(pair);
+        }
+    }
+    let mut timed = Vec::with_capacity(pairs.len());
+    for ((device, stream), pairs) in streams {
+        let (places, ahead) = places(&pairs, &elapsed);
+        let at = |mark: &Mark| u64::try_from(ahead.saturating_add(*places.get(&mark.nth)?)).ok();
+        timed.extend(pairs.iter().filter_map(|pair| {
+            let (start, end) = (at(&pair.first)?, at(&pair.last)?);
+            (start <= end).then_some(Timed { slice: pair.slice, device, stream, start, end })
+        }));
+    }
+    timed
+}
+
+/// Returns where each event lies, from the first, and how far that is ahead of the host's clock.
+fn places(pairs: &[&Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> (BTreeMap<u64, i64>, i64) {
+    let mut marks: Vec<&Mark> = pairs.iter().flat_map(|pair| [&pair.first, &pair.last]).collect();
+    marks.sort_unstable_by_key(|mark| mark.nth);
+    let ns = |from, to| elapsed(from, to).and_then(|time| i64::try_from(time.as_nanos()).ok());
+    let (mut places, mut ahead) = (BTreeMap::new(), i64::MIN);
+    let mut base: Option<(Token, i64)> = None;
+    for mark in marks {
+        let (from, begun) = base.unwrap_or((mark.token, 0));
+        // Threads that share a stream may come to it in another order than to the list.
+        let Some(after) = ns(from, mark.token).or_else(|| ns(mark.token, from).map(|before| -before)) else { continue };
+        let at = begun.saturating_add(after);
+        if base.is_none() || after > FAR_NS {
+            base = Some((mark.token, at));
+        }
+        ahead = ahead.max(i64::try_from(mark.host).unwrap_or(i64::MAX).saturating_sub(at));
+        places.insert(mark.nth, at);
+    }
+    (places, ahead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events at these times of the device, each recorded by the host at that time of its own.
+    fn pair(slice: u64, [first, last]: [(u64, u64, u64); 2]) -> Pair {
+        let mark = |(nth, id, host)| Mark { token: Token { id, device: 0, stream: 7 }, nth, host };
+        Pair { slice, first: mark(first), last: mark(last) }
+    }
+
+    /// The device's time is an event's id, and 13 cannot be measured.
+    fn by_id(from: Token, to: Token) -> Option<Duration> {
+        (from.id != 13 && to.id != 13).then(|| to.id.checked_sub(from.id).map(Duration::from_nanos))?
+    }
+
+    fn intervals(pairs: &[Pair]) -> Vec<(u64, u64, u64)> {
+        measure(pairs, by_id).iter().map(|timed| (timed.slice, timed.start, timed.end)).collect()
+    }
+
+    #[test]
+    fn spans_lie_as_on_the_device_and_no_event_before_its_call() {
+        // The device's clock is 900 behind; the inner one begins 5 after it was asked for, all others later.
+        let inner = pair(2, [(2, 105, 1000), (3, 125, 1001)]);
+        let outer = pair(1, [(1, 101, 990), (4, 131, 1002)]);
+        assert_eq!(intervals(&[inner, outer]), [(2, 1000, 1020), (1, 996, 1026)]);
+    }
+
+    #[test]
+    fn threads_may_come_to_a_stream_in_another_order() {
+        let one = pair(1, [(1, 200, 1000), (4, 230, 1000)]);
+        let other = pair(2, [(2, 150, 1000), (3, 190, 1000)]);
+        assert_eq!(intervals(&[one, other]), [(1, 1050, 1080), (2, 1000, 1040)]);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_left_out() {
+        let moved = Pair {
+            last: Mark { token: Token { id: 9, device: 0, stream: 8 }, nth: 2, host: 5 },
+            ..pair(1, [(1, 1, 1); 2])
+        };
+        let broken = pair(2, [(3, 13, 10), (4, 20, 10)]);
+        let good = pair(3, [(5, 30, 20), (6, 40, 20)]);
+        let backwards = pair(4, [(7, 60, 20), (8, 50, 20)]);
+        assert_eq!(intervals(&[moved, broken, good, backwards]), [(3, 20, 30)]);
+        assert!(intervals(&[]).is_empty());
+    }
+
+    #[test]
+    fn long_recordings_are_measured_from_event_to_event() {
+        let far = FAR_NS.unsigned_abs();
+        let pairs: Vec<Pair> = (0..5)
+            .map(|n| pair(n, [(2 * n, n * 2 * far, n * 2 * far), (2 * n + 1, n * 2 * far + 7, n * 2 * far)]))
+            .collect();
+        let near = |from: Token, to: Token| by_id(from, to).filter(|time| time.as_nanos() <= u128::from(3 * far));
+        let timed = measure(&pairs, near);
+        assert_eq!(
+            timed.iter().map(|timed| (timed.start, timed.end - timed.start)).collect::<Vec<_>>(),
+            (0..5).map(|n| (n * 2 * far, 7)).collect::<Vec<_>>()
+        );
+    }
+}
