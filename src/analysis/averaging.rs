@@ -173,7 +173,7 @@ impl<'e> Averaging<'e> {
             let (ns, own_ns) = (event.duration_ns(), timed.own_ns(&event, node));
             let row = rows.of(&event, section, None);
             row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
-            row.device_ns = row.device_ns.saturating_add(own_ns);
+            row.device_ns = row.device_ns.saturating_add(ns);
             row.durations.push(ns);
             if section == Section::Kernels {
                 match node.and_then(|node| costs.get_mut(node)) {
