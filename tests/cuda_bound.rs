@@ -108,8 +108,9 @@ impl Bounded {
         assert!(outcome.bytes <= self.limits[0], "{} bytes in the trace", outcome.bytes);
         let limit = self.limits[0] + self.limits[1] + self.beside;
         assert!(outcome.growth <= limit, "grew by {} of {limit} bytes", outcome.growth);
-        // What CUPTI made is in the trace, or counted as lost.
+        // What CUPTI made is in the trace, or counted as lost; what ended after a stop that waits no more is outside of it.
         let lost = |cause: Loss| outcome.losses.iter().find(|(loss, _)| *loss == cause).map_or(0, |(_, count)| *count);
+        let outside = lost(Loss::OutOfWindow);
         let lost = lost(Loss::VendorDropped) + lost(Loss::DeviceRecordsOverLimit);
         assert!(lost > 0, "the limits are too wide to show anything");
         let refused =
@@ -117,7 +118,7 @@ impl Bounded {
         assert!(refused || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
         let made = cuda::count("api_records") + cuda::count("device_records");
         assert!(made >= 2 * self.launches);
-        assert_eq!(outcome.records + lost, made, "{outcome:?}");
+        assert_eq!(outcome.records + outside + lost, made, "{outcome:?}");
     }
 }
 
