@@ -2,30 +2,17 @@
 #![cfg(feature = "gzip")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "common/traces.rs"]
+mod traces;
+
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
+use traces::{are_there, folder};
 use tracing_kineto::activity::{CorrelationId, DeviceType, FlowEnd, FlowKind, RecordScope};
 use tracing_kineto::analysis::{Event, Events, Note, Shape};
 use tracing_kineto::{ErrorKind, Timestamp};
-
-/// Where the traces lie, outside of the package: `KINETO_TRACES`, else beside it.
-#[expect(clippy::disallowed_methods, reason = "traces lie outside of the package")]
-fn folder() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
-    std::env::var_os("KINETO_TRACES").map_or_else(beside, PathBuf::from)
-}
-
-/// Whether the traces are there; says so if not.
-#[expect(clippy::print_stdout, reason = "says that nothing was compared")]
-fn are_there() -> bool {
-    let folder = folder();
-    if !folder.is_dir() {
-        println!("passed over: no traces in {}", folder.display());
-    }
-    folder.is_dir()
-}
 
 /// A file of which the figures are known.
 struct Known {

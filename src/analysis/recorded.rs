@@ -5,7 +5,7 @@ use super::events::{Events, Phase, TrackId};
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
 use crate::time::Timestamp;
 use crate::trace::Trace;
-use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use crate::trace::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
 use crate::write::{chrome, counter_value};
 use std::io;
 
@@ -121,10 +121,6 @@ impl Rows for Builder {
         self.name(process, thread, row.name);
         Ok(())
     }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        self.take(&slice.activity());
-        Ok(())
-    }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         self.take(activity);
         Ok(())
@@ -136,9 +132,6 @@ impl Rows for Builder {
     }
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         self.async_span(row.id);
-        Ok(())
-    }
-    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
         Ok(())
     }
 }

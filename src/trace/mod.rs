@@ -29,7 +29,7 @@ pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 
-use crate::activity::{Activity, Flow, Track};
+use crate::activity::{Activity, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport};
@@ -39,7 +39,7 @@ use crate::write::chrome::ChromeWriter;
 use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
-use rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use rows::{Rows, ThreadRow};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -376,26 +376,8 @@ impl Inner {
 struct Each<F>(F);
 
 impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
-    fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn thread(&mut self, _: &ThreadRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        self.activity(&slice.activity())
-    }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         (self.0)(activity);
-        Ok(())
-    }
-    fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {
-        Ok(())
-    }
-    fn async_track(&mut self, _: &AsyncRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -404,29 +386,11 @@ impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
 struct Tracks(Vec<TraceTrack>);
 
 impl Rows for Tracks {
-    fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         use crate::activity::Lane::Id;
         if let Track { process: Id(process), thread: Id(thread) } = row.track {
             self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });
         }
-        Ok(())
-    }
-    fn slice(&mut self, _: &SliceRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn activity(&mut self, _: &Activity<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {
-        Ok(())
-    }
-    fn async_track(&mut self, _: &AsyncRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
         Ok(())
     }
 }

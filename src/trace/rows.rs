@@ -9,29 +9,44 @@ use crate::time::Timestamp;
 
 /// Takes the rows of a trace one by one, in file order.
 ///
-/// A writer keeps no row: what it needs of one, it has written when the call returns. After the first error the walk
+/// What one has no use for, it leaves: a slice is then taken as its activity, and all else is passed over. A writer keeps no
+/// row: what it needs of one, it has written when the call returns. After the first error the walk
 /// stops; what had been written until then is no whole file.
 pub(crate) trait Rows {
     /// Takes the name, label and place of a group of rows.
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()>;
+    fn process(&mut self, _row: &ProcessRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes the name and place of one row of the viewer.
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()>;
+    fn thread(&mut self, _row: &ThreadRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes a slice of a span; the same as its [`activity`](SliceRow::activity), in parts.
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()>;
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.activity(&slice.activity())
+    }
 
     /// Takes a slice, an instant or a set of counter values, with its end of an arrow if it has one.
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()>;
+    fn activity(&mut self, _activity: &Activity<'_>) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes an end of an arrow that no activity row carries.
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()>;
+    fn flow(&mut self, _at: Timestamp, _track: Track<'_>, _flow: Flow) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes a span that is drawn on an async track, from its first enter to its close.
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()>;
+    fn async_track(&mut self, _row: &AsyncRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Takes the row that stands for a whole recording.
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()>;
+    fn span(&mut self, _row: &SpanRow<'_>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A group of rows: a process or a device.

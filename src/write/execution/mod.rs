@@ -11,9 +11,9 @@ pub(crate) use self::forward::{Answers, Questions};
 use self::nodes::{NodeId, Nodes};
 use self::operation::{Operation, Tensors};
 use super::buffer::Buffer;
-use crate::activity::{Activity, CorrelationId, Flow, Track};
+use crate::activity::{Activity, CorrelationId};
 use crate::time::{Timestamp, UtcTime};
-use crate::trace::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use crate::trace::rows::Rows;
 
 /// Writes the operations of a trace as nodes, row by row, each on a line of its own.
 ///
@@ -110,15 +110,6 @@ impl<W: Write> ExecutionWriter<W> {
 }
 
 impl<W: Write> Rows for ExecutionWriter<W> {
-    fn process(&mut self, _: &ProcessRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn thread(&mut self, _: &ThreadRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        self.activity(&slice.activity())
-    }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         let Some(place) = self.nodes.place(activity) else { return Ok(()) };
         let operation = Operation::of(activity);
@@ -133,15 +124,6 @@ impl<W: Write> Rows for ExecutionWriter<W> {
         let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
         self.node(&Node { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
         self.out.end_row()
-    }
-    fn flow(&mut self, _: Timestamp, _: Track<'_>, _: Flow) -> io::Result<()> {
-        Ok(())
-    }
-    fn async_track(&mut self, _: &AsyncRow<'_>) -> io::Result<()> {
-        Ok(())
-    }
-    fn span(&mut self, _: &SpanRow<'_>) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -177,7 +159,7 @@ fn millis(at: Timestamp) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::{ActivityType, ArgValue, Args, Body, NO_ARGS};
+    use crate::activity::{ActivityType, ArgValue, Args, Body, NO_ARGS, Track};
     use serde_json::{Value, json};
 
     fn operation<'t>(thread: i64, times: (u64, u64), id: u64, name: &'t str, args: &'t dyn Args) -> Activity<'t> {

@@ -1,0 +1,232 @@
+//! Tests of `store.rs`.
+
+use super::*;
+use crate::activity::ArgValue;
+use crate::collector::{Entry, Shaped};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+struct Plain;
+
+impl Shape for Plain {
+    fn visit(&self, _: &Shaped<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
+}
+
+#[derive(Debug)]
+struct Bytes {
+    left: AtomicU64,
+}
+
+impl Budget for Bytes {
+    fn reserve(&self, bytes: u64) -> bool {
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+    fn reserve_beside_work(&self, bytes: u64) -> bool {
+        self.left.load(Ordering::Relaxed) >= bytes + BLOCK_BYTES && self.reserve(bytes)
+    }
+    fn release(&self, bytes: u64) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+fn sink(bytes: u64) -> (RecordSink, Arc<Bytes>) {
+    let budget = Arc::new(Bytes { left: AtomicU64::new(bytes) });
+    (RecordSink::new(budget.clone()), budget)
+}
+
+fn work(batch: &mut Batch<'_>, start: u64, words: &[u64]) {
+    let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
+    let (device, stream, end, correlation, shape) = (-1, 7, start + 1, start << 3, &Plain);
+    batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+}
+
+#[test]
+fn each_kind_of_record_is_read_back() {
+    let (sink, _) = sink(1 << 20);
+    sink.record(|batch| {
+        let (kind, shape) = (ActivityType::CudaRuntime, &Plain);
+        let name = batch.name("cudaLaunchKernel");
+        let call = HostCall {
+            kind,
+            name,
+            thread: Thread::Handle(u32::MAX),
+            start: 1,
+            end: 2,
+            correlation: 3,
+            external: 4,
+            launches: true,
+            shape,
+            words: &[5, 0, 6, 0],
+        };
+        batch.call(&call);
+        batch.call(&HostCall { thread: Thread::Id(-9), launches: false, words: &[0], ..call });
+        work(batch, 10, &[1]);
+        let (kind, name, context, stream, event) = (ActivityType::CudaSync, batch.name("s"), 2, u32::MAX, 8);
+        let (start, end, correlation, words) = (20, 0, 21, &[9][..]);
+        batch.synchronization(&Synchronization {
+            kind,
+            name,
+            context,
+            stream,
+            event,
+            start,
+            end,
+            correlation,
+            shape,
+            words,
+        });
+        let (at, kind) = (30, ActivityType::CudaEvent);
+        batch.event(&EventRecord { kind, name, context, stream: 1, event, at, correlation, shape, words: &[] });
+        batch.external(External { correlation: 40, id: 41 });
+        batch.overhead(&Overhead { name, start: 50, end: 51 });
+        batch.context(2, 1);
+    });
+    let collected = sink.collect(true);
+    let entries: Vec<_> = collected.calls().chain(collected.work()).chain(collected.rest()).collect();
+    let roles: Vec<_> = entries.iter().map(Entry::role).collect();
+    use Role as R;
+    assert_eq!(roles, [R::Call, R::Call, R::Work, R::Sync, R::Event, R::External, R::Overhead]);
+    assert!(entries.iter().all(|entry| collected.entry(entry.at).is_some_and(|same| same.role() == entry.role())));
+    let call = &entries[0];
+    assert_eq!((call.start(), call.end(), call.correlation(), call.external()), (1, 2, 3, 4));
+    assert_eq!((call.thread(), call.launches(), call.words), (Thread::Handle(u32::MAX), true, &[5, 0, 6][..]));
+    assert_eq!(collected.names.text(call.name), "cudaLaunchKernel");
+    assert_eq!((entries[1].thread(), entries[1].launches(), entries[1].words.len()), (Thread::Id(-9), false, 0));
+    assert_eq!((entries[2].device_or_context().cast_signed(), entries[2].stream()), (-1, 7));
+    let sync = &entries[3];
+    assert_eq!((sync.device_or_context(), sync.stream(), sync.event(), sync.end()), (2, u32::MAX, 8, 0));
+    assert_eq!((entries[4].start(), entries[4].stream()), (30, 1));
+    assert_eq!((entries[5].start(), entries[5].end()), (40, 41));
+    assert_eq!((collected.device_of(2), collected.device_of(3)), (1, -1));
+    assert!(collected.shape(call).is_some());
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_the_memory_comes_back() {
+    let (sink, budget) = sink(2 * BLOCK_BYTES + 1000);
+    for start in 0..3000 {
+        sink.record(|batch| work(batch, start, &[1, 2, 3]));
+    }
+    let collected = sink.collect(true);
+    let there = collected.work().count() as u64;
+    assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 3000 - there)]);
+    assert_eq!(there, 2 * (BLOCK as u64 / 8));
+    drop(collected);
+    drop(sink);
+    assert_eq!(budget.left.load(Ordering::Relaxed), 2 * BLOCK_BYTES + 1000);
+}
+
+#[test]
+fn calls_leave_room_for_work() {
+    let (sink, _) = sink(3 * BLOCK_BYTES + 1000);
+    let call = |batch: &mut Batch<'_>| {
+        let (kind, name, shape) = (ActivityType::CudaRuntime, batch.name("c"), &Plain);
+        let (thread, words) = (Thread::Id(1), &[][..]);
+        let (start, end, correlation, external, launches) = (1, 2, 3, 4, false);
+        batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+    };
+    (0..10_000).for_each(|_| sink.record(call));
+    sink.record(|batch| work(batch, 1, &[]));
+    let collected = sink.collect(true);
+    let calls = collected.calls().count() as u64;
+    assert_eq!((calls, collected.work().count()), (2 * (BLOCK as u64 / 6), 1));
+    assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 10_000 - calls)]);
+}
+
+#[test]
+fn a_look_leaves_everything_and_a_start_throws_away_what_was_before() {
+    let (sink, budget) = sink(1 << 20);
+    sink.record(|batch| work(batch, 1, &[]));
+    sink.discard();
+    sink.record(|batch| work(batch, 2, &[]));
+    let before = budget.left.load(Ordering::Relaxed);
+    let look = sink.collect(false);
+    assert_eq!((look.work().count(), before - budget.left.load(Ordering::Relaxed)), (1, 40), "its copy counts");
+    drop(look);
+    assert_eq!(budget.left.load(Ordering::Relaxed), before);
+    sink.record(|batch| work(batch, 3, &[]));
+    let collected = sink.collect(true);
+    assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [2, 3]);
+    // Too late.
+    sink.record(|batch| work(batch, 4, &[]));
+    assert_eq!(sink.collect(true).losses, [(Loss::Late, 1)]);
+    drop((collected, sink));
+    assert_eq!(budget.left.load(Ordering::Relaxed), 1 << 20);
+}
+
+#[test]
+fn nothing_is_kept_until_the_recording_begins_but_what_was_said() {
+    let (sink, budget) = sink(1 << 20);
+    sink.wait();
+    sink.note("said");
+    (0..10_000).for_each(|start| sink.record(|batch| work(batch, start, &[])));
+    assert!(budget.left.load(Ordering::Relaxed) > (1 << 20) - 1000, "no memory");
+    sink.discard();
+    sink.record(|batch| work(batch, 7, &[]));
+    let collected = sink.collect(true);
+    assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [7]);
+    assert_eq!(collected.notes, ["said"]);
+}
+
+#[test]
+fn what_lies_in_a_pause_takes_no_room() {
+    let (sink, _) = sink(1 << 20);
+    let launch = |start: u64, correlation: u64| {
+        sink.record(|batch| {
+            let (kind, name, shape) = (ActivityType::CudaDriver, batch.name("launch"), &Plain);
+            let (end, thread, external, launches) = (start + 1, Thread::Id(1), 0, true);
+            let words = &[];
+            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+        });
+    };
+    let work = |start: u64| sink.record(|batch| work(batch, start, &[]));
+    // Correlation ids of work are eight times its start.
+    launch(10, 8 * 25);
+    sink.pauses().begin(20);
+    launch(21, 8 * 27);
+    work(25);
+    work(27);
+    work(28);
+    sink.pauses().end(30);
+    launch(22, 8 * 35);
+    work(35);
+    work(36);
+    launch(23, 8 * 36);
+    launch(31, 8 * 32);
+    work(32);
+    let collected = sink.collect(false);
+    assert_eq!(collected.calls().map(|entry| entry.start()).collect::<Vec<_>>(), [10, 31]);
+    // The one at 28 may be of before.
+    assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [25, 28, 36, 32]);
+    assert_eq!(collected.losses, [(Loss::OutOfWindow, 5)]);
+    assert!(collected.was_launched_in_a_pause(8 * 36) && !collected.was_launched_in_a_pause(8 * 32));
+}
+
+#[test]
+fn names_that_found_no_room_are_not_given_back() {
+    let (sink, budget) = sink(10);
+    sink.record(|batch| work(batch, 1, &[]));
+    sink.discard();
+    drop(sink);
+    assert_eq!(budget.left.load(Ordering::Relaxed), 10);
+}
+
+proptest! {
+    #[test]
+    fn records_of_any_length_are_found_by_their_place(lengths in prop::collection::vec(0usize..300, 1..400)) {
+        let (sink, _) = sink(1 << 30);
+        for (at, length) in lengths.iter().enumerate() {
+            let words: Vec<u64> = (1..=*length as u64).collect();
+            sink.record(|batch| work(batch, at as u64, &words));
+        }
+        let collected = sink.collect(true);
+        let entries: Vec<_> = collected.work().collect();
+        prop_assert_eq!(entries.len(), lengths.len());
+        for (at, (entry, length)) in entries.iter().zip(&lengths).enumerate() {
+            let same = collected.entry(entry.at).unwrap();
+            prop_assert_eq!(same.start(), at as u64);
+            prop_assert_eq!(same.words.len(), (*length).min(255));
+        }
+    }
+}
