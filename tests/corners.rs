@@ -146,6 +146,24 @@ fn an_error_inside_of_a_span_that_is_left_out_marks_the_slice_around() {
 }
 
 #[test]
+fn and_not_one_that_stood_there_before() {
+    let (rows, _) = record(
+        |builder| builder.filter("info,quiet=off".parse().unwrap()),
+        |_| {
+            let _outer = info_span!("outer").entered();
+            let again = info_span!(target: "quiet", "quiet");
+            for _ in 0..2 {
+                info_span!("before").in_scope(|| ());
+                again.in_scope(|| tracing::error!("broken"));
+                info_span!(target: "quiet", "other").in_scope(|| tracing::error!("broken"));
+            }
+        },
+    );
+    assert_eq!(slices(&rows, "outer")[0]["args"]["error"], "broken");
+    assert!(slices(&rows, "before").iter().all(|slice| slice["args"]["error"].is_null()), "{rows:#?}");
+}
+
+#[test]
 fn so_does_one_that_is_deeper_than_others_can_see() {
     let (rows, _) = record(
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
