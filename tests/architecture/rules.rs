@@ -55,7 +55,9 @@ pub(crate) const LINES_MAX: usize = 600;
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
         let tokens = tokens(text);
-        let (shipped, test_lines) = without_tests(&tokens);
+        // A `tests.rs` is what its neighbour declares for tests alone.
+        let all_tests = file.ends_with("/tests.rs");
+        let (shipped, test_lines) = if all_tests { (Vec::new(), text.lines().count()) } else { without_tests(&tokens) };
         Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
     }
 
@@ -322,6 +324,7 @@ mod tests {
         assert_eq!(shape(&Source::new("a.rs", &tested)), [""; 0]);
         let shipped = tested.replace("all(test, not(loom))", "not(test)");
         assert_eq!(shape(&Source::new("a.rs", &shipped)).len(), 1);
+        assert_eq!(shape(&Source::new("a/tests.rs", &long)), [""; 0]);
         assert_eq!(shape(&Source::new("a.rs", "use std::io;\n")).len(), 1, "no sentence");
     }
 }
