@@ -12,8 +12,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Attempt, Capabilities, CollectorReport, Device, DeviceWork, HostCall, Name, Overhead, RecordSink, Selection, Shape,
-    Shaped, Thread, Unavailable, Why,
+    Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordSink,
+    Selection, Shape, Shaped, Thread, Unavailable, Why,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, Loss, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -49,6 +49,17 @@ impl Shape for ToyShape {
             each("blocks", ArgValue::U64(record.word(0)));
             each("memory", ArgValue::I64(record.device.and_then(|device| device.property("totalGlobalMem")).unwrap()));
         }
+    }
+}
+
+/// A number and a share in percent.
+#[derive(Debug)]
+struct ToyCounters;
+
+impl Shape for ToyCounters {
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("cycles", ArgValue::U64(record.word(0)));
+        each("busy", ArgValue::F64(f64::from_bits(record.word(1))));
     }
 }
 
@@ -294,6 +305,50 @@ fn work_hangs_on_the_span_that_launched_it() {
     assert_eq!((stats.device_activities, stats.collectors.iter().map(|report| report.records).sum::<u64>()), (4, 6));
     assert!(stats.losses.is_empty(), "{stats}");
     assert_eq!(file.json["tracing_kineto"]["collectors"]["toy"]["records"], json!(6));
+}
+
+#[test]
+fn counters_of_a_device_are_graphs_in_order_of_time() {
+    let toy = Toy::default();
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).activities(ActivityTypes::ALL),
+        || {
+            let sink = toy.state.sink.lock().unwrap().clone().unwrap();
+            let begun = now();
+            spin();
+            sink.record(|batch| {
+                let name = batch.name("HBM");
+                for (kind, at, cycles) in [
+                    (ActivityType::MtiaCounters, begun + 20, 7),
+                    (ActivityType::MtiaCounters, begun + 10, 5),
+                    (ActivityType::HardwareCounters, begun + 15, 6),
+                    (ActivityType::MtiaCounters, begun - 3_600_000_000_000, 1),
+                ] {
+                    let words = &[cycles, 0.5f64.to_bits()];
+                    batch.counters(&CounterSample { kind, name, device: 3, stream: 2, at, shape: &ToyCounters, words });
+                }
+            });
+        },
+    );
+    let mtia = events(&file, "C", "mtia_counters");
+    let seen: Vec<_> = mtia.iter().map(|row| (&row["name"], &row["pid"], &row["tid"], &row["args"])).collect();
+    let [five, seven] = [5, 7].map(|cycles| json!({"cycles": cycles, "busy": 0.5}));
+    let expected = [(&json!("HBM"), &json!(3), &json!(2), &five), (&json!("HBM"), &json!(3), &json!(2), &seven)];
+    assert_eq!(seen, expected);
+    assert_eq!(nanos(&mtia[1]["ts"]) - nanos(&mtia[0]["ts"]), 10);
+    let hardware = events(&file, "C", "hardware_counters");
+    let seen: Vec<_> = hardware.iter().map(|row| (&row["name"], &row["pid"], &row["args"])).collect();
+    let group = json!("GPU 3 Counters");
+    assert_eq!(seen, [(&json!("cycles"), &group, &json!({"": 6})), (&json!("busy"), &group, &json!({"": 0.5}))]);
+    let stats = file.trace.stats();
+    assert_eq!(stats.lost(Loss::OutOfWindow), 1, "{stats}");
+    assert_eq!(stats.collectors.iter().map(|report| report.records).sum::<u64>(), 3);
+    // The device has a heading though no stream of it did anything.
+    let label = |row: &&Value| row["pid"] == 3 && row["name"] == "process_labels";
+    let labels: Vec<_> = file.json["traceEvents"].as_array().unwrap().iter().filter(label).collect();
+    assert_eq!(labels.len(), 1);
+    let read = file.trace.events();
+    assert_eq!(read.iter().filter(|event| event.is_counter()).count(), 4);
 }
 
 #[test]

@@ -169,14 +169,12 @@ impl ActivityType {
     /// The others are points in time (`cpu_instant_event`), values read at one time (`mtia_counters`,
     /// `xpu_scope_profiler`, `hardware_counters`) or never written (`external_correlation`).
     pub const fn is_slice(self) -> bool {
-        !matches!(
-            self,
-            ActivityType::ExternalCorrelation
-                | ActivityType::CpuInstantEvent
-                | ActivityType::MtiaCounters
-                | ActivityType::XpuScopeProfiler
-                | ActivityType::HardwareCounters
-        )
+        !self.is_counter() && !matches!(self, ActivityType::ExternalCorrelation | ActivityType::CpuInstantEvent)
+    }
+
+    /// Returns whether rows of this type are values read at one time (ph "C").
+    pub const fn is_counter(self) -> bool {
+        matches!(self, ActivityType::MtiaCounters | ActivityType::XpuScopeProfiler | ActivityType::HardwareCounters)
     }
 
     /// Returns whether a span may say of itself, by `kineto.kind`, that it is of this type.

@@ -30,6 +30,7 @@ pub(crate) enum Role {
     Event = 4,
     External = 5,
     Overhead = 6,
+    Counter = 7,
 }
 
 impl Role {
@@ -208,6 +209,7 @@ impl<'t> Entry<'t> {
             3 => Role::Sync,
             4 => Role::Event,
             5 => Role::External,
+            7 => Role::Counter,
             _ => Role::Overhead,
         }
     }
@@ -256,7 +258,7 @@ impl<'t> Entry<'t> {
         (self.tag & OF_SLICE != 0).then_some(self.own[2])
     }
 
-    /// Of work: its device. Of a wait or an event: its context.
+    /// Of work and counters: their device. Of a wait or an event: its context.
     #[inline]
     pub(crate) fn device_or_context(&self) -> u32 {
         (self.own[3] >> 32) as u32

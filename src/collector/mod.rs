@@ -36,7 +36,7 @@ pub use library::{Attempt, Places};
 pub use names::Name;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
-pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+pub use record::{CounterSample, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 pub use report::CollectorReport;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};

@@ -109,6 +109,26 @@ pub struct EventRecord<'r> {
     pub words: &'r [u64],
 }
 
+/// Values of a device's counters at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterSample<'r> {
+    /// Its type: one of those for which [`is_counter`](ActivityType::is_counter) holds.
+    pub kind: ActivityType,
+    /// What is counted. Values of [`HardwareCounters`](ActivityType::HardwareCounters) are shown one by one, under names of
+    /// their own.
+    pub name: Name,
+    /// The device's number.
+    pub device: i32,
+    /// The stream's number, or that of another part of the device.
+    pub stream: u32,
+    /// When they were read, in nanoseconds of the collector's clock.
+    pub at: u64,
+    /// What `words` mean: it shows each value that is a number as a series.
+    pub shape: &'static dyn Shape,
+    /// The values; at most 255, trailing zeros may be left out.
+    pub words: &'r [u64],
+}
+
 /// Which slice a call belongs to, where the vendor says so apart from the call.
 #[derive(Clone, Copy, Debug)]
 pub struct External {

@@ -7,7 +7,7 @@
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
 use super::names::{Name, Names};
 use super::pauses::Pauses;
-use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+use super::record::{CounterSample, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 use super::shape::Shape;
 use super::threads::Threads;
 use crate::activity::{ActivityType, CorrelationId};
@@ -356,6 +356,16 @@ impl Batch<'_> {
         }
         let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
         self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], &[]);
+    }
+
+    /// Adds values of counters.
+    pub fn counters(&mut self, sample: &CounterSample<'_>) {
+        if self.is_paused(sample.at, sample.at) {
+            return self.skip();
+        }
+        let head = Head { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
+        let place = u64::from(sample.device.cast_unsigned()) << 32 | u64::from(sample.stream);
+        self.put(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
     }
 
     /// Says on which device a context is.

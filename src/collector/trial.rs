@@ -124,11 +124,11 @@ impl Record {
         let role = entry.role();
         let is_external = role == Role::External;
         let device = match role {
-            Role::Work => entry.device_or_context().cast_signed(),
+            Role::Work | Role::Counter => entry.device_or_context().cast_signed(),
             Role::Sync | Role::Event => collected.device_of(entry.device_or_context()),
             _ => -1,
         };
-        let on_device = matches!(role, Role::Work | Role::Sync | Role::Event);
+        let on_device = matches!(role, Role::Work | Role::Sync | Role::Event | Role::Counter);
         let correlation = match role {
             Role::External => entry.start(),
             Role::Overhead => 0,

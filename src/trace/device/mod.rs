@@ -1,6 +1,7 @@
 //! What a collector recorded, joined to the host's records once and walked whenever rows are asked for.
 
 mod calls;
+mod counters;
 mod lanes;
 mod records;
 mod rows;
@@ -37,6 +38,8 @@ pub(crate) struct Linked {
     /// Waits and events that are rows, by device, stream and start.
     marks: Vec<Mark>,
     overheads: Vec<u32>,
+    /// Values of counters, in order of time.
+    counters: Vec<u32>,
     counts: Counts,
     /// How many collections of the trace have records before this one.
     number: usize,
@@ -125,7 +128,7 @@ impl Linked {
             }
         }
         let links = joining.finish(records.events());
-        let (mut others, mut overheads) = (Vec::new(), Vec::new());
+        let (mut others, mut overheads, mut counters) = (Vec::new(), Vec::new(), Vec::new());
         for entry in collection.records.rest() {
             match entry.role() {
                 Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
@@ -135,11 +138,15 @@ impl Linked {
                 // What it took to begin is none of the recording.
                 Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
                 Role::Overhead => counts.out_of_window += 1,
+                Role::Counter if overlaps(&reach, collection.interval(&entry)) => counters.push(entry.at),
+                Role::Counter => counts.out_of_window += 1,
                 Role::External => {}
                 _ => others.push(entry),
             }
         }
-        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, counts, number };
+        counters.sort_by_key(|at| collection.records.entry(*at).map(|entry| entry.start()));
+        let marks = Vec::new();
+        let mut linked = Linked { links, threads, windows, reach, over, marks, overheads, counters, counts, number };
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
     }
@@ -234,7 +241,7 @@ impl Collection {
     /// Says how the collector fared.
     pub(crate) fn report(&self, linked: &Linked) -> CollectorReport {
         let mut report = CollectorReport::new(self.name, self.state.clone());
-        report.records = linked.counts.calls + linked.counts.work;
+        report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
         report.notes.extend(self.records.notes.iter().cloned());
         (report.clock_error_ns, report.clock_offset_ns) = (self.clock.error_at_most_ns(), self.clock.offset_ns());
         report

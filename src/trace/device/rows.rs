@@ -50,9 +50,9 @@ impl<'w> DeviceRows<'w> {
         for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
             labels.entry(device.id).or_insert_with(|| device.label.clone());
         }
-        for (_, linked) in self.collections() {
+        for (collection, linked) in self.collections() {
             let used = linked.links.streams().map(|(device, ..)| device).chain(linked.marks.iter().map(|m| m.device));
-            for device in used {
+            for device in used.chain(linked.counted_devices(collection)) {
                 labels.entry(device).or_insert_with(|| format!("GPU {device}"));
             }
         }
@@ -74,6 +74,7 @@ impl<'w> DeviceRows<'w> {
                 out.names(at)?;
                 out.syncs(&on)?;
             }
+            linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
             self.overheads(collection, linked, taken, rows)?;
         }
         Ok(())

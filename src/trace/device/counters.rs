@@ -1,0 +1,62 @@
+//! The values of devices' counters, as rows.
+
+use super::Linked;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
+use crate::collector::{Collection, Entry, Shape, Shaped};
+use crate::time::Timestamp;
+
+/// Values that were read at one moment.
+pub(super) struct Sample<'t> {
+    collection: &'t Collection,
+    entry: Entry<'t>,
+    at: Timestamp,
+    shape: &'static dyn Shape,
+}
+
+impl Linked {
+    /// Returns all values of counters, in order of time.
+    pub(super) fn counters<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = Sample<'t>> {
+        self.counters.iter().filter_map(move |at| {
+            let entry = collection.records.entry(*at)?;
+            let shape = collection.records.shape(&entry)?;
+            Some(Sample { collection, at: collection.interval(&entry).0, entry, shape })
+        })
+    }
+
+    /// Returns the devices that have counters among their rows; hardware counters have a group of their own.
+    pub(super) fn counted_devices<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = i32> {
+        let among_rows = |sample: &Sample<'_>| sample.entry.kind() != ActivityType::HardwareCounters;
+        self.counters(collection).filter(among_rows).map(|sample| sample.device())
+    }
+}
+
+impl Sample<'_> {
+    fn device(&self) -> i32 {
+        self.entry.device_or_context().cast_signed()
+    }
+
+    /// Returns them as a row.
+    pub(super) fn activity(&self) -> Activity<'_> {
+        let track = Track::new(self.device().into(), self.entry.stream().into());
+        let name = self.collection.records.names.text(self.entry.name);
+        Activity { args: self, ..Activity::new(self.entry.kind(), name, track, Body::Counter { at: self.at }) }
+    }
+}
+
+impl Args for Sample<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let records = &self.collection.records;
+        let shaped = Shaped {
+            words: self.entry.words,
+            names: &records.names,
+            start: self.at,
+            end: self.at,
+            correlation: 0,
+            device_id: self.device(),
+            device: records.devices.iter().find(|device| device.id == self.device()),
+            stream: self.entry.stream(),
+            wait: None,
+        };
+        self.shape.visit(&shaped, each);
+    }
+}
