@@ -3,7 +3,7 @@
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{
-    Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
+    self, Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
 };
 use crate::config::{self, AsyncSpans, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
 use crate::diag::{self, LogSink, Severity, diag};
@@ -305,6 +305,17 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Loads all plugins of that folder: libraries by which other accelerators are recorded. `KINETO_PLUGIN_LIB_DIR_PATH`;
+    /// default none.
+    ///
+    /// A plugin is written against `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
+    /// One that cannot be used is named with the reason by [`Profiler::collectors`](crate::Profiler::collectors) and
+    /// in the trace. `KINETO_DISABLE_PLUGINS` loads none.
+    pub fn plugins(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.overrides.plugins = Some(folder.into());
+        self
+    }
+
     /// Records a launch of a CUDA graph as one row, not one for each node. Default: false.
     ///
     /// A graph of a thousand kernels takes a thousand records for each launch, and what it costs CUPTI to make them; as
@@ -489,6 +500,15 @@ fn collectors(config: &Config, timer: Option<Arc<dyn Collector>>, own: Vec<Arc<d
         collectors.push(Arc::new(Cupti::new(gpu.places.clone())));
     } else {
         not("cupti", "switched off by DISABLE_CUPTI", "");
+    }
+    match &gpu.plugin_folder {
+        Some(folder) if gpu.plugins => {
+            let (plugins, others) = collector::plugins(folder);
+            collectors.extend(plugins.into_iter().map(|plugin| Arc::new(plugin) as Arc<dyn Collector>));
+            off.extend(others);
+        }
+        Some(_) => not("plugins", "switched off by DISABLE_PLUGINS", ""),
+        None => {}
     }
     collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
     CollectorSet::new(collectors, off)

@@ -72,6 +72,7 @@ pub mod memory;
 mod observer;
 mod occupancy;
 mod os;
+pub mod plugin;
 mod profile;
 mod profiler;
 mod record_while;

@@ -10,18 +10,44 @@ pub struct Device {
     pub id: i32,
     /// What it is, such as "NVIDIA H200".
     pub name: String,
+    /// What its group of rows is called; the process's name if nothing, as libkineto has it.
+    pub heading: Option<String>,
     /// What stands beside its rows, such as "GPU 0".
     pub label: String,
+    /// Groups of rows are shown in the order of this number; those of devices without one below the host's.
+    pub order: Option<i64>,
+    /// Those of its streams, or of its other parts, that have names.
+    pub streams: Vec<Stream>,
     /// What stands in the trace's `deviceProperties`, without id and name, under libkineto's keys.
     pub properties: Vec<(&'static str, i64)>,
     /// What else is known of it and stands nowhere by itself; shapes may use it.
     pub attributes: Vec<(&'static str, i64)>,
 }
 
+/// A stream of a device, or another part that has a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its number, which its records carry.
+    pub id: u32,
+    /// What its row is called.
+    pub name: String,
+    /// Rows of a device are shown in the order of this number.
+    pub order: i64,
+}
+
 impl Device {
     /// A device without properties, whose label is "GPU `id`".
     pub fn new(id: i32, name: impl Into<String>) -> Device {
-        Device { id, name: name.into(), label: format!("GPU {id}"), properties: Vec::new(), attributes: Vec::new() }
+        Device {
+            id,
+            name: name.into(),
+            heading: None,
+            label: format!("GPU {id}"),
+            order: None,
+            streams: Vec::new(),
+            properties: Vec::new(),
+            attributes: Vec::new(),
+        }
     }
 
     /// Returns a property or attribute, if it is known.

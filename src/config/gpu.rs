@@ -25,6 +25,9 @@ pub(crate) struct Gpu {
     pub(crate) pm_sampling: bool,
     /// Where libraries may lie.
     pub(crate) places: Places,
+    /// The folder of plugins, and whether they are loaded.
+    pub(crate) plugin_folder: Option<PathBuf>,
+    pub(crate) plugins: bool,
 }
 
 impl Gpu {
@@ -42,6 +45,10 @@ impl Gpu {
             (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
             (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
             (Key::CuptiPath, Value::Text(path)) => self.cupti_path = Some(path.clone()).filter(|path| !path.is_empty()),
+            (Key::PluginFolder, Value::Text(path)) => {
+                self.plugin_folder = Some(PathBuf::from(path)).filter(|_| !path.is_empty());
+            }
+            (Key::DisablePlugins, Value::Bool(on)) => self.plugins = !on,
             (Key::PmSamplingMetrics, Value::List(metrics)) => self.pm_sampling |= !metrics.is_empty(),
             (Key::PmSamplingDevice, _) => self.pm_sampling = true,
             _ => {}
@@ -72,6 +79,8 @@ impl Default for Gpu {
             cupti_path: None,
             pm_sampling: false,
             places: Places::default(),
+            plugin_folder: None,
+            plugins: true,
         }
     }
 }
@@ -102,6 +111,16 @@ mod tests {
             gpu.set(key, &key.spec().kind.parse(text).unwrap());
             assert_ne!(format!("{gpu:?}"), format!("{:?}", Gpu::default()), "{key:?}");
         }
+    }
+
+    #[test]
+    fn plugins_are_looked_for_where_it_is_said_unless_switched_off() {
+        let mut gpu = Gpu::default();
+        gpu.set(Key::PluginFolder, &Value::Text("/opt/plugins".to_owned()));
+        assert_eq!((gpu.plugin_folder.as_deref(), gpu.plugins), (Some("/opt/plugins".as_ref()), true));
+        gpu.set(Key::DisablePlugins, &Value::Bool(true));
+        gpu.set(Key::PluginFolder, &Value::Text(String::new()));
+        assert_eq!((gpu.plugin_folder, gpu.plugins), (None, false));
     }
 
     #[test]

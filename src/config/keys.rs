@@ -152,6 +152,9 @@ keys! {
         "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
     CuptiPath: Environment Now "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
         "the libcupti to use, or its folder";
+    PluginFolder: Environment Now "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
+        "the folder of plugins for other accelerators, all of which are loaded";
+    DisablePlugins: Both Now "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
     ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",

@@ -42,6 +42,7 @@ pub(crate) struct Overrides {
     pub(crate) gzip_level: Option<u32>,
     pub(crate) execution_trace: Option<bool>,
     pub(crate) graph_trace: Option<bool>,
+    pub(crate) plugins: Option<PathBuf>,
     pub(crate) profiler_range: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
@@ -66,9 +67,10 @@ impl Overrides {
         let int = |key: Key, value: Option<i64>| (key, value.map(Value::Int));
         // A number too large for i64 is too large for its key.
         let field_limit = self.field_limit_bytes.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let config_file = self.config_file.as_ref().map(|path| Value::Text(path.display().to_string()));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| Value::Text(path.display().to_string()));
         let values = [
-            (Key::ConfigFile, config_file),
+            (Key::ConfigFile, path(&self.config_file)),
+            (Key::PluginFolder, path(&self.plugins)),
             (Key::IttDomain, self.itt_domain.clone().map(Value::Text)),
             (Key::Mode, self.mode.map(Value::Modes)),
             (Key::ActivityTypes, self.activities.map(Value::Activities)),
@@ -168,6 +170,7 @@ mod tests {
             gzip_level: Some(0),
             execution_trace: Some(true),
             graph_trace: Some(true),
+            plugins: Some("x".into()),
             profiler_range: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,

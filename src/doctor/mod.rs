@@ -11,7 +11,7 @@ use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::trial::Trial;
-use crate::collector::{Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why};
+use crate::collector::{self, Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why};
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use machine::Machine;
@@ -94,6 +94,7 @@ impl Doctor {
         };
         let selected = configuration.selected;
         let mut collectors = vec![self.examine_cupti(&config, &circumstances, devices.is_empty())];
+        collectors.extend(self.examine_plugins(&config));
         collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
         let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
         if recorded.contains(ActivityType::ConcurrentKernel) {
@@ -116,7 +117,7 @@ impl Doctor {
         places.cupti = self.cupti.clone().or(places.cupti);
         let cupti = Cupti::new(places);
         if !config.gpu.cupti {
-            return switched_off(&cupti, "KINETO_DISABLE_CUPTI");
+            return CollectorDiagnosis::refused(cupti.name(), switched_off("KINETO_DISABLE_CUPTI"));
         }
         let mut found = self.examine_collector(&cupti, config.activities);
         if found.reason.is_none() && no_gpu {
@@ -124,6 +125,16 @@ impl Doctor {
         }
         advise(&mut found, circumstances);
         found
+    }
+
+    fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
+        let Some(folder) = &config.gpu.plugin_folder else { return Vec::new() };
+        if !config.gpu.plugins {
+            return vec![CollectorDiagnosis::refused("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
+        }
+        let (plugins, others) = collector::plugins(folder);
+        let found = plugins.iter().map(|plugin| self.examine_collector(plugin, config.activities));
+        found.chain(others.into_iter().map(|(name, reason)| CollectorDiagnosis::refused(name, reason))).collect()
     }
 
     fn examine_collector(&self, collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
@@ -150,12 +161,26 @@ impl Doctor {
 impl CollectorDiagnosis {
     fn new(collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
         let types = collector.types();
+        // The host's group names the calls that work on devices too; alone they ask for no device.
+        let is_selected = !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty();
+        let mut found = CollectorDiagnosis::unasked(collector.name());
+        (found.types, found.is_selected) = (types, is_selected);
+        found
+    }
+
+    /// One of which nothing can be asked.
+    fn refused(name: &'static str, reason: Unavailable) -> CollectorDiagnosis {
+        let mut found = CollectorDiagnosis::unasked(name);
+        found.refuse(reason);
+        found
+    }
+
+    fn unasked(name: &'static str) -> CollectorDiagnosis {
         CollectorDiagnosis {
-            name: collector.name(),
+            name,
             verdict: Verdict::Unavailable,
-            // The host's group names the calls that work on devices too; alone they ask for no device.
-            is_selected: !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty(),
-            types,
+            is_selected: false,
+            types: ActivityTypes::EMPTY,
             records: ActivityTypes::EMPTY,
             library: None,
             versions: Vec::new(),
@@ -193,10 +218,8 @@ impl CollectorDiagnosis {
     }
 }
 
-fn switched_off(collector: &dyn Collector, by: &str) -> CollectorDiagnosis {
-    let mut found = CollectorDiagnosis::new(collector, ActivityTypes::EMPTY);
-    found.refuse(Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), ""));
-    found
+fn switched_off(by: &str) -> Unavailable {
+    Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "")
 }
 
 /// Adds what helps to what was found about libcupti.
@@ -281,7 +304,7 @@ fn driver_facts(driver: &DriverState, circumstances: &Circumstances<'_>) -> Vec<
     facts
 }
 
-fn devices(driver: &DriverState) -> Vec<(crate::collector::Device, Option<String>)> {
+fn devices(driver: &DriverState) -> Vec<(collector::Device, Option<String>)> {
     let Ok(driver) = driver else { return Vec::new() };
     let ids = driver.ids();
     let id = |number| ids.iter().find(|(known, _)| *known == number).map(|(_, id)| id.clone());

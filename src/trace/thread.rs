@@ -98,7 +98,10 @@ impl<'w> Thread<'w> {
                 kind: call.entry.kind(),
                 name: call.name(),
                 track,
-                body: Body::Slice { start: place.start, end: place.end },
+                body: match call.entry.kind() {
+                    ActivityType::CpuInstantEvent => Body::Instant { at: call.start },
+                    _ => Body::Slice { start: place.start, end: place.end },
+                },
                 id: CorrelationId(0),
                 linked: CorrelationId(call.linked),
                 flow: call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start }),

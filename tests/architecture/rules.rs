@@ -22,7 +22,7 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 13] = [
+const UNSAFE: [&str; 17] = [
     "clock/",
     "os/",
     "collector/library.rs",
@@ -33,6 +33,10 @@ const UNSAFE: [&str; 13] = [
     "collector/cupti/ffi.rs",
     "collector/cupti/pool.rs",
     "collector/cupti/text.rs",
+    "collector/plugin/abi.rs",
+    "collector/plugin/calls.rs",
+    "collector/plugin/desk.rs",
+    "plugin/export.rs",
     "observer/nvtx/client.rs",
     "observer/itt/client.rs",
     "memory/tracked.rs",
@@ -45,7 +49,8 @@ const PRINTING: [&str; 3] = ["diag.rs", "diag/", "bin/"];
 const FORMATS: [&str; 2] = ["write/", "analysis/read/"];
 /// The only files that read JSON: what a user gives as metadata or as an argument, and the settings on their way into
 /// the header.
-const JSON_READERS: [&str; 4] = ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs"];
+const JSON_READERS: [&str; 5] =
+    ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs", "collector/plugin/said.rs"];
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the other has
 /// the spans that a program asks for by a schedule.
 const TRACING_MACROS: [&str; 2] = ["macros.rs", "session/annotation.rs"];

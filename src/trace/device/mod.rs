@@ -123,8 +123,8 @@ impl Linked {
             let last = if work.end == NEVER { work.start } else { work.end };
             over = if last == NEVER { over } else { over.max(last) };
             match entry.slice() {
-                Some(_) => _ = joining.add_apart(&work),
-                None => joining.add(&work),
+                None if entry.correlation() != 0 || is_launched(entry.kind()) => joining.add(&work),
+                _ => _ = joining.add_apart(&work),
             }
         }
         let links = joining.finish(records.events());
@@ -283,6 +283,11 @@ impl Collection {
 fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
     let begun = windows.partition_point(|window| window.0 <= end);
     begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
+}
+
+/// Whether work of that kind has a launch, whether it is known or not.
+fn is_launched(kind: ActivityType) -> bool {
+    is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
 }
 
 /// Whether that kind is done by a device.

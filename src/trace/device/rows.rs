@@ -5,12 +5,13 @@ use super::{Linked, Mark, NEVER, is_work};
 use crate::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
 };
-use crate::collector::{Collection, Entry, Role, Shaped};
+use crate::collector::{Collection, Device, Entry, Role, Shaped, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
 use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
 use crate::trace::walk::{Met, NEXT_ROW, Walk};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -22,7 +23,7 @@ pub(in crate::trace) struct DeviceRows<'w> {
 
 /// What lies on one stream, each list in order of start.
 #[derive(Default)]
-struct Stream<'t> {
+struct OnStream<'t> {
     work: &'t [Handle],
     marks: Vec<Mark>,
     annotations: Vec<&'t DeviceAnnotation>,
@@ -46,19 +47,21 @@ impl<'w> DeviceRows<'w> {
 
     /// Hands on the groups of all devices.
     pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        let mut labels: BTreeMap<i32, String> = BTreeMap::new();
+        let mut described: BTreeMap<i32, Cow<'_, Device>> = BTreeMap::new();
         for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
-            labels.entry(device.id).or_insert_with(|| device.label.clone());
+            described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
         for (collection, linked) in self.collections() {
             let used = linked.links.streams().map(|(device, ..)| device).chain(linked.marks.iter().map(|m| m.device));
             for device in used.chain(linked.counted_devices(collection)) {
-                labels.entry(device).or_insert_with(|| format!("GPU {device}"));
+                described.entry(device).or_insert_with(|| Cow::Owned(Device::new(device, "")));
             }
         }
-        labels.iter().try_for_each(|(device, label)| {
-            let (process, name) = (activity::Lane::Id(i64::from(*device)), self.walk.process_name);
-            let sort_index = DEVICES + i64::from(*device);
+        described.values().try_for_each(|device| {
+            let id = i64::from(device.id);
+            let (process, label) = (activity::Lane::Id(id), &*device.label);
+            let name = device.heading.as_deref().unwrap_or(self.walk.process_name);
+            let sort_index = device.order.unwrap_or(DEVICES + id);
             rows.process(&ProcessRow { process, name, label, sort_index, at })
         })
     }
@@ -118,8 +121,8 @@ impl<'w> DeviceRows<'w> {
     }
 }
 
-fn streams(linked: &Linked) -> BTreeMap<(i32, u32), Stream<'_>> {
-    let mut streams: BTreeMap<(i32, u32), Stream<'_>> = BTreeMap::new();
+fn streams(linked: &Linked) -> BTreeMap<(i32, u32), OnStream<'_>> {
+    let mut streams: BTreeMap<(i32, u32), OnStream<'_>> = BTreeMap::new();
     for (device, stream, work) in linked.links.streams() {
         streams.entry((device, stream)).or_default().work = work;
     }
@@ -190,7 +193,7 @@ enum Next<'t> {
 
 impl<'w> StreamRows<'_, 'w> {
     /// Hands on work, waits and annotations, in order of their start, each in the first row in which it nests.
-    fn all(&mut self, on: &Stream<'w>) -> io::Result<()> {
+    fn all(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
         let entry = |at: u32| collection.records.entry(at);
         let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
@@ -223,7 +226,7 @@ impl<'w> StreamRows<'_, 'w> {
     }
 
     /// Hands on the waits for this stream and in it, which have rows of their own.
-    fn syncs(&mut self, on: &Stream<'w>) -> io::Result<()> {
+    fn syncs(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let mut lanes = self.all.lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
@@ -367,18 +370,26 @@ impl<'w> StreamRows<'_, 'w> {
     /// Hands on the names of the rows that are used.
     fn names(&mut self, at: Timestamp) -> io::Result<()> {
         for Lane { id, nth } in self.lanes.used().to_vec() {
-            let name = match stream_id(self.stream) {
-                -1 => format!("Device {}{}", self.device, again(nth)),
-                stream => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { again(nth) }),
+            let name = match (self.described(), stream_id(self.stream)) {
+                (Some(described), _) => format!("{}{}", described.name, again(nth)),
+                (None, -1) => format!("Device {}{}", self.device, again(nth)),
+                (None, stream) => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { again(nth) }),
             };
             self.name(id, &name, at)?;
         }
         Ok(())
     }
 
+    /// The stream as its collector has described it.
+    fn described(&self) -> Option<&'w Stream> {
+        let device = self.collection.records.devices.iter().find(|device| device.id == self.device)?;
+        device.streams.iter().find(|stream| stream.id == self.stream)
+    }
+
     fn name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
         let track = Track::new(i64::from(self.device), row);
-        self.rows.thread(&ThreadRow { track, name, sort_index: stream_id(self.stream), at })
+        let sort_index = self.described().map_or(stream_id(self.stream), |described| described.order);
+        self.rows.thread(&ThreadRow { track, name, sort_index, at })
     }
 }
 

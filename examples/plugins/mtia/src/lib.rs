@@ -1,0 +1,123 @@
+//! A plugin in Rust, for an accelerator like Meta's that is not there: it runs functions on one of its streams, and has a
+//! counter of how many bytes its memory has moved.
+//!
+//! ```text
+//! cargo build --release -p kineto-plugin-mtia
+//! KINETO_PLUGIN_LIB_DIR_PATH=target/release KINETO_ACTIVITIES=cpu,mtia ./app
+//! ```
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use tracing_kineto::plugin::{Event, EventType, NotStarted, Plugin, TraceBuilder};
+use tracing_kineto::{ArgValue, Timestamp};
+
+/// A call of the program's, and what it had the device do.
+struct Run {
+    function: String,
+    call: (Timestamp, Timestamp),
+    work: (Timestamp, Timestamp),
+    thread: i32,
+    stream: i32,
+    span: u64,
+}
+
+/// What the device has done; it is on whether somebody records or not.
+static RUNS: Mutex<Option<Vec<Run>>> = Mutex::new(None);
+
+thread_local! {
+    /// The spans that the thread is in.
+    static SPANS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The device's number.
+const DEVICE: i32 = 17;
+/// How long a function takes, in nanoseconds.
+const TOOK: u64 = 10_000;
+/// Bytes that a function moves.
+const MOVES: u64 = 4096;
+
+fn runs() -> MutexGuard<'static, Option<Vec<Run>>> {
+    RUNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+/// What programs call: runs a function on a stream.
+///
+/// # Safety
+/// `function` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtiaRunFunction(function: *const c_char, stream: c_int) {
+    let called = now();
+    // SAFETY: as the caller says.
+    let function = unsafe { CStr::from_ptr(function) }.to_string_lossy().into_owned();
+    let returned = now();
+    let Some(runs) = &mut *runs() else { return };
+    let free = runs.iter().rev().find(|run| run.stream == stream).map_or(returned, |run| run.work.1);
+    let began = returned.max(free);
+    // SAFETY: gettid takes nothing.
+    let thread = unsafe { libc::gettid() };
+    runs.push(Run {
+        function,
+        call: (called, returned),
+        work: (began, Timestamp::from_nanos(began.as_nanos() + TOOK)),
+        thread,
+        stream,
+        span: SPANS.with_borrow(|spans| spans.last().copied().unwrap_or(0)),
+    });
+}
+
+struct Mtia;
+
+impl Plugin for Mtia {
+    const NAME: &'static str = "mtia";
+    const TYPES: &'static [EventType] =
+        &[EventType::MtiaRuntime, EventType::MtiaCcpEvents, EventType::MtiaInsight, EventType::MtiaCounters];
+
+    fn start(_: &[EventType]) -> Result<Self, NotStarted> {
+        *runs() = Some(Vec::new());
+        Ok(Mtia)
+    }
+
+    fn push(&self, id: u64) {
+        SPANS.with_borrow_mut(|spans| spans.push(id));
+    }
+
+    fn pop(&self) {
+        SPANS.with_borrow_mut(|spans| spans.pop());
+    }
+
+    fn stop(&self) {}
+
+    fn hand_over(&self, out: &mut TraceBuilder<'_>) {
+        out.device(DEVICE, "MTIA", "MTIA 17", 6_000_000);
+        let runs = runs().take().unwrap_or_default();
+        let mut moved = 0;
+        for (run, correlation) in runs.iter().zip(1..) {
+            let call = Event::new(EventType::MtiaRuntime, "runFunction");
+            let (start, end) = run.call;
+            let call = call.between(start, end).at(0, run.thread).correlated(correlation).within(run.span);
+            out.event(&call, &[("cmd_name", ArgValue::Str(&run.function))]);
+
+            let (start, end) = run.work;
+            let work = Event::new(EventType::MtiaCcpEvents, &run.function);
+            let work = work.between(start, end).at(DEVICE, run.stream).correlated(correlation);
+            out.event(&work, &[("stream", ArgValue::I64(run.stream.into()))]);
+
+            moved += MOVES;
+            let counter = Event::new(EventType::MtiaCounters, "HBM").between(end, end).at(DEVICE, run.stream);
+            out.event(&counter, &[("bytes", ArgValue::U64(moved))]);
+        }
+        if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
+            let insight = Event::new(EventType::MtiaInsight, "power: 75 W").between(first.work.0, last.work.1);
+            out.event(&insight.at(DEVICE, 1000), &[]);
+            out.resource(DEVICE, 1000, "insight", 1000);
+        }
+    }
+}
+
+tracing_kineto::export_plugin!(Mtia);

@@ -1,0 +1,190 @@
+//! What a plugin calls: where it registers its profilers, and where it hands over what they recorded.
+#![allow(unsafe_code, reason = "foreign code calls with pointers of its own")]
+
+use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
+use super::events::{Events, Refused};
+use crate::collector::Device;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What foreign code is handed a pointer to. It stays for ever, and is open only while something is asked for: code that
+/// keeps the pointer, and calls when nobody asks, is told no.
+#[derive(Debug)]
+pub(super) struct Desk<T: 'static>(Mutex<Option<T>>);
+
+impl<T> Desk<T> {
+    pub(super) fn new() -> &'static Desk<T> {
+        Box::leak(Box::new(Desk(Mutex::new(None))))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is open during `ask`; returns what has come, and what `ask` did.
+    fn during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
+        *self.open() = Some(empty);
+        let answer = ask(std::ptr::from_ref(self).cast_mut().cast());
+        (self.open().take(), answer)
+    }
+
+    /// Calls `take` with what is open, if anything is.
+    ///
+    /// # Safety
+    /// `handle` is one that [`during`](Desk::during) of such a desk has given out, or null.
+    unsafe fn of(handle: Handle, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
+        // SAFETY: desks are never freed, and shared freely.
+        let desk = unsafe { handle.cast::<Desk<T>>().as_ref() };
+        let taken = desk.map(|desk| desk.open().as_mut().map_or(Err(Refused), take));
+        if matches!(taken, Some(Ok(()))) { 0 } else { -1 }
+    }
+}
+
+/// The profilers of a library, and what else it has tried to register.
+#[derive(Debug, Default)]
+pub(super) struct Registered {
+    pub(super) profilers: Vec<Interface>,
+    pub(super) refused: Vec<String>,
+}
+
+impl Desk<Registered> {
+    /// Has a library register its profilers; returns them with what its entry returned.
+    pub(super) fn register(&'static self, entry: impl FnOnce(*const Registry) -> c_int) -> (Registered, c_int) {
+        let (registered, status) = self.during(Registered::default(), |handle| {
+            entry(&raw const *&Registry { size: Registry::KNOWN, handle, register })
+        });
+        (registered.unwrap_or_default(), status)
+    }
+}
+
+unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and an interface or null.
+    unsafe {
+        Desk::<Registered>::of(handle, |registered| match read(interface) {
+            Ok(interface) => {
+                registered.profilers.push(interface);
+                Ok(())
+            }
+            Err(why) => {
+                registered.refused.push(why.to_owned());
+                Err(Refused)
+            }
+        })
+    }
+}
+
+impl Desk<Events> {
+    /// Has a profiler hand over its events; returns the devices that it has described, and what the function returned.
+    pub(super) fn process(
+        &'static self,
+        events: Events,
+        process: impl FnOnce(*const Builder) -> c_int,
+    ) -> (Vec<Device>, c_int) {
+        let (events, status) = self.during(events, |handle| {
+            process(&raw const *&Builder {
+                size: Builder::KNOWN,
+                handle,
+                add_event,
+                set_name,
+                set_flow,
+                add_metadata,
+                add_device,
+                add_resource,
+            })
+        });
+        (events.map(Events::finish).unwrap_or_default(), status)
+    }
+}
+
+unsafe extern "C" fn add_event(handle: Handle, event: *const Event) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and an event or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            read(event).map_err(|why| events.fault(why)).and_then(|event| events.add(event))
+        })
+    }
+}
+
+unsafe extern "C" fn set_name(handle: Handle, name: *const c_char) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and a C string or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            text(name).map_err(|why| events.fault(why)).and_then(|name| events.name(&name))
+        })
+    }
+}
+
+unsafe extern "C" fn set_flow(handle: Handle, flow: *const EventFlow) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and an end of an arrow or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            let flow = read(flow).map_err(|why| events.fault(why))?;
+            events.flow(flow.kind, flow.id, flow.is_start != 0)
+        })
+    }
+}
+
+unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *const c_char) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and C strings or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            let key = text(key).map_err(|why| events.fault(why))?;
+            let value = text(value).map_err(|why| events.fault(why))?;
+            events.metadata(&key, &value)
+        })
+    }
+}
+
+unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and a device with C strings or nulls, or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            let device = read(device).map_err(|why| events.fault(why))?;
+            let [name, label] = [device.name, device.label].map(|of| text(of).unwrap_or_default());
+            events.device(device.id, device.order, &name, &label)
+        })
+    }
+}
+
+unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo) -> c_int {
+    // SAFETY: the plugin passes the handle that it was given, and a resource with a C string or null, or null.
+    unsafe {
+        Desk::<Events>::of(handle, |events| {
+            let resource = read(resource).map_err(|why| events.fault(why))?;
+            let name = text(resource.name).unwrap_or_else(|_| resource.resource.to_string());
+            events.resource(resource.device, resource.resource, resource.order, &name)
+        })
+    }
+}
+
+/// Copies a struct of a plugin's, if it says that it has all the fields that are known here.
+///
+/// # Safety
+/// Null, or a struct of which as much is there as it says.
+unsafe fn read<T: Versioned + Copy>(theirs: *const T) -> Result<T, &'static str> {
+    if theirs.is_null() {
+        return Err("null where a struct belongs");
+    }
+    // SAFETY: every such struct begins with its size, and that is there.
+    let size = unsafe { theirs.cast::<usize>().read_unaligned() };
+    if size < T::KNOWN {
+        return Err("structs that say they are smaller than any version of theirs was");
+    }
+    let mut ours = std::mem::MaybeUninit::<T>::zeroed();
+    // SAFETY: that many bytes are there, and `ours` has room for them. They may end before the struct's padding does.
+    unsafe { std::ptr::copy_nonoverlapping(theirs.cast::<u8>(), ours.as_mut_ptr().cast::<u8>(), T::KNOWN) };
+    // SAFETY: integers and pointers of any value, functions that are null or are there; the padding is of no matter.
+    Ok(unsafe { ours.assume_init() })
+}
+
+/// Copies a C string; what is no UTF-8 is replaced.
+///
+/// # Safety
+/// Null, or a C string.
+unsafe fn text(theirs: *const c_char) -> Result<String, &'static str> {
+    if theirs.is_null() {
+        return Err("null where a text belongs");
+    }
+    // SAFETY: it is a C string, which stays while the plugin's call does.
+    Ok(unsafe { CStr::from_ptr(theirs) }.to_string_lossy().into_owned())
+}

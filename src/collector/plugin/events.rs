@@ -1,0 +1,334 @@
+//! What a plugin recorded, on its way into the recording.
+
+use super::abi;
+use super::event_type::{EventType, Place};
+use super::said::{self, PAIRS, Said};
+use crate::activity::{ActivityType, ActivityTypes, CorrelationId};
+use crate::collector::{CounterSample, Device, DeviceWork, External, HostCall, Overhead, RecordSink, Stream, Thread};
+use crate::text::boundary;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Takes events one by one; what is said after an event is said of that one.
+#[derive(Debug)]
+pub(super) struct Events {
+    sink: RecordSink,
+    /// What was selected.
+    types: ActivityTypes,
+    process: i32,
+    last: Option<Event>,
+    devices: BTreeMap<i32, Device>,
+    faults: Faults,
+}
+
+/// An event, until the next one comes.
+#[derive(Debug)]
+struct Event {
+    kind: ActivityType,
+    place: Place,
+    raw: abi::Event,
+    name: String,
+    arrow: Option<Arrow>,
+    said: Vec<(String, Value)>,
+}
+
+/// The end of an arrow from a launch to its work.
+#[derive(Clone, Copy, Debug)]
+struct Arrow {
+    id: u32,
+    is_start: bool,
+}
+
+/// What a plugin has got wrong, counted.
+#[derive(Debug, Default)]
+struct Faults(BTreeMap<&'static str, u64>);
+
+/// Why something that a plugin says is not taken; what it is told is -1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// The kinds of arrow.
+const FORWARD_BACKWARD: u32 = 1;
+const ASYNC: u32 = 2;
+/// Names and texts longer than this are cut.
+const TEXT_MAX: usize = 4096;
+/// More devices, or streams of one, are none.
+const DEVICES_MAX: usize = 4096;
+
+impl Faults {
+    fn add(&mut self, what: &'static str) -> Refused {
+        *self.0.entry(what).or_default() += 1;
+        Refused
+    }
+}
+
+impl Events {
+    pub(super) fn new(sink: RecordSink, types: ActivityTypes) -> Events {
+        let process = i32::try_from(std::process::id()).unwrap_or(0);
+        Events { sink, types, process, last: None, devices: BTreeMap::new(), faults: Faults::default() }
+    }
+
+    /// Begins an event. Of a type that is not known it is counted, and so is one whose type was not asked for.
+    pub(super) fn add(&mut self, raw: abi::Event) -> Result<(), Refused> {
+        self.finish_last();
+        let Some(event_type) = EventType::from_number(raw.kind) else {
+            return Err(self.faults.add("events of a type that is not known"));
+        };
+        let (kind, place) = (event_type.kind(), event_type.place());
+        if !self.types.contains(kind) && place != Place::Correlation {
+            return Err(self.faults.add("events of a type that was not asked for"));
+        }
+        if raw.start <= 0 || raw.end < raw.start {
+            return Err(self.faults.add("events that end before they begin, or begin at no time"));
+        }
+        self.last = Some(Event { kind, place, raw, name: String::new(), arrow: None, said: Vec::new() });
+        Ok(())
+    }
+
+    fn last(&mut self) -> Result<(&mut Event, &mut Faults), Refused> {
+        match &mut self.last {
+            Some(last) => Ok((last, &mut self.faults)),
+            None => Err(self.faults.add("calls about an event that was not taken")),
+        }
+    }
+
+    pub(super) fn name(&mut self, name: &str) -> Result<(), Refused> {
+        self.last().map(|(last, _)| last.name = cut(name).to_owned())
+    }
+
+    pub(super) fn flow(&mut self, kind: u32, id: u32, is_start: bool) -> Result<(), Refused> {
+        let (last, faults) = self.last()?;
+        match (kind, id) {
+            (ASYNC, 1..) => last.arrow = Some(Arrow { id, is_start }),
+            (FORWARD_BACKWARD, _) => return Err(faults.add("arrows from forward to backward, which spans give")),
+            _ => return Err(faults.add("arrows of no kind or without an id")),
+        }
+        Ok(())
+    }
+
+    /// Adds an argument, whose value is JSON.
+    pub(super) fn metadata(&mut self, key: &str, json: &str) -> Result<(), Refused> {
+        let (last, faults) = self.last()?;
+        let Some(value) = said::value(json) else {
+            return Err(faults.add("arguments whose value is no JSON (a text needs its quotes)"));
+        };
+        if last.said.len() >= PAIRS {
+            return Err(faults.add("arguments beyond the 127th of an event"));
+        }
+        let value = match value {
+            Value::String(text) => Value::from(cut(&text)),
+            value => value,
+        };
+        // A key comes once.
+        match last.said.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) => *known = value,
+            None => last.said.push((key.to_owned(), value)),
+        }
+        Ok(())
+    }
+
+    /// Describes a device.
+    pub(super) fn device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Refused> {
+        let Ok(id) = i32::try_from(id) else { return Err(self.faults.add("devices with a number beyond 32 bits")) };
+        let device = self.device_of(id)?;
+        let known = std::mem::take(&mut device.streams);
+        *device = Device::new(id, name);
+        device.heading = Some(name.to_owned()).filter(|name| !name.is_empty());
+        label.clone_into(&mut device.label);
+        (device.order, device.streams) = (Some(order), known);
+        Ok(())
+    }
+
+    /// Describes a part of a device; threads have the names that the program gives them.
+    pub(super) fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) -> Result<(), Refused> {
+        if device == self.process {
+            return Ok(());
+        }
+        let device = self.device_of(device)?;
+        if device.streams.len() >= DEVICES_MAX {
+            return Err(self.faults.add("devices or parts of them beyond the first 4096"));
+        }
+        device.streams.push(Stream { id: resource.cast_unsigned(), name: name.to_owned(), order: order.into() });
+        Ok(())
+    }
+
+    fn device_of(&mut self, id: i32) -> Result<&mut Device, Refused> {
+        if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&id) {
+            return Err(self.faults.add("devices or parts of them beyond the first 4096"));
+        }
+        Ok(self.devices.entry(id).or_insert_with(|| Device::new(id, String::new())))
+    }
+
+    /// Counts what could not even be read.
+    pub(super) fn fault(&mut self, what: &'static str) -> Refused {
+        self.faults.add(what)
+    }
+
+    fn finish_last(&mut self) {
+        if let Some(last) = self.last.take() {
+            last.record(&self.sink, self.process, &mut self.faults);
+        }
+    }
+
+    /// Ends it: returns the devices that were described; what was wrong is noted in the trace.
+    pub(super) fn finish(mut self) -> Vec<Device> {
+        self.finish_last();
+        for (what, count) in &self.faults.0 {
+            self.sink.note(format!("not taken: {count} {what}"));
+        }
+        self.devices.into_values().collect()
+    }
+}
+
+fn cut(text: &str) -> &str {
+    text.get(..boundary(text, TEXT_MAX)).unwrap_or_default()
+}
+
+impl Event {
+    /// Hands it to the recording.
+    fn record(mut self, sink: &RecordSink, process: i32, faults: &mut Faults) {
+        // What says which slice it belongs to is an arrow's business, and not shown twice.
+        let external = self.take("External id").unwrap_or(0);
+        let correlation = self.arrow.map(|arrow| arrow.id.into()).or_else(|| self.said_id("correlation")).unwrap_or(0);
+        if correlation != 0 && self.said_id("correlation").is_none() {
+            self.said.retain(|(key, _)| key != "correlation");
+            self.said.insert(0, ("correlation".to_owned(), correlation.into()));
+        }
+        let (start, end) = (self.raw.start.cast_unsigned(), self.raw.end.cast_unsigned());
+        if self.place == Place::Host && ![0, process].contains(&self.raw.device) {
+            faults.add("events of another process, which stand among this one's threads");
+        }
+        sink.record(|batch| {
+            let name = batch.name(&self.name);
+            let words = &*said::words(&self.said, batch);
+            let (kind, shape) = (self.kind, &Said);
+            let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
+            match self.place {
+                Place::Host => batch.call(&HostCall {
+                    kind,
+                    name,
+                    thread: Thread::Id(self.raw.resource.into()),
+                    start,
+                    end,
+                    correlation,
+                    external,
+                    launches: self.arrow.is_some_and(|arrow| arrow.is_start),
+                    shape,
+                    words,
+                }),
+                Place::Device => {
+                    let work = DeviceWork { kind, name, device, stream, start, end, correlation, shape, words };
+                    match external {
+                        1.. if correlation == 0 => batch.work_of(CorrelationId(external), &work),
+                        _ => batch.work(&work),
+                    }
+                }
+                Place::Counter => {
+                    batch.counters(&CounterSample { kind, name, device, stream, at: start, shape, words });
+                }
+                Place::Correlation => batch.external(External { correlation, id: self.raw.id.cast_unsigned() }),
+                Place::Overhead => batch.overhead(&Overhead { name, start, end }),
+            }
+        });
+    }
+
+    fn said_id(&self, key: &str) -> Option<u64> {
+        self.said.iter().find(|(known, _)| known == key).and_then(|(_, value)| said::id(value))
+    }
+
+    fn take(&mut self, key: &str) -> Option<u64> {
+        let id = self.said_id(key)?;
+        self.said.retain(|(known, _)| known != key);
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::ActivityType;
+    use crate::collector::trial::{self, Findings};
+    use proptest::prelude::*;
+
+    /// What a plugin may call.
+    #[derive(Clone, Debug)]
+    enum Call {
+        Add { kind: u32, start: i64, end: i64, id: i64, device: i32, resource: i32 },
+        Name(String),
+        Flow(u32, u32, bool),
+        Metadata(String, String),
+        Device(i64, String),
+        Resource(i32, i32, String),
+    }
+
+    fn call() -> impl Strategy<Value = Call> {
+        let times = prop_oneof![any::<i64>(), 1..1000i64];
+        let add = (0..40u32, times.clone(), times, any::<i64>(), -2..4i32, any::<i32>());
+        let key = prop_oneof![Just("correlation".to_owned()), Just("External id".to_owned()), ".{0,9}"];
+        let json = prop_oneof![
+            any::<i64>().prop_map(|number| number.to_string()),
+            any::<f64>().prop_map(|number| number.to_string()),
+            Just("\"7\"".to_owned()),
+            Just("[1, {\"a\": null}]".to_owned()),
+            ".{0,9}"
+        ];
+        prop_oneof![
+            4 => add.prop_map(|(kind, start, end, id, device, resource)| {
+                Call::Add { kind, start, end, id, device, resource }
+            }),
+            1 => ".{0,9}".prop_map(Call::Name),
+            1 => (0..4u32, 0..4u32, any::<bool>()).prop_map(|(kind, id, is_start)| Call::Flow(kind, id, is_start)),
+            2 => (key, json).prop_map(|(key, json)| Call::Metadata(key, json)),
+            1 => (any::<i64>(), ".{0,9}").prop_map(|(id, name)| Call::Device(id, name)),
+            1 => (-2..4i32, any::<i32>(), ".{0,9}").prop_map(|(device, id, name)| Call::Resource(device, id, name)),
+        ]
+    }
+
+    fn play(events: &mut Events, call: &Call) -> Result<(), Refused> {
+        match call {
+            Call::Add { kind, start, end, id, device, resource } => events.add(abi::Event {
+                size: 48,
+                kind: *kind,
+                start: *start,
+                end: *end,
+                id: *id,
+                device: *device,
+                resource: *resource,
+            }),
+            Call::Name(name) => events.name(name),
+            Call::Flow(kind, id, is_start) => events.flow(*kind, *id, *is_start),
+            Call::Metadata(key, json) => events.metadata(key, json),
+            Call::Device(id, name) => events.device(*id, 0, name, ""),
+            Call::Resource(device, id, name) => events.resource(*device, *id, 0, name),
+        }
+    }
+
+    proptest! {
+        /// Whatever a plugin calls: what was taken is in the recording, and what was not is counted.
+        #[test]
+        fn nothing_that_was_taken_is_missing(calls in prop::collection::vec(call(), 0..60)) {
+            let sink = trial::sink();
+            let mut events = Events::new(sink.clone(), ActivityTypes::ALL.without(ActivityType::GpuMemset));
+            let (mut taken, mut refused) = (0, 0);
+            for call in &calls {
+                match play(&mut events, call) {
+                    Ok(()) => taken += usize::from(matches!(call, Call::Add { .. })),
+                    Err(Refused) => refused += 1,
+                }
+            }
+            // Beside what was refused there is a count of what was taken with a doubt.
+            let counted: u64 = events.faults.0.iter().filter(|(what, _)| !what.contains("another process")).map(|(_, count)| count).sum();
+            let devices = events.finish();
+            let found = Findings::of_sink(&sink);
+            prop_assert_eq!(found.records.len(), taken);
+            prop_assert_eq!(counted, refused);
+            prop_assert!(devices.len() <= calls.len());
+            prop_assert!(found.of(ActivityType::GpuMemset).next().is_none());
+            for record in &found.records {
+                let keys: std::collections::BTreeSet<_> = record.args.iter().map(|(key, _)| key).collect();
+                prop_assert_eq!(keys.len(), record.args.len(), "a key comes once");
+                prop_assert!(record.end >= record.start);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Plugins: libraries by which any accelerator's vendor can record it, without a change in this crate.
+//!
+//! `include/kineto_plugin.h` is what they are written against.
+
+pub(crate) mod abi;
+mod calls;
+mod desk;
+mod event_type;
+mod events;
+mod said;
+
+use super::{Attempt, Capabilities, Collector, Device, Library, RecordSink, Selection, Unavailable, Why};
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::os::fork;
+use crate::time::Timestamp;
+use calls::{Functions, Profiler, Running};
+use desk::Desk;
+pub use event_type::EventType;
+use events::Events;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A profiler that a library has registered, as a collector.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    name: &'static str,
+    file: PathBuf,
+    functions: Functions,
+    /// What it records: as event types, and as activity types.
+    records: Vec<EventType>,
+    types: ActivityTypes,
+    notes: Vec<String>,
+    desk: &'static Desk<Events>,
+    running: Running,
+    session: fork::Own<Session>,
+    /// In which process it runs, counted in forks.
+    generation: AtomicU64,
+    /// It did not come back from a call, and is left alone.
+    is_stuck: AtomicBool,
+}
+
+/// A recording, and what was described in the last one.
+#[derive(Debug, Default)]
+struct Session {
+    sink: Option<RecordSink>,
+    types: ActivityTypes,
+    devices: Vec<Device>,
+}
+
+/// How long a plugin may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether threads have left.
+const MOMENT: Duration = Duration::from_micros(100);
+
+/// Returns the profilers of all plugins in a folder, and why each of the others is none.
+pub(crate) fn plugins(folder: &Path) -> (Vec<Plugin>, Vec<(&'static str, Unavailable)>) {
+    let (mut found, mut off) = (Vec::new(), Vec::new());
+    let files = std::fs::read_dir(folder).map(|entries| {
+        let files = entries.flatten().map(|entry| entry.path());
+        let mut files: Vec<_> = files.filter(|file| is_library(file)).collect();
+        files.sort();
+        files
+    });
+    let files = files.unwrap_or_else(|error| {
+        let why = format!("the folder of plugins {} cannot be read: {error}", folder.display());
+        off.push(("plugins", Unavailable::new(Why::LibraryNotFound, why, "correct KINETO_PLUGIN_LIB_DIR_PATH")));
+        Vec::new()
+    });
+    for file in files {
+        let stem = name_of(&file.file_stem().unwrap_or_default().to_string_lossy());
+        for profiler in load(&file) {
+            match profiler {
+                Ok(plugin) => found.push(plugin),
+                Err(reason) => off.push((stem, reason)),
+            }
+        }
+    }
+    (found, off)
+}
+
+fn is_library(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == std::env::consts::DLL_EXTENSION) && file.is_file()
+}
+
+/// Names of collectors stay for ever, as the libraries do.
+fn name_of(text: &str) -> &'static str {
+    let word = text.to_lowercase().replace(|sign: char| !sign.is_alphanumeric(), "_");
+    Box::leak(word.into_boxed_str())
+}
+
+/// Opens a library and has it register its profilers.
+fn load(file: &Path) -> Vec<Result<Plugin, Unavailable>> {
+    let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), ""));
+    let library = match Library::file(file) {
+        Ok(library) => library,
+        Err(words) => return vec![refused(Why::Failed, words)],
+    };
+    let Some((registered, status)) = calls::register(library) else {
+        let why = "it has no function KinetoPlugin_register, so it is no plugin";
+        return vec![refused(Why::Unsupported, why.to_owned())];
+    };
+    if status != 0 {
+        return vec![refused(Why::Failed, format!("KinetoPlugin_register failed with status {status}"))];
+    }
+    let profilers = registered.profilers.into_iter().map(|interface| match Functions::new(interface) {
+        Ok(functions) => Plugin::new(file, functions),
+        Err(missing) => refused(Why::Incompatible, format!("its profiler has no function {missing}")),
+    });
+    let others = registered.refused.into_iter().map(|why| refused(Why::Incompatible, format!("it registers {why}")));
+    let all: Vec<_> = profilers.chain(others).collect();
+    if all.is_empty() { vec![refused(Why::Failed, "it registers no profiler".to_owned())] } else { all }
+}
+
+impl Plugin {
+    fn new(file: &Path, functions: Functions) -> Result<Plugin, Unavailable> {
+        let described = functions.describe().map_err(|status| {
+            let text = format!("{}: profilerQuery failed with status {status}", file.display());
+            Unavailable::new(Why::Failed, text, "")
+        })?;
+        let known: Vec<_> = described.types.iter().filter_map(|number| EventType::from_number(*number)).collect();
+        let unknown = described.types.iter().filter(|number| EventType::from_number(**number).is_none());
+        let unknown: Vec<_> = unknown.map(u32::to_string).collect();
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let name = name_of(if described.name.is_empty() { &stem } else { &described.name });
+        let note =
+            format!("it has event types that are not known here, which it is not asked for: {}", unknown.join(", "));
+        Ok(Plugin {
+            name,
+            file: file.to_owned(),
+            functions,
+            types: known.iter().map(|known| known.kind()).collect(),
+            records: known,
+            notes: Some(note).filter(|_| !unknown.is_empty()).into_iter().collect(),
+            desk: Desk::new(),
+            running: Running::default(),
+            session: fork::Own::default(),
+            generation: AtomicU64::new(fork::generation()),
+            is_stuck: AtomicBool::new(false),
+        })
+    }
+
+    fn can(&self) -> Result<Capabilities, Unavailable> {
+        if self.is_stuck.load(Ordering::Relaxed) {
+            let why = format!("{} has not come back from an earlier recording", self.file.display());
+            return Err(Unavailable::new(Why::Failed, why, "restart the program; tell the plugin's vendor"));
+        }
+        let (types, notes) = (self.types, self.notes.clone());
+        Ok(Capabilities { types, library: Some(self.file.clone()), notes, ..Capabilities::default() })
+    }
+
+    /// Calls the plugin on a thread of its own, since it may not come back; waits for it until `deadline`.
+    fn ask<R: Send + 'static>(&self, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+        let (done, answer) = mpsc::channel();
+        let work = move || _ = done.send(call());
+        let started = thread::Builder::new().name(format!("kineto-{}", self.name)).spawn(work).is_ok();
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let answer = if started { answer.recv_timeout(patience).ok() } else { None };
+        self.is_stuck.fetch_or(started && answer.is_none(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Takes the profiler from the threads that tell it where they are; `None` if one of them does not come back.
+    fn close(&self, deadline: Instant) -> Option<Profiler> {
+        let profiler = self.running.close()?;
+        while !self.running.is_quiet() {
+            if Instant::now() >= deadline {
+                self.is_stuck.store(true, Ordering::Relaxed);
+                return None;
+            }
+            thread::sleep(MOMENT);
+        }
+        Some(profiler)
+    }
+}
+
+impl Collector for Plugin {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn types(&self) -> ActivityTypes {
+        self.types
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.can()
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        let can = self.can()?;
+        if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
+            self.running.forget();
+        }
+        let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
+        let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
+        let functions = self.functions;
+        let begun = self.ask(Instant::now() + PATIENCE, move || functions.begin(&numbers));
+        let profiler = match begun {
+            Some(Ok(profiler)) => profiler,
+            Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, "")),
+            None => return Err(Unavailable::new(Why::Failed, "it has not begun within 10 s", "")),
+        };
+        let types = self.types.intersection(selection.types);
+        *self.session.lock() = Session { sink: Some(sink), types, devices: Vec::new() };
+        self.running.open(profiler);
+        Ok(Capabilities { types, ..can })
+    }
+
+    fn push(&self, id: CorrelationId) -> bool {
+        self.functions.hears() && self.functions.push(&self.running, id.0)
+    }
+
+    fn pop(&self) {
+        self.functions.pop(&self.running);
+    }
+
+    fn stop(&self, _end: Timestamp, deadline: Instant) {
+        let (sink, types) = {
+            let mut session = self.session.lock();
+            (session.sink.take(), session.types)
+        };
+        let (Some(sink), Some(profiler)) = (sink.clone(), self.close(deadline)) else {
+            if let Some(sink) = sink {
+                sink.note("it has not come back from being told of a span: what it recorded is not here");
+            }
+            return;
+        };
+        let (functions, desk, events) = (self.functions, self.desk, Events::new(sink.clone(), types));
+        let ended = self.ask(deadline, move || {
+            let mut devices = Vec::new();
+            let failures = functions.end(profiler, |process| {
+                let (described, status) = desk.process(events, process);
+                devices = described;
+                status
+            });
+            (devices, failures)
+        });
+        match ended {
+            Some((devices, failures)) => {
+                failures.into_iter().for_each(|failure| sink.note(failure));
+                self.session.lock().devices = devices;
+            }
+            None => {
+                sink.note("it has not ended within the time limit: what it had not handed over by then is not here")
+            }
+        }
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        vec![Attempt::new(self.file.display().to_string(), "opened")]
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.session.lock().devices.clone()
+    }
+}

@@ -1,0 +1,67 @@
+//! What a plugin says of an event beside its times: keys with values, in the words of a record.
+
+use crate::activity::ArgValue;
+use crate::collector::{Batch, Shape, Shaped};
+use serde_json::Value;
+
+/// Keys and values, a pair of words for each: the key's name and what kind of value it is, then the value.
+#[derive(Debug)]
+pub(super) struct Said;
+
+/// The most pairs that a record has room for.
+pub(super) const PAIRS: usize = 127;
+
+const BOOL: u64 = 0;
+const I64: u64 = 1;
+const U64: u64 = 2;
+const F64: u64 = 3;
+const TEXT: u64 = 4;
+const JSON: u64 = 5;
+
+/// Reads a value, which is JSON; null says nothing.
+pub(super) fn value(json: &str) -> Option<Value> {
+    serde_json::from_str(json).ok()
+}
+
+/// Returns a value as an id, if it can be one.
+pub(super) fn id(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// Returns the words for keys and values. A list or an object stays the text that it is.
+pub(super) fn words(said: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64> {
+    let mut words = Vec::with_capacity(said.len() * 2);
+    for (key, value) in said.iter().take(PAIRS) {
+        let (kind, word) = match value {
+            Value::Null => continue,
+            Value::Bool(value) => (BOOL, u64::from(*value)),
+            Value::String(text) => (TEXT, batch.name(text).0.into()),
+            Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(value), ..) => (I64, value.cast_unsigned()),
+                (_, Some(value), _) => (U64, value),
+                (_, _, Some(value)) if value.is_finite() => (F64, value.to_bits()),
+                _ => (JSON, batch.name(&number.to_string()).0.into()),
+            },
+            other => (JSON, batch.name(&other.to_string()).0.into()),
+        };
+        words.extend([u64::from(batch.name(key).0) | kind << 32, word]);
+    }
+    words
+}
+
+impl Shape for Said {
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        for at in (0..record.words.len()).step_by(2) {
+            let value = record.word(at + 1);
+            let value = match u64::from(record.high(at)) {
+                BOOL => ArgValue::Bool(value != 0),
+                I64 => ArgValue::I64(value.cast_signed()),
+                U64 => ArgValue::U64(value),
+                F64 => ArgValue::F64(f64::from_bits(value)),
+                TEXT => ArgValue::Str(record.text(at + 1)),
+                _ => ArgValue::Json(record.text(at + 1)),
+            };
+            each(record.text(at), value);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A plugin's side of `include/kineto_plugin.h`.
+#![allow(unsafe_code, reason = "the host is foreign code")]
+
+use super::{Event, EventType, Plugin, TraceBuilder};
+use crate::activity::ArgValue;
+use crate::collector::abi::{
+    self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
+    ResourceInfo, Versioned,
+};
+use crate::write::json_text;
+use std::ffi::{CString, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An arrow from a call to what it had a device do.
+const ASYNC: u32 = 2;
+
+/// Registers a plugin with the host that has loaded its library.
+///
+/// # Safety
+/// `registry` is a `KinetoPlugin_Registry`, or null.
+#[doc(hidden)]
+pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
+    // SAFETY: as the caller says; it is there during the call.
+    let Some(registry) = (unsafe { registry.cast::<Registry>().as_ref() }) else { return -1 };
+    if registry.size < Registry::KNOWN {
+        return -1;
+    }
+    let interface = Interface {
+        size: Interface::KNOWN,
+        create: Some(create::<P>),
+        destroy: Some(destroy::<P>),
+        query: Some(query::<P>),
+        start: Some(start),
+        stop: Some(stop::<P>),
+        push: Some(push::<P>),
+        pop: Some(pop::<P>),
+        push_user: None,
+        pop_user: None,
+        process: Some(process::<P>),
+    };
+    // SAFETY: the host's function takes its handle and an interface that is there during the call.
+    unsafe { (registry.register)(registry.handle, &raw const interface) }
+}
+
+/// Calls what may panic; 0 if it has not, and says yes.
+fn contained(call: impl FnOnce() -> bool) -> c_int {
+    if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
+}
+
+/// The plugin behind a handle.
+///
+/// # Safety
+/// `handle` is one that [`create`] has made for the same `P` and that is not destroyed, or null.
+unsafe fn plugin<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
+    // SAFETY: as the caller says; others have shared references alone.
+    unsafe { handle.cast::<P>().as_ref() }
+}
+
+unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
+    // SAFETY: the host's struct, there during the call.
+    let Some(query) = (unsafe { query.as_mut() }) else { return -1 };
+    if query.name.is_null() || query.types.is_null() {
+        return -1;
+    }
+    let name = P::NAME.as_bytes();
+    let length = name.len().min(query.name_max);
+    // SAFETY: there is room for `name_max` bytes and a zero.
+    unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), query.name, length) };
+    // SAFETY: as above.
+    unsafe { query.name.add(length).write(0) };
+    for (at, kind) in P::TYPES.iter().take(query.types_max).enumerate() {
+        // SAFETY: there is room for `types_max` numbers.
+        unsafe { query.types.add(at).write(kind.number()) };
+    }
+    0
+}
+
+unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
+    // SAFETY: the host's struct, there during the call.
+    let Some(create) = (unsafe { create.as_mut() }) else { return -1 };
+    let types = if create.types.is_null() {
+        &[]
+    } else {
+        // SAFETY: there are that many numbers.
+        unsafe { std::slice::from_raw_parts(create.types, create.types_len) }
+    };
+    let types: Vec<_> = types.iter().filter_map(|number| EventType::from_number(*number)).collect();
+    contained(|| {
+        let Ok(plugin) = P::start(&types) else { return false };
+        create.profiler = Box::into_raw(Box::new(plugin)).cast();
+        true
+    })
+}
+
+/// It has begun when it was made.
+unsafe extern "C" fn start(_: *mut OnProfiler) -> c_int {
+    0
+}
+
+unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
+    // SAFETY: the host's struct, there during the call.
+    let Some(params) = (unsafe { params.as_ref() }).filter(|params| !params.profiler.is_null()) else { return -1 };
+    // SAFETY: [`create`] has made it so, and the host uses it no more.
+    let plugin = unsafe { Box::from_raw(params.profiler.cast::<P>()) };
+    contained(|| {
+        drop(plugin);
+        true
+    })
+}
+
+/// Has the plugin of a call's parameters do something.
+///
+/// # Safety
+/// `params` is the host's struct, there during the call, or null.
+unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
+    // SAFETY: as the caller says.
+    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    // SAFETY: the host has it from `create`.
+    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
+    contained(|| {
+        call(plugin);
+        true
+    })
+}
+
+unsafe extern "C" fn stop<P: Plugin>(params: *mut OnProfiler) -> c_int {
+    // SAFETY: the host's struct.
+    unsafe { on(params, P::stop) }
+}
+
+unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
+    // SAFETY: the host's struct.
+    unsafe { on(params, P::pop) }
+}
+
+unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
+    // SAFETY: the host's struct, there during the call.
+    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    // SAFETY: the host has it from `create`.
+    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
+    contained(|| {
+        plugin.push(params.id);
+        true
+    })
+}
+
+unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
+    // SAFETY: the host's struct, there during the call.
+    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    // SAFETY: the host has it from `create`.
+    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
+    // SAFETY: the host's struct, there during the call.
+    let Some(builder) = (unsafe { params.builder.as_ref() }) else { return -1 };
+    if builder.size < Builder::KNOWN {
+        return -1;
+    }
+    contained(|| {
+        plugin.hand_over(&mut TraceBuilder(Out(builder)));
+        true
+    })
+}
+
+/// The host's functions that take events.
+pub(super) struct Out<'o>(&'o Builder);
+
+impl std::fmt::Debug for Out<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Out").finish_non_exhaustive()
+    }
+}
+
+impl Out<'_> {
+    pub(super) fn event(&mut self, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
+        let Event { kind, name, start, end, device, resource, correlation, span } = *event;
+        let nanos = |at: crate::time::Timestamp| at.as_nanos().cast_signed();
+        let (start, end) = (nanos(start), nanos(end));
+        let id = span.cast_signed();
+        let raw = abi::Event { size: abi::Event::KNOWN, kind: kind.number(), start, end, id, device, resource };
+        // SAFETY: the host's function, with its handle and a struct that is there during the call.
+        if unsafe { (self.0.add_event)(self.0.handle, &raw const raw) } != 0 {
+            return false;
+        }
+        let name = text(name);
+        // SAFETY: the host's function, with its handle and a C string.
+        unsafe { (self.0.set_name)(self.0.handle, name.as_ptr()) };
+        if correlation != 0 {
+            // Of the two ends, that of the host is where it starts.
+            let is_start = u8::from(kind.kind().is_host());
+            let flow = EventFlow { size: EventFlow::KNOWN, kind: ASYNC, id: correlation, is_start };
+            // SAFETY: the host's function, with its handle and a struct that is there during the call.
+            unsafe { (self.0.set_flow)(self.0.handle, &raw const flow) };
+        }
+        if span != 0 {
+            self.argument("External id", &span.to_string());
+        }
+        args.iter().for_each(|(key, value)| self.argument(key, &json_text(value)));
+        true
+    }
+
+    fn argument(&self, key: &str, json: &str) {
+        let (key, json) = (text(key), text(json));
+        // SAFETY: the host's function, with its handle and two C strings.
+        unsafe { (self.0.add_metadata)(self.0.handle, key.as_ptr(), json.as_ptr()) };
+    }
+
+    pub(super) fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
+        let (name, label) = (text(name), text(label));
+        let (size, name, label) = (DeviceInfo::KNOWN, name.as_ptr(), label.as_ptr());
+        let device = DeviceInfo { size, id: id.into(), order, name, label };
+        // SAFETY: the host's function, with its handle and a struct that is there during the call, as are its texts.
+        unsafe { (self.0.add_device)(self.0.handle, &raw const device) == 0 }
+    }
+
+    pub(super) fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
+        let name = text(name);
+        let resource = ResourceInfo { size: ResourceInfo::KNOWN, device, resource, order, name: name.as_ptr() };
+        // SAFETY: the host's function, with its handle and a struct that is there during the call, as is its text.
+        unsafe { (self.0.add_resource)(self.0.handle, &raw const resource) == 0 }
+    }
+}
+
+/// A text for C, without the zeros that it may have inside.
+fn text(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}
