@@ -158,6 +158,8 @@ pub struct Selection {
     pub proof: Duration,
     /// To be told where the program begins and ends a range: outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
     pub range: Option<CaptureRange>,
+    /// What the user has written for collectors. `CUSTOM_CONFIG`, torch's `custom_profiler_config`.
+    pub custom_config: String,
 }
 
 /// What a collector can do, or does.

@@ -210,6 +210,7 @@ impl Selection {
             teardown: false,
             proof: Duration::from_secs(1),
             range: None,
+            custom_config: String::new(),
         }
     }
 }

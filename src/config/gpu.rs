@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::env::Env;
 use super::keys::Key;
 use super::value::Value;
+use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::Places;
 
 /// How GPUs are recorded.
@@ -28,6 +29,8 @@ pub(crate) struct Gpu {
     /// The folder of plugins, and whether they are loaded.
     pub(crate) plugin_folder: Option<PathBuf>,
     pub(crate) plugins: bool,
+    /// What collectors may understand, torch's `custom_profiler_config`.
+    pub(crate) custom_config: String,
 }
 
 impl Gpu {
@@ -49,10 +52,24 @@ impl Gpu {
                 self.plugin_folder = Some(PathBuf::from(path)).filter(|_| !path.is_empty());
             }
             (Key::DisablePlugins, Value::Bool(on)) => self.plugins = !on,
+            (Key::CustomConfig, Value::Text(text)) => self.custom_config.clone_from(text),
             (Key::PmSamplingMetrics, Value::List(metrics)) => self.pm_sampling |= !metrics.is_empty(),
             (Key::PmSamplingDevice, _) => self.pm_sampling = true,
             _ => {}
         }
+    }
+
+    /// Returns the types without those of MTIA that the custom configuration takes out, by torch's words.
+    pub(super) fn allowed(&self, types: ActivityTypes) -> ActivityTypes {
+        let words = self.custom_config.split([',', ';', ' ']).map(str::trim);
+        let taken_out = words.filter_map(|word| match word {
+            "disable_runtime_events" => Some(ActivityType::MtiaRuntime),
+            "disable_ccp_events" => Some(ActivityType::MtiaCcpEvents),
+            "disable_insight_events" => Some(ActivityType::MtiaInsight),
+            "disable_counter_events" => Some(ActivityType::MtiaCounters),
+            _ => None,
+        });
+        taken_out.fold(types, ActivityTypes::without)
     }
 
     /// Takes from the environment where libraries may lie.
@@ -81,6 +98,7 @@ impl Default for Gpu {
             places: Places::default(),
             plugin_folder: None,
             plugins: true,
+            custom_config: String::new(),
         }
     }
 }
@@ -88,6 +106,7 @@ impl Default for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activity::ActivityGroup;
 
     /// libkineto's keys that concern CUDA, its variables, and this crate's own.
     #[test]
@@ -121,6 +140,19 @@ mod tests {
         gpu.set(Key::DisablePlugins, &Value::Bool(true));
         gpu.set(Key::PluginFolder, &Value::Text(String::new()));
         assert_eq!((gpu.plugin_folder, gpu.plugins), (None, false));
+    }
+
+    #[test]
+    fn words_for_mtia_take_types_out() {
+        let mut gpu = Gpu::default();
+        let mtia = ActivityGroup::Mtia.types();
+        assert_eq!(gpu.allowed(mtia), mtia);
+        gpu.set(Key::CustomConfig, &Value::Text("disable_ccp_events, x=1;disable_counter_events".to_owned()));
+        let left = mtia.without(ActivityType::MtiaCcpEvents).without(ActivityType::MtiaCounters);
+        assert_eq!(gpu.allowed(mtia), left);
+        gpu.set(Key::CustomConfig, &Value::Text("disable_runtime_events,disable_insight_events".to_owned()));
+        let left = mtia.without(ActivityType::MtiaRuntime).without(ActivityType::MtiaInsight);
+        assert_eq!((gpu.allowed(mtia), gpu.allowed(ActivityTypes::EMPTY)), (left, ActivityTypes::EMPTY));
     }
 
     #[test]

@@ -187,7 +187,9 @@ keys! {
     IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
         "talks to the dynolog daemon";
     UpdateInterval: Both Later "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Is("5"), "", "how often it is asked";
-    CustomConfig: Both Later "CUSTOM_CONFIG", Kind::Text, Is(""), "", "text for other vendors' collectors";
+    CustomConfig: Both Now "CUSTOM_CONFIG", Kind::Text, Is(""), "",
+        "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
+         take MTIA's types out";
     XpuMetrics: Both Later "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "", "metrics for Intel GPUs";
     XpuPerKernel: Both Later "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "", "has them per kernel";
     XpuMaxScopes: Both Later "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",

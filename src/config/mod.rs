@@ -127,7 +127,7 @@ impl Config {
     fn of(merged: Merged) -> Config {
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
         merged.iter().for_each(|(key, value)| config.set(key, value));
-        config.activities = config.activities.or_default();
+        config.activities = config.gpu.allowed(config.activities.or_default());
         config.merged = merged;
         config
     }

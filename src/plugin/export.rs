@@ -11,6 +11,44 @@ use crate::write::json_text;
 use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Makes the library a plugin: exports the function that its host looks for.
+///
+/// ```
+/// use tracing_kineto::plugin::{Event, EventType, NotStarted, Plugin, TraceBuilder};
+///
+/// struct Tpu;
+///
+/// impl Plugin for Tpu {
+///     const NAME: &'static str = "tpu";
+///     const TYPES: &'static [EventType] = &[EventType::Runtime, EventType::ConcurrentKernel];
+///     fn start(_: &[EventType]) -> Result<Self, NotStarted> {
+///         Ok(Tpu)
+///     }
+///     fn stop(&self) {}
+///     fn hand_over(&self, out: &mut TraceBuilder<'_>) {
+///         out.device(0, "TPU v9", "TPU 0", 6_000_000);
+///         out.event(&Event::new(EventType::ConcurrentKernel, "matmul"), &[]);
+///     }
+/// }
+///
+/// tracing_kineto::export_plugin!(Tpu);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_plugin {
+    ($plugin:ty) => {
+        /// What the host of plugins looks for.
+        ///
+        /// # Safety
+        /// `registry` is a `KinetoPlugin_Registry`, or null.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn KinetoPlugin_register(registry: *const ::std::ffi::c_void) -> ::std::ffi::c_int {
+            // SAFETY: as the caller says.
+            unsafe { $crate::plugin::__register::<$plugin>(registry) }
+        }
+    };
+}
+
 /// An arrow from a call to what it had a device do.
 const ASYNC: u32 = 2;
 

@@ -220,6 +220,7 @@ impl Session {
                 let gate: Weak<Gate> = Arc::downgrade(&self.gate);
                 CaptureRange::new(gate as Weak<dyn Marks>)
             }),
+            custom_config: gpu.custom_config.clone(),
         }
     }
 
