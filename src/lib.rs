@@ -56,6 +56,7 @@ mod buffer;
 mod builder;
 mod callsite;
 mod clock;
+mod collective;
 pub mod collector;
 mod config;
 mod correlation;
@@ -88,7 +89,8 @@ pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValu
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collector::{Collector, CollectorReport};
-pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, UnknownMode};
+pub use collective::Collective;
+pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, UnknownMode};
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
 pub use error::{Error, ErrorKind};
@@ -100,6 +102,7 @@ pub use macros::__private;
 #[cfg(feature = "itt")]
 pub use observer::itt;
 pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
+pub use os::thread_id;
 pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
 pub use schedule::{ProfilerAction, Schedule};
