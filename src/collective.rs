@@ -148,11 +148,13 @@ impl<'c> Collective<'c> {
     /// The same number in all processes: FNV-1a, in 63 bits, of what they all know.
     fn comms_id(&self) -> Option<u64> {
         let is_between_two = self.source.is_some() || self.destination.is_some();
-        let (start, stride) = self.group.stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
+        let (start, stride) =
+            self.group.stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
         let numbers = [self.seq?, is_between_two.into(), start, stride, self.group.size.into()];
         let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
         let bytes = self.group.name.bytes().chain([0]).chain(numbers);
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let hash =
+            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         // Readers take larger ones for texts or floats.
         Some(hash >> 1)
     }

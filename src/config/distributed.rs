@@ -102,6 +102,13 @@ impl DistributedInfo {
         format!("{{{}}}", fields.join(", "))
     }
 
+    /// Returns the groups as an execution trace has them, as torch's `pg_config_info`; `None` if none is known.
+    pub(crate) fn groups_json(&self) -> Option<String> {
+        let count = self.process_groups.len();
+        let groups: Vec<_> = self.process_groups.iter().map(|group| group.json_among(count, self.world_size)).collect();
+        (count > 0).then(|| format!("[{}]", groups.join(", ")))
+    }
+
     /// Reads the first launcher's variables that are all there and make sense; those that do not are warned of.
     pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
         LAUNCHERS.iter().find_map(|launcher| launcher.read(env, warnings))
@@ -140,15 +147,20 @@ impl ProcessGroup {
 
     /// As torch writes it into `pg_config`.
     fn to_json(&self) -> String {
-        let text = |text: &str| serde_json::Value::from(text);
-        format!(
-            r#"{{"pg_name": {}, "pg_desc": {}, "backend_config": {}, "pg_size": {}, "ranks": {:?}}}"#,
-            text(&self.name),
-            text(&self.description),
-            text(&self.backend),
-            self.size,
-            self.ranks,
-        )
+        format!(r#"{{{}, "pg_size": {}, "ranks": {:?}}}"#, self.texts(), self.size, self.ranks)
+    }
+
+    /// As torch writes it into an execution trace: one of so many groups, without its ranks if they are all.
+    fn json_among(&self, count: usize, world_size: u32) -> String {
+        let (texts, size) = (self.texts(), self.size);
+        let ranks = if size == world_size { &[][..] } else { &self.ranks };
+        format!(r#"{{{texts}, "ranks": {ranks:?}, "group_size": {size}, "group_count": {count}}}"#)
+    }
+
+    fn texts(&self) -> String {
+        let [name, description, backend] =
+            [&self.name, &self.description, &self.backend].map(|text| serde_json::Value::from(text.as_str()));
+        format!(r#""pg_name": {name}, "pg_desc": {description}, "backend_config": {backend}"#)
     }
 }
 
@@ -238,6 +250,10 @@ mod tests {
         let info = DistributedInfo::new(0, 2).with_backend("nccl").with_process_group(all).with_nccl_version("2.17.1");
         let expected = r#"{"backend": "nccl", "rank": 0, "world_size": 2, "pg_count": 1, "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}], "nccl_version": "2.17.1"}"#;
         assert_eq!(info.to_json(), expected);
+        let info = info.with_process_group(ProcessGroup::new("1", [1]));
+        let expected = r#"[{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": [], "group_size": 2, "group_count": 2}, {"pg_name": "1", "pg_desc": "", "backend_config": "", "ranks": [1], "group_size": 1, "group_count": 2}]"#;
+        assert_eq!(info.groups_json().as_deref(), Some(expected));
+        assert_eq!(DistributedInfo::new(0, 2).groups_json(), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Which backward operation belongs to which forward operation, by torch's rule.
 
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track};
+use crate::activity::{
+    Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
+};
 use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::HashMap;

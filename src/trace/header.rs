@@ -73,6 +73,9 @@ impl Trace {
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
         }
+        if facts.with_modules {
+            entries.push(("with_modules".to_owned(), "1".to_owned()));
+        }
         let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
         // What a collector says may be anything.
         let json =

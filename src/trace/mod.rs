@@ -101,7 +101,8 @@ impl Trace {
     ) -> Trace {
         let (index, linked, related, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_saved = AtomicBool::new(false);
-        let inner = Inner { recorded, collections, own, converter, metadata, facts, index, linked, related, met, is_saved };
+        let inner =
+            Inner { recorded, collections, own, converter, metadata, facts, index, linked, related, met, is_saved };
         Trace { inner: Arc::new(inner) }
     }
 
@@ -162,7 +163,10 @@ impl Trace {
 
     /// Hands all rows to `rows`, in the order of a file, as the program has changed them.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        self.edited_rows(&mut self.related().around(rows))
+        match self.related().around(rows) {
+            Ok(mut rows) => self.edited_rows(&mut rows),
+            Err(rows) => self.edited_rows(rows),
+        }
     }
 
     /// The same without what rows say of each other.
@@ -189,7 +193,9 @@ impl Trace {
         self.inner.related.get_or_init(|| {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
-            if !self.inner.own.is_empty() || sites.iter().any(|site| Finder::may_need(site.metadata)) {
+            if self.inner.own.iter().any(|own| own.says(&Finder::KEYS))
+                || sites.iter().any(|site| Finder::may_need(site.metadata))
+            {
                 // `Finder` has no errors.
                 let _ = self.edited_rows(&mut finder);
             }

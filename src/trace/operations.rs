@@ -97,7 +97,8 @@ impl Rows for WithOperations<'_> {
         let name = self.overload(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
         let may_decline = self.sites.get(site.number).is_some_and(|site| site.may_decline);
         let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines(&slice.args));
-        let modules = InModules { modules: if is_in_some { self.modules(parent).to_owned() } else { String::new() }, marks };
+        let modules =
+            InModules { modules: if is_in_some { self.modules(parent).to_owned() } else { String::new() }, marks };
         let marks = if modules.modules.is_empty() { marks } else { Some(&modules as &dyn Args) };
         let args = SpanArgs { marks, ..slice.args };
         self.rows.slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })

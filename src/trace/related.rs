@@ -3,8 +3,8 @@
 use super::backward::{Addition, EVALUATE, Operations, SEQUENCE, is_operation};
 use super::groups::Groups;
 use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
-use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::activity::catalogue::lookup;
+use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::time::Timestamp;
 use std::io;
 use tracing_core::Metadata;
@@ -39,17 +39,24 @@ struct Shared<'s> {
 }
 
 impl Related {
-    /// Hands rows on to `rows`, the same ones in the same order as those in which this was found.
-    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> WithRelated<'r> {
-        WithRelated { rows, row: 0, left: &self.additions }
+    /// Hands rows on to `rows`, the same ones in the same order as those in which this was found; gives `rows` back if there
+    /// is nothing to add.
+    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
+        match &self.additions[..] {
+            [] => Err(rows),
+            left => Ok(WithRelated { rows, row: 0, left }),
+        }
     }
 }
 
 impl Finder {
+    /// The arguments by which rows say something of others.
+    pub(super) const KEYS: [&str; 2] = [SEQUENCE, "Collective name"];
+
     /// Whether spans of a callsite may say something of others.
     pub(super) fn may_need(metadata: &Metadata<'_>) -> bool {
-        let keys = metadata.fields().iter().filter_map(|field| lookup(field.name())).map(|entry| entry.key);
-        keys.into_iter().any(|key| key == SEQUENCE || key == "Collective name")
+        let mut keys = metadata.fields().iter().filter_map(|field| lookup(field.name())).map(|entry| entry.key);
+        keys.any(|key| Finder::KEYS.contains(&key))
     }
 
     pub(super) fn finish(self, with_arrows: bool) -> Related {
