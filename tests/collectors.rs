@@ -807,7 +807,9 @@ fn a_collectives_kernels_have_all_its_arguments() {
     let toy = Toy::default();
     let group = ProcessGroup::new("0", [0, 1]).with_description("default_pg");
     let all_reduce = Collective::new("allreduce", &group, 1).with_elements("Float", 8, 8).with_seq(3);
-    let file = record(&toy, || all_reduce.span().in_scope(|| toy.launch("ncclDevKernel", 7, &[(100, 10)])));
+    let file = record(&toy, || {
+        all_reduce.span().in_scope(|| toy.launch("ncclDevKernel", 7, &[(100, 10)]));
+    });
     let (kernel, operation) = (&events(&file, "X", "kernel")[0]["args"], &file.slice("record_param_comms").args);
     for key in ["Collective name", "dtype", "In msg nelems", "Group size", "Process Group Name", "Seq", "Comms Id"] {
         assert!(operation.get(key).is_some() && kernel[key] == operation[key], "{key}");

@@ -342,6 +342,21 @@ mod tests {
     }
 
     #[test]
+    fn collectives_are_asked_for_by_torchs_variable_and_word() {
+        let comms = ActivityTypes::from(ActivityType::CollectiveComm);
+        let asked = |overrides: &Overrides, text| {
+            let config = config(overrides, &[("TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", text)], "");
+            config.activities.intersection(comms) == comms
+        };
+        let answers = ["1", "", "0", "2", "true"].map(|text| asked(&Overrides::default(), text));
+        assert_eq!(answers, [true, false, false, false, false]);
+        assert!(!asked(&Overrides { collectives: Some(false), ..Overrides::default() }, "1"));
+        let only_host =
+            Overrides { collectives: Some(true), activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
+        assert!(asked(&only_host, "") && config(&only_host, &[], "").activities == comms.with(ActivityType::CpuOp));
+    }
+
+    #[test]
     fn the_defaults_are_those_of_the_table() {
         for key in Key::ALL.iter().copied() {
             let mut config = Config::default();

@@ -25,7 +25,7 @@ impl Groups {
             ("Process Group Name", ArgValue::Str(name)) => name.clone_into(&mut group.name),
             ("Process Group Description", ArgValue::Str(text)) => text.clone_into(&mut group.description),
             ("backend_config", ArgValue::Str(text)) => text.clone_into(&mut group.backend),
-            ("Process Group Ranks", ArgValue::Str(text)) => ranks = serde_json::from_str::<Vec<u32>>(text).ok(),
+            ("Process Group Ranks", ArgValue::Str(text)) => ranks = list(text),
             ("Group size", value) => size = number(value),
             ("Rank", value) => rank = number(value),
             ("Global rank start", value) => start = number(value),
@@ -62,4 +62,10 @@ impl Groups {
         }
         Some(info)
     }
+}
+
+/// The elements of a list, if none is cut out.
+fn list(text: &str) -> Option<Vec<u32>> {
+    let elements = text.strip_prefix('[')?.strip_suffix(']')?;
+    elements.split(',').map(|element| element.trim().parse().ok()).collect()
 }
