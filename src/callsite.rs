@@ -134,10 +134,14 @@ impl Rules {
         }
         let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_host());
         let by_target = || self.annotation_targets.iter().any(|prefix| metadata.target().starts_with(prefix.as_str()));
-        let comms = ActivityType::CollectiveComm;
-        let is_comms = || metadata.target() == COMMS_TARGET && self.selected.contains(comms);
-        let by_target = || by_target().then_some(ActivityType::UserAnnotation);
-        by_user.or_else(|| is_comms().then_some(comms)).or_else(by_target).or(Some(ActivityType::CpuOp))
+        Some(match by_user {
+            Some(kind) => kind,
+            None if metadata.target() == COMMS_TARGET && self.selected.contains(ActivityType::CollectiveComm) => {
+                ActivityType::CollectiveComm
+            }
+            None if by_target() => ActivityType::UserAnnotation,
+            None => ActivityType::CpuOp,
+        })
     }
 
     fn event(&self, metadata: &Metadata<'_>) -> EventRole {

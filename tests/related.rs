@@ -111,6 +111,7 @@ fn the_engines_operation_shares_what_its_backward_operation_says() {
     let file = record(|| {
         let forward = thread_id();
         info_span!("mm", seq = 7).in_scope(|| ());
+        info_span!("relu", seq = 9).in_scope(|| ());
         let engine =
             || info_span!("engine", kineto.name = "autograd::engine::evaluate_function: MmBackward0").entered();
         {
@@ -123,8 +124,13 @@ fn the_engines_operation_shares_what_its_backward_operation_says() {
             info_span!("between").in_scope(|| ());
             info_span!("later", seq = 8, fwd_thread = forward, record_scope = 1).in_scope(|| ());
         }
+        let engines = "autograd::engine::evaluate_function: ReluBackward0";
+        let _engine = info_span!("engine", kineto.name = engines, seq = 9, fwd_thread = forward).entered();
+        info_span!("ReluBackward0", record_scope = 1).in_scope(|| ());
     });
-    assert_eq!(arrows(&file), named(&[(1, "mm", "MmBackward0")]));
+    let expected = [(1, "mm", "MmBackward0"), (2, "relu", "ReluBackward0")];
+    assert_eq!(arrows(&file), named(&expected));
+    assert_eq!(file.slice("ReluBackward0").args["Sequence number"], 9);
     let engines = file.all("autograd::engine::evaluate_function: MmBackward0");
     assert_eq!(
         (&engines[0].args["Sequence number"], &engines[0].args["Fwd thread id"]),

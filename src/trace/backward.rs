@@ -40,9 +40,9 @@ struct Operation {
 /// What an operation says of its place in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    sequence: i64,
+    pub(super) sequence: i64,
     /// The thread of the forward operation; 0 if it is one.
-    forward_thread: i64,
+    pub(super) forward_thread: i64,
 }
 
 /// What is said of a row beside what it says itself.
@@ -111,7 +111,10 @@ impl Operations {
     ///
     /// In order of their end: of the forward operations of a thread and number, the one that began last counts; a backward
     /// operation takes it away, so it has one arrow. Of what ends at once, the inner one goes first.
-    pub(super) fn join(mut self) -> Vec<Addition> {
+    pub(super) fn join(mut self, with_arrows: bool) -> Vec<Addition> {
+        if !with_arrows {
+            self.found.clear();
+        }
         self.found.sort_by_key(|one| (one.end, Reverse(one.row)));
         let mut forward: HashMap<(i64, i64, i64), Operation> = HashMap::new();
         let mut additions: Vec<Addition> = Vec::new();
@@ -183,12 +186,5 @@ pub(super) fn integer(value: ArgValue<'_>) -> Option<i64> {
         ArgValue::I64(value) => Some(value),
         ArgValue::U64(value) => i64::try_from(value).ok(),
         _ => None,
-    }
-}
-
-impl Args for Node {
-    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        each(SEQUENCE, ArgValue::I64(self.sequence));
-        each(FORWARD_THREAD, ArgValue::I64(self.forward_thread));
     }
 }

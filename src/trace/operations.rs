@@ -6,6 +6,7 @@ use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SliceRow, SpanArgs, SpanR
 use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::time::Timestamp;
 use std::io;
+use std::rc::Rc;
 
 /// Which of the two are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(super) struct WithOperations<'r> {
     sites: Vec<Fields>,
     has_modules: bool,
     /// The parent that was asked for last, and the modules from the root down to it.
-    last: (u64, String),
+    last: (u64, Rc<str>),
 }
 
 /// What a callsite's fields may say.
@@ -34,7 +35,7 @@ struct Fields {
 
 /// What is said of a slice, and the modules that it is in.
 struct InModules<'m> {
-    modules: String,
+    modules: Rc<str>,
     marks: Option<&'m dyn Args>,
 }
 
@@ -50,13 +51,13 @@ impl<'r> WithOperations<'r> {
         };
         let sites: Vec<Fields> = source.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());
-        WithOperations { rows, source, sites, has_modules, last: (0, String::new()) }
+        WithOperations { rows, source, sites, has_modules, last: (0, "".into()) }
     }
 
     /// Returns the modules that the spans below `parent` are in.
-    fn modules(&mut self, parent: u64) -> &str {
+    fn modules(&mut self, parent: u64) -> Rc<str> {
         if self.last.0 == parent {
-            return &self.last.1;
+            return self.last.1.clone();
         }
         let mut names: Vec<String> = Vec::new();
         let (mut words, mut span) = (Vec::new(), parent);
@@ -70,8 +71,8 @@ impl<'r> WithOperations<'r> {
             span = record.parent().unwrap_or(0);
         }
         names.reverse();
-        self.last = (parent, names.join("."));
-        &self.last.1
+        self.last = (parent, names.join(".").into());
+        self.last.1.clone()
     }
 
     fn overload(&self, span: u64, site: &SiteRow) -> Option<String> {
@@ -97,10 +98,9 @@ impl Rows for WithOperations<'_> {
         let name = self.overload(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
         let may_decline = self.sites.get(site.number).is_some_and(|site| site.may_decline);
         let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines(&slice.args));
-        let modules =
-            InModules { modules: if is_in_some { self.modules(parent).to_owned() } else { String::new() }, marks };
-        let marks = if modules.modules.is_empty() { marks } else { Some(&modules as &dyn Args) };
-        let args = SpanArgs { marks, ..slice.args };
+        let in_modules = is_in_some.then(|| InModules { modules: self.modules(parent), marks });
+        let in_modules = in_modules.as_ref().filter(|some| !some.modules.is_empty());
+        let args = SpanArgs { marks: in_modules.map_or(marks, |some| Some(some)), ..slice.args };
         self.rows.slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })
     }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {

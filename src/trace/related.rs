@@ -1,6 +1,6 @@
 //! What rows say of each other: found by a walk of its own, and added to the rows on their way out.
 
-use super::backward::{Addition, EVALUATE, Operations, SEQUENCE, is_operation};
+use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOPE, SEQUENCE, is_operation};
 use super::groups::Groups;
 use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 use crate::activity::catalogue::lookup;
@@ -60,22 +60,19 @@ impl Finder {
     }
 
     pub(super) fn finish(self, with_arrows: bool) -> Related {
-        let additions = if with_arrows { self.operations.join() } else { Vec::new() };
-        Related { additions, groups: self.groups }
-    }
-
-    fn take(&mut self, activity: &Activity<'_>) {
-        self.operations.take(self.row, activity);
-        self.groups.take(activity);
+        Related { additions: self.operations.join(with_arrows), groups: self.groups }
     }
 }
 
 impl Rows for Finder {
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         let site = slice.args.site;
-        let says_it = site.keys.knows(SEQUENCE) || site.keys.is_collective();
-        if says_it || slice.name.unwrap_or(site.name).starts_with(EVALUATE) {
-            self.take(&slice.activity());
+        if site.keys.is_collective() {
+            self.groups.take(&slice.activity());
+        }
+        if site.keys.knows(SEQUENCE) || site.keys.knows(SCOPE) || slice.name.unwrap_or(site.name).starts_with(EVALUATE)
+        {
+            self.operations.take(self.row, &slice.activity());
         } else if is_operation(site.kind) {
             self.operations.pass();
         }
@@ -85,7 +82,8 @@ impl Rows for Finder {
 
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         if is_operation(activity.kind) {
-            self.take(activity);
+            self.groups.take(activity);
+            self.operations.take(self.row, activity);
         }
         self.row += 1;
         Ok(())
@@ -140,7 +138,13 @@ fn added(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io
 
 impl Args for Shared<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.args.visit(each);
-        self.addition.node.iter().for_each(|node| node.visit(each));
+        let Some(Node { sequence, forward_thread }) = self.addition.node else { return self.args.visit(each) };
+        self.args.visit(&mut |key, value| {
+            if key != SEQUENCE && key != FORWARD_THREAD {
+                each(key, value);
+            }
+        });
+        each(SEQUENCE, ArgValue::I64(sequence));
+        each(FORWARD_THREAD, ArgValue::I64(forward_thread));
     }
 }
