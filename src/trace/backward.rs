@@ -115,23 +115,24 @@ impl Operations {
         if !with_arrows {
             self.found.clear();
         }
-        self.found.sort_by_key(|one| (one.end, Reverse(one.row)));
-        let mut forward: HashMap<(i64, i64, i64), Operation> = HashMap::new();
+        self.found.sort_unstable_by_key(|one| (one.end, Reverse(one.row)));
+        // By process, thread and number: when it began, and its row.
+        let mut forward: HashMap<(i64, i64, i64), (Timestamp, u64)> = HashMap::new();
         let mut additions: Vec<Addition> = Vec::new();
         let mut id = self.highest;
         for one in &self.found {
             let Some(node) = one.node else { continue };
             if node.forward_thread > 0 {
                 let key = (one.process, node.forward_thread, node.sequence);
-                let Some(from) = forward.remove(&key) else { continue };
+                let Some((_, from)) = forward.remove(&key) else { continue };
                 id += 1;
                 let flow = |end| Some(Flow { kind: FlowKind::ForwardBackward, id, end });
-                additions.push(Addition { row: from.row, flow: flow(FlowEnd::Start), node: None });
+                additions.push(Addition { row: from, flow: flow(FlowEnd::Start), node: None });
                 additions.push(Addition { row: one.row, flow: flow(FlowEnd::Finish), node: None });
             } else {
-                let latest = forward.entry((one.process, one.thread, node.sequence)).or_insert(*one);
-                if one.start >= latest.start {
-                    *latest = *one;
+                let latest = forward.entry((one.process, one.thread, node.sequence)).or_insert((one.start, one.row));
+                if one.start >= latest.0 {
+                    *latest = (one.start, one.row);
                 }
             }
         }
