@@ -140,9 +140,9 @@ impl ProcessGroup {
     /// Returns the first of its ranks and the distance between two; `None` if they are not evenly spaced.
     pub(crate) fn stride(&self) -> Option<(u32, u32)> {
         let (first, rest) = self.ranks.split_first()?;
-        let stride = rest.first().map_or(Some(1), |second| second.checked_sub(*first))?;
-        let regular = (*first..).step_by(usize::try_from(stride).ok().filter(|stride| *stride > 0)?);
-        self.ranks.iter().copied().eq(regular.take(self.ranks.len())).then_some((*first, stride))
+        let stride = rest.first().map_or(Some(1), |second| second.checked_sub(*first)).filter(|stride| *stride > 0)?;
+        let mut pairs = self.ranks.iter().zip(rest);
+        pairs.all(|(rank, next)| rank.checked_add(stride) == Some(*next)).then_some((*first, stride))
     }
 
     /// As torch writes it into `pg_config`.
@@ -265,6 +265,7 @@ mod tests {
             (&[1, 3, 4], None),
             (&[3, 1], None),
             (&[2, 2], None),
+            (&[0, u32::MAX, 5], None),
         ] {
             assert_eq!(ProcessGroup::new("g", ranks).stride(), stride, "{ranks:?}");
         }

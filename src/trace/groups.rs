@@ -36,11 +36,7 @@ impl Groups {
             return;
         }
         // A long list is cut, but may be a regular one.
-        let regular = || {
-            let (start, stride) = (start?, usize::try_from(stride?).ok()?);
-            Some((start..).step_by(stride.max(1)).take(usize::try_from(size?).ok()?).collect())
-        };
-        group.ranks = ranks.or_else(regular).unwrap_or_default();
+        group.ranks = ranks.or_else(|| regular(start?, stride?, size?)).unwrap_or_default();
         group.size = size.unwrap_or_else(|| u32::try_from(group.ranks.len()).unwrap_or(u32::MAX));
         if group.description == ALL && self.rank.is_none() {
             self.rank = rank;
@@ -64,8 +60,31 @@ impl Groups {
     }
 }
 
+/// So many numbers at that distance; `None` if no job has such ranks.
+fn regular(start: u32, stride: u32, size: u32) -> Option<Vec<u32>> {
+    /// More processes than any job has.
+    const MOST: u32 = 1 << 20;
+    let rank = |number: u32| start.checked_add(stride.checked_mul(number)?);
+    if size <= MOST { (0..size).map(rank).collect() } else { None }
+}
+
 /// The elements of a list, if none is cut out.
 fn list(text: &str) -> Option<Vec<u32>> {
     let elements = text.strip_prefix('[')?.strip_suffix(']')?;
     elements.split(',').map(|element| element.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_the_list_or_evenly_spaced() {
+        assert_eq!(list("[0, 8, 9]"), Some(vec![0, 8, 9]));
+        assert!(["[0, ..., 9]", "0, 1", "[]", "[-1]"].iter().all(|text| list(text).is_none()));
+        assert_eq!(regular(1, 4, 3), Some(vec![1, 5, 9]));
+        for (start, stride, size) in [(u32::MAX, 1, 2), (0, u32::MAX, 3), (0, 1, u32::MAX)] {
+            assert_eq!(regular(start, stride, size), None);
+        }
+    }
 }
