@@ -129,6 +129,76 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Says of each operation which modules it is in, as torch's `with_modules`: `Module Hierarchy`, made of the fields
+    /// `module` of the spans around it, the outermost first, with a dot between. Default: false.
+    ///
+    /// The spans around are its parents, whichever threads they run on. A span that has a `module_hierarchy` keeps that;
+    /// backward operations (by `fwd_thread` or `record_scope`) have none.
+    ///
+    /// ```
+    /// # use tracing_kineto::KinetoLayer;
+    /// # use tracing_subscriber::prelude::*;
+    /// let (layer, guard) = KinetoLayer::builder().no_output().with_modules(true).build()?;
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     let _model = tracing::info_span!("forward", module = "Mlp").entered();
+    ///     let _layer = tracing::info_span!("forward", module = "Linear_0").entered();
+    ///     tracing::info_span!("matmul").in_scope(|| ());
+    /// });
+    /// let events = guard.finish()?.events();
+    /// let matmul = events.iter().find(|event| event.name() == "matmul").expect("it was recorded");
+    /// assert!(matmul.module_hierarchy().eq(["Mlp", "Linear_0"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_modules(mut self, on: bool) -> Self {
+        self.overrides.with_modules = Some(on);
+        self
+    }
+
+    /// Shows an operation as `name.overload`, as torch's `capture_overload_names`, where its span has a field
+    /// `overload_name`. Default: false; then it is an argument alone. It is one either way.
+    pub fn capture_overload_names(mut self, on: bool) -> Self {
+        self.overrides.overload_names = Some(on);
+        self
+    }
+
+    /// Draws arrows (`fwdbwd`) from forward operations to their backward operations, as torch unless
+    /// `_set_fwd_bwd_enabled(False)`. Default: true.
+    ///
+    /// Both have the same field `seq`, from 0 up, such as the number of the node that automatic differentiation makes of the
+    /// forward operation. The backward one also has `fwd_thread`, the thread that the forward one ran on: what
+    /// [`thread_id`](crate::thread_id) returned there. Of several forward operations with a number the one that began last
+    /// counts, and it has one arrow, to the backward operation that ends first. What a program
+    /// [pushes itself](crate::CpuTraceBuilder) is among them unless it has arrows already. Two more rules of torch hold:
+    /// without `fwd_thread`, or with 0, it is a forward operation; and a span `autograd::engine::evaluate_function: …` right
+    /// around a backward operation (`record_scope` 1) shares its `seq` and `fwd_thread`.
+    ///
+    /// ```
+    /// # use tracing_kineto::{KinetoLayer, thread_id};
+    /// # use tracing_subscriber::prelude::*;
+    /// # let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+    /// # tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    /// let node = 7;
+    /// tracing::info_span!("mm", seq = node).in_scope(|| ());
+    /// let forward = thread_id();
+    /// // Later, on this thread or another:
+    /// tracing::info_span!("MmBackward", seq = node, fwd_thread = forward).in_scope(|| ());
+    /// # });
+    /// # assert_eq!(guard.finish()?.events().iter().map(|event| event.flows().count()).sum::<usize>(), 2);
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
+    pub fn fwd_bwd(mut self, on: bool) -> Self {
+        self.overrides.fwd_bwd = Some(on);
+        self
+    }
+
+    /// Adds [`CollectiveComm`](ActivityType::CollectiveComm) to the activities, of which the spans of
+    /// [`Collective`](crate::Collective) then are. Default: false, or torch's `TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING`
+    /// if that is exactly `1`; then they are operations (`cpu_op`).
+    pub fn collective_profiling(mut self, on: bool) -> Self {
+        self.overrides.collectives = Some(on);
+        self
+    }
+
     /// Leaves out the fields of these names.
     pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.overrides.deny_fields = Some(names.into_iter().map(Into::into).collect());

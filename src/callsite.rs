@@ -18,6 +18,9 @@ pub(crate) const NAME_FIELD: &str = "kineto.name";
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
 
+/// The target of spans that are collective operations; [`Collective`](crate::Collective) has it.
+pub(crate) const COMMS_TARGET: &str = "kineto::comms";
+
 /// Decides the class of a callsite's spans; `None` leaves the decision to the other rules.
 pub(crate) type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
 
@@ -131,7 +134,14 @@ impl Rules {
         }
         let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_host());
         let by_target = || self.annotation_targets.iter().any(|prefix| metadata.target().starts_with(prefix.as_str()));
-        by_user.or_else(|| by_target().then_some(ActivityType::UserAnnotation)).or(Some(ActivityType::CpuOp))
+        Some(match by_user {
+            Some(kind) => kind,
+            None if metadata.target() == COMMS_TARGET && self.selected.contains(ActivityType::CollectiveComm) => {
+                ActivityType::CollectiveComm
+            }
+            None if by_target() => ActivityType::UserAnnotation,
+            None => ActivityType::CpuOp,
+        })
     }
 
     fn event(&self, metadata: &Metadata<'_>) -> EventRole {

@@ -15,7 +15,9 @@ use tracing_kineto::collector::{
     Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordSink,
     Selection, Shape, Shaped, Thread, Unavailable, Why,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, Loss, Timestamp, annotate};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, ArgValue, Collective, Collector, Loss, ProcessGroup, Timestamp, annotate,
+};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A device of this test's own: what is launched on it begins when the launch has returned and takes a microsecond.
@@ -853,4 +855,19 @@ fn a_collective_says_on_its_kernels_what_it_is() {
     let args = &events(&file, "X", "kernel")[0]["args"];
     assert_eq!((&args["Collective name"], &args["dtype"]), (&json!("all_reduce"), &json!("Half")));
     assert_eq!(args.get("other"), None);
+}
+
+#[test]
+fn a_collectives_kernels_have_all_its_arguments() {
+    let toy = Toy::default();
+    let group = ProcessGroup::new("0", [0, 1]).with_description("default_pg");
+    let all_reduce = Collective::new("allreduce", &group, 1).with_elements("Float", 8, 8).with_seq(3);
+    let file = record(&toy, || {
+        all_reduce.span().in_scope(|| toy.launch("ncclDevKernel", 7, &[(100, 10)]));
+    });
+    let (kernel, operation) = (&events(&file, "X", "kernel")[0]["args"], &file.slice("record_param_comms").args);
+    for key in ["Collective name", "dtype", "In msg nelems", "Group size", "Process Group Name", "Seq", "Comms Id"] {
+        assert!(operation.get(key).is_some() && kernel[key] == operation[key], "{key}");
+    }
+    assert_eq!(kernel.get("backend_config"), None);
 }

@@ -18,12 +18,39 @@ pub struct DistributedInfo {
     pub local_rank: Option<u32>,
     /// What the processes talk through: "nccl", "gloo", "mpi".
     pub backend: Option<String>,
+    /// The groups that they talk in. Those that the trace's [`Collective`](crate::Collective)s name are added by themselves.
+    pub process_groups: Vec<ProcessGroup>,
+    /// The version of NCCL, such as "2.26.6".
+    pub nccl_version: Option<String>,
+}
+
+/// A group of processes that talk with one another, as torch's `ProcessGroup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProcessGroup {
+    /// Its name, the same in all of its processes.
+    pub name: String,
+    /// What it is for; "default_pg" is the group of all processes.
+    pub description: String,
+    /// What it talks through on which device, such as "cuda:nccl"; empty if not known.
+    pub backend: String,
+    /// How many processes it has.
+    pub size: u32,
+    /// Their numbers among all processes, in the group's own order; empty if not known.
+    pub ranks: Vec<u32>,
 }
 
 impl DistributedInfo {
     /// The process `rank` of `world_size`.
     pub fn new(rank: u32, world_size: u32) -> Self {
-        DistributedInfo { rank, world_size, local_rank: None, backend: None }
+        DistributedInfo {
+            rank,
+            world_size,
+            local_rank: None,
+            backend: None,
+            process_groups: Vec::new(),
+            nccl_version: None,
+        }
     }
 
     /// Adds the process's number on its machine.
@@ -40,6 +67,20 @@ impl DistributedInfo {
         self
     }
 
+    /// Adds a group that processes talk in.
+    #[must_use]
+    pub fn with_process_group(mut self, group: ProcessGroup) -> Self {
+        self.process_groups.push(group);
+        self
+    }
+
+    /// Adds the version of NCCL.
+    #[must_use]
+    pub fn with_nccl_version(mut self, version: impl Into<String>) -> Self {
+        self.nccl_version = Some(version.into());
+        self
+    }
+
     /// Returns it as a JSON object, with a space behind each colon, without which HTA does not find the rank.
     pub fn to_json(&self) -> String {
         let mut fields = Vec::new();
@@ -51,12 +92,75 @@ impl DistributedInfo {
         if let Some(local_rank) = self.local_rank {
             fields.push(format!(r#""local_rank": {local_rank}"#));
         }
+        if !self.process_groups.is_empty() {
+            let groups: Vec<_> = self.process_groups.iter().map(ProcessGroup::to_json).collect();
+            fields.push(format!(r#""pg_count": {}, "pg_config": [{}]"#, groups.len(), groups.join(", ")));
+        }
+        if let Some(version) = &self.nccl_version {
+            fields.push(format!(r#""nccl_version": {}"#, serde_json::Value::from(version.as_str())));
+        }
         format!("{{{}}}", fields.join(", "))
+    }
+
+    /// Returns the groups as an execution trace has them, as torch's `pg_config_info`; `None` if none is known.
+    pub(crate) fn groups_json(&self) -> Option<String> {
+        let count = self.process_groups.len();
+        let groups: Vec<_> = self.process_groups.iter().map(|group| group.json_among(count, self.world_size)).collect();
+        (count > 0).then(|| format!("[{}]", groups.join(", ")))
     }
 
     /// Reads the first launcher's variables that are all there and make sense; those that do not are warned of.
     pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
         LAUNCHERS.iter().find_map(|launcher| launcher.read(env, warnings))
+    }
+}
+
+impl ProcessGroup {
+    /// The group of that name, of the processes with these numbers among all.
+    pub fn new(name: impl Into<String>, ranks: impl Into<Vec<u32>>) -> Self {
+        let ranks = ranks.into();
+        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        ProcessGroup { name: name.into(), size, ranks, ..ProcessGroup::default() }
+    }
+
+    /// Says what it is for.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// Says what it talks through, such as "cuda:nccl".
+    #[must_use]
+    pub fn with_backend(mut self, backend: impl Into<String>) -> Self {
+        self.backend = backend.into();
+        self
+    }
+
+    /// Returns the first of its ranks and the distance between two; `None` if they are not evenly spaced.
+    pub(crate) fn stride(&self) -> Option<(u32, u32)> {
+        let (first, rest) = self.ranks.split_first()?;
+        let stride = rest.first().map_or(Some(1), |second| second.checked_sub(*first)).filter(|stride| *stride > 0)?;
+        let mut pairs = self.ranks.iter().zip(rest);
+        pairs.all(|(rank, next)| rank.checked_add(stride) == Some(*next)).then_some((*first, stride))
+    }
+
+    /// As torch writes it into `pg_config`.
+    fn to_json(&self) -> String {
+        format!(r#"{{{}, "pg_size": {}, "ranks": {:?}}}"#, self.texts(), self.size, self.ranks)
+    }
+
+    /// As torch writes it into an execution trace: one of so many groups, without its ranks if they are all.
+    fn json_among(&self, count: usize, world_size: u32) -> String {
+        let (texts, size) = (self.texts(), self.size);
+        let ranks = if size == world_size { &[][..] } else { &self.ranks };
+        format!(r#"{{{texts}, "ranks": {ranks:?}, "group_size": {size}, "group_count": {count}}}"#)
+    }
+
+    fn texts(&self) -> String {
+        let [name, description, backend] =
+            [&self.name, &self.description, &self.backend].map(|text| serde_json::Value::from(text.as_str()));
+        format!(r#""pg_name": {name}, "pg_desc": {description}, "backend_config": {backend}"#)
     }
 }
 
@@ -138,6 +242,33 @@ mod tests {
         assert_eq!((info, warnings.len()), (Some(DistributedInfo::new(1, 8)), 1));
         let (info, warnings) = read(&[("RANK", "8"), ("WORLD_SIZE", "8")]);
         assert_eq!((info, warnings.len()), (None, 1));
+    }
+
+    #[test]
+    fn process_groups_are_written_as_torch_writes_them() {
+        let all = ProcessGroup::new("0", [0, 1]).with_description("default_pg").with_backend("cuda:nccl");
+        let info = DistributedInfo::new(0, 2).with_backend("nccl").with_process_group(all).with_nccl_version("2.17.1");
+        let expected = r#"{"backend": "nccl", "rank": 0, "world_size": 2, "pg_count": 1, "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}], "nccl_version": "2.17.1"}"#;
+        assert_eq!(info.to_json(), expected);
+        let info = info.with_process_group(ProcessGroup::new("1", [1]));
+        let expected = r#"[{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": [], "group_size": 2, "group_count": 2}, {"pg_name": "1", "pg_desc": "", "backend_config": "", "ranks": [1], "group_size": 1, "group_count": 2}]"#;
+        assert_eq!(info.groups_json().as_deref(), Some(expected));
+        assert_eq!(DistributedInfo::new(0, 2).groups_json(), None);
+    }
+
+    #[test]
+    fn evenly_spaced_ranks_are_a_start_and_a_stride() {
+        for (ranks, stride) in [
+            (&[][..], None),
+            (&[5], Some((5, 1))),
+            (&[1, 3, 5], Some((1, 2))),
+            (&[1, 3, 4], None),
+            (&[3, 1], None),
+            (&[2, 2], None),
+            (&[0, u32::MAX, 5], None),
+        ] {
+            assert_eq!(ProcessGroup::new("g", ranks).stride(), stride, "{ranks:?}");
+        }
     }
 
     #[test]

@@ -146,6 +146,7 @@ fn may_concern_us(name: &[u8]) -> bool {
     matches!(name, [b'E', b'N', ..] | [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
         || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
         || matches!(name, [b'C', b'U', ..] | [b'C', b'O', ..] | [b'V', b'I', ..] | [b'N', b'V', ..])
+        || matches!(name, [b'T', b'O', ..])
 }
 
 /// Whether we read a variable of this name.
@@ -154,7 +155,7 @@ fn concerns_us(name: &str) -> bool {
         || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
     let listed = || OTHER_VARIABLES.iter().any(|(names, _)| names.contains(&name));
     // Names that are none of ours.
-    let elsewhere = [Key::SlurmJob, Key::ExecutionTrace].map(|key| key.spec().name);
+    let elsewhere = [Key::SlurmJob, Key::ExecutionTrace, Key::Collectives].map(|key| key.spec().name);
     name.starts_with(PREFIX) || elsewhere.contains(&name) || of_launcher() || listed()
 }
 

@@ -106,6 +106,14 @@ keys! {
     WithTarget: Both Now "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
     WithLocation: Both Now "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
         "records their source lines";
+    WithModules: Both Now "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "with_modules(bool)",
+        "operations say which modules they are in: the field `module` of the spans around";
+    OverloadNames: Both Now "CAPTURE_OVERLOAD_NAMES", Kind::Bool, Is("false"), "capture_overload_names(bool)",
+        "shows an operation as `name.overload`, by its field `overload_name`";
+    FwdBwd: Both Now "FWD_BWD", Kind::Bool, Is("true"), "fwd_bwd(bool)",
+        "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`";
+    Collectives: Environment Now "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", Kind::One, Is("false"),
+        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type";
     DenyFields: Both Now "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
         "fields of these names are never recorded";
     Events: Both Now "EVENTS", Kind::Events, Is("off"), "events(level)",
@@ -176,7 +184,6 @@ keys! {
     PythonStackTrace: Both Later "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "asks the program for stacks";
     WithStack: Both Later "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "", "the same";
     WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
-    WithModules: Both Later "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "", "asks the program for module names";
     StartTime: Both Later "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when a requested trace starts; 0 means soon";
     StartIteration: Both Later "PROFILE_START_ITERATION", I32, Says("unset"), "",

@@ -25,7 +25,7 @@ use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 pub use async_spans::AsyncSpans;
-pub use distributed::DistributedInfo;
+pub use distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use env::{Env, Switch};
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
@@ -34,7 +34,7 @@ pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
 use settings::{Fault, Merged, Origin};
 
-use crate::activity::ActivityTypes;
+use crate::activity::{ActivityType, ActivityTypes};
 use crate::diag::{DOOR, Door, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use keys::Key;
@@ -53,6 +53,14 @@ pub(crate) struct Config {
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
     pub(crate) with_memory: bool,
+    /// Operations say which modules they are in.
+    pub(crate) with_modules: bool,
+    /// An overload's name stands behind its operation's.
+    pub(crate) overload_names: bool,
+    /// Arrows go from forward to backward operations.
+    pub(crate) fwd_bwd: bool,
+    /// Collective operations are of a type of their own.
+    pub(crate) collectives: bool,
     pub(crate) deny_fields: Vec<String>,
     /// Events above this are not recorded; OFF is none.
     pub(crate) events: LevelFilter,
@@ -128,6 +136,9 @@ impl Config {
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
         merged.iter().for_each(|(key, value)| config.set(key, value));
         config.activities = config.gpu.allowed(config.activities.or_default());
+        if config.collectives {
+            config.activities = config.activities.with(ActivityType::CollectiveComm);
+        }
         config.merged = merged;
         config
     }
@@ -146,6 +157,10 @@ impl Config {
             (Key::WithTarget, Value::Bool(on)) => self.with_target = *on,
             (Key::WithLocation, Value::Bool(on)) => self.with_location = *on,
             (Key::ProfileProfileMemory, Value::Bool(on)) => self.with_memory = *on,
+            (Key::WithModules, Value::Bool(on)) => self.with_modules = *on,
+            (Key::OverloadNames, Value::Bool(on)) => self.overload_names = *on,
+            (Key::FwdBwd, Value::Bool(on)) => self.fwd_bwd = *on,
+            (Key::Collectives, Value::Bool(on)) => self.collectives = *on,
             (Key::DenyFields, Value::List(names)) => self.deny_fields.clone_from(names),
             (Key::Events, Value::Events(level)) => self.events = *level,
             (Key::AsyncSpans, Value::AsyncSpans(spans)) => self.async_spans = *spans,
@@ -239,6 +254,10 @@ impl Default for Config {
             with_target: true,
             with_location: false,
             with_memory: false,
+            with_modules: false,
+            overload_names: false,
+            fwd_bwd: true,
+            collectives: false,
             deny_fields: Vec::new(),
             events: LevelFilter::OFF,
             async_spans: AsyncSpans::Auto,
@@ -320,6 +339,21 @@ mod tests {
         assert!(
             config.effective_json().ends_with(r#""from":{}}"#) || config.effective_json().contains(r#""from":{},"#)
         );
+    }
+
+    #[test]
+    fn collectives_are_asked_for_by_torchs_variable_and_word() {
+        let comms = ActivityTypes::from(ActivityType::CollectiveComm);
+        let asked = |overrides: &Overrides, text| {
+            let config = config(overrides, &[("TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", text)], "");
+            config.activities.intersection(comms) == comms
+        };
+        let answers = ["1", "", "0", "2", "true"].map(|text| asked(&Overrides::default(), text));
+        assert_eq!(answers, [true, false, false, false, false]);
+        assert!(!asked(&Overrides { collectives: Some(false), ..Overrides::default() }, "1"));
+        let only_host =
+            Overrides { collectives: Some(true), activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
+        assert!(asked(&only_host, "") && config(&only_host, &[], "").activities == comms.with(ActivityType::CpuOp));
     }
 
     #[test]

@@ -156,6 +156,7 @@ pub(crate) mod tests {
     pub(crate) fn sample(key: Key) -> (&'static str, &'static str) {
         match &key.spec().kind {
             Kind::Bool | Kind::Presence => ("true", "false"),
+            Kind::One => ("1", "0"),
             Kind::Text | Kind::List | Kind::LogFile => ("a", "b"),
             Kind::Types => ("kernel", "cpu_op"),
             Kind::Groups => ("cpu", "cuda"),

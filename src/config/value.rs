@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     Bool,
     /// As PyTorch's variables: being set says yes. Unlike there, 0, false and the like say no.
     Presence,
+    /// As some of PyTorch's variables: 1 says yes, everything else no.
+    One,
     /// A whole number, base 10, never negative.
     Int(RangeInclusive<i64>),
     /// Milliseconds since 1970, at most 10 s ago, as libkineto has it; 0 is no time.
@@ -84,6 +86,7 @@ impl Kind {
         match self {
             Kind::Bool => bool(text).map(Value::Bool),
             Kind::Presence => Some(Value::Bool(!text.is_empty() && bool(text) != Some(false))),
+            Kind::One => Some(Value::Bool(text == "1")),
             Kind::Int(range) => int(text, range).map(Value::Int),
             Kind::StartTime => {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
@@ -137,6 +140,7 @@ impl fmt::Display for Kind {
         match self {
             Kind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
             Kind::Presence => f.write_str("any text for yes, 0 or false for no"),
+            Kind::One => f.write_str("1 for yes"),
             Kind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
             Kind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             Kind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),

@@ -7,3 +7,10 @@ pub(crate) mod process;
 pub(crate) mod signal;
 pub(crate) mod terminal;
 pub(crate) mod thread;
+
+/// Returns the number of the calling thread as traces have it: the kernel's (`gettid` on Linux), the `tid` of its row.
+///
+/// What a backward operation gives as its field `fwd_thread`, to say where its forward operation ran.
+pub fn thread_id() -> i64 {
+    thread::id()
+}

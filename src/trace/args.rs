@@ -49,7 +49,17 @@ impl<'t> Source<'t> {
 
     /// Returns the name that a span's fields give it, the one recorded last.
     pub(crate) fn span_name<'b>(&self, span: u64, site: u32, words: &'b mut Vec<Word>) -> Option<&'b str> {
-        let field = self.sites.get(site as usize)?.keys.name?;
+        self.span_text(span, site, self.sites.get(site as usize)?.keys.name?, words)
+    }
+
+    /// Returns the text that a span of that callsite has in a field, the one recorded last.
+    pub(crate) fn span_text<'b>(
+        &self,
+        span: u64,
+        site: u32,
+        field: usize,
+        words: &'b mut Vec<Word>,
+    ) -> Option<&'b str> {
         let candidates = self.index.values.of(span).rev().chain([span]);
         let mut records = candidates.filter_map(|id| self.recorded.record(id));
         records.find(|record| record.head.site == site && self.name(record, words, field).is_some())?;

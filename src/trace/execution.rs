@@ -20,7 +20,9 @@ impl Trace {
     /// A node's `rf_id` is the "External id" of its slice in the file that [`save`](Trace::save) writes, and the "Record
     /// function id" too where the builder was told to write
     /// [execution traces](crate::KinetoLayerBuilder::execution_trace). What a backward operation belongs to (`fw_parent`) is
-    /// what the thread of `fwd_thread` was in when it began.
+    /// what the thread of `fwd_thread` was in when it began. Where process groups are known (the builder's
+    /// [`distributed`](crate::KinetoLayerBuilder::distributed), [`Collective`](crate::Collective)s), the first thread's first
+    /// node is torch's `## process_group:init ##`.
     ///
     /// # Errors
     /// Those of [`save`](Trace::save), but that it may be called again in strict mode.
@@ -35,7 +37,9 @@ impl Trace {
     /// Those of `out`.
     pub fn write_execution_trace(&self, out: impl Write) -> io::Result<()> {
         let (start, end) = self.window();
-        let mut writer = ExecutionWriter::new(out, self.inner.facts.process, start, self.forward())?;
+        let groups = self.distributed().and_then(|info| info.groups_json());
+        let (process, forward) = (self.inner.facts.process, self.forward(groups.is_some()));
+        let mut writer = ExecutionWriter::new(out, (process, start), forward, groups)?;
         self.rows(&mut writer)?;
         writer.finish(end).map(drop)
     }
@@ -47,13 +51,13 @@ impl Trace {
     }
 
     /// What backward operations belong to.
-    fn forward(&self) -> Answers {
+    fn forward(&self, with_groups: bool) -> Answers {
         let mut questions = Questions::default();
         self.for_each(|activity| questions.take(activity));
         if questions.is_empty() {
             return Answers::default();
         }
-        let mut answers = questions.answers();
+        let mut answers = questions.answers(with_groups);
         self.for_each(|activity| answers.take(activity));
         answers.finish()
     }

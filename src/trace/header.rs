@@ -36,6 +36,12 @@ pub(crate) struct Facts {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
+    /// Operations say which modules they are in.
+    pub(crate) with_modules: bool,
+    /// An overload's name stands behind its operation's.
+    pub(crate) overload_names: bool,
+    /// Arrows go from forward to backward operations.
+    pub(crate) fwd_bwd: bool,
     /// The types that were asked for.
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
@@ -52,14 +58,12 @@ pub(crate) struct Facts {
     pub(crate) post_process: Option<PostProcess>,
 }
 
-impl Facts {
-    /// `distributedInfo` as HTA wants it: its regular expression asks for `"rank": 3`, with the space.
-    pub(crate) fn distributed_json(&self) -> Option<String> {
-        self.distributed.as_ref().map(DistributedInfo::to_json)
-    }
-}
-
 impl Trace {
+    /// Which process of which job it is of, and the process groups that are known.
+    pub(super) fn distributed(&self) -> Option<DistributedInfo> {
+        self.related().groups.add_to(self.inner.facts.distributed.as_ref())
+    }
+
     /// The header's entries, and the base that times are written against.
     pub(super) fn header(&self) -> (Vec<(String, String)>, Timestamp) {
         let inner = &*self.inner;
@@ -68,6 +72,9 @@ impl Trace {
         let mut entries = vec![("trace_id".to_owned(), text(&facts.trace_id))];
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
+        }
+        if facts.with_modules {
+            entries.push(("with_modules".to_owned(), "1".to_owned()));
         }
         let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
         // What a collector says may be anything.
@@ -105,7 +112,7 @@ impl Trace {
         entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
         const DISTRIBUTED: &str = "distributedInfo";
         if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {
-            entries.extend(self.inner.facts.distributed_json().map(|info| (DISTRIBUTED.to_owned(), info)));
+            entries.extend(self.distributed().map(|info| (DISTRIBUTED.to_owned(), info.to_json())));
         }
         entries
     }

@@ -44,10 +44,19 @@ impl Keys {
         self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
 
+    /// Returns whether a field may be shown under that key of the catalogue.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        self.fields.iter().any(|field| field.known.is_some_and(|entry| entry.key == key))
+    }
+
+    /// Returns the number of the field that has that key of its own.
+    pub(crate) fn field(&self, key: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.own == key)
+    }
+
     /// Returns whether the callsite's spans stand for collective operations: they have such a name.
     pub(crate) fn is_collective(&self) -> bool {
-        let name = |key: &Key| key.known.is_some_and(|entry| entry.key == "Collective name");
-        self.fields.iter().any(name)
+        self.knows("Collective name")
     }
 
     /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.

@@ -1,17 +1,21 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
 mod args;
+mod backward;
 mod cpu;
 mod device;
 mod edit;
 mod execution;
+mod groups;
 mod header;
 mod index;
 mod keys;
 mod memory;
 mod metadata;
 mod nest;
+mod operations;
 mod recorded;
+mod related;
 pub(crate) mod rows;
 mod stats;
 mod thread;
@@ -39,6 +43,8 @@ use crate::write::chrome::ChromeWriter;
 use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
+use operations::{Wanted, WithOperations};
+use related::{Finder, Related};
 use rows::{Rows, ThreadRow};
 use std::io::{self, Write};
 use std::path::Path;
@@ -67,6 +73,7 @@ struct Inner {
     facts: Facts,
     index: OnceLock<Index>,
     linked: OnceLock<Vec<Linked>>,
+    related: OnceLock<Related>,
     met: OnceLock<Met>,
     is_saved: AtomicBool,
 }
@@ -92,9 +99,10 @@ impl Trace {
         metadata: Arc<Metadata>,
         facts: Facts,
     ) -> Trace {
-        let (index, linked, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (index, linked, related, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_saved = AtomicBool::new(false);
-        let inner = Inner { recorded, collections, own, converter, metadata, facts, index, linked, met, is_saved };
+        let inner =
+            Inner { recorded, collections, own, converter, metadata, facts, index, linked, related, met, is_saved };
         Trace { inner: Arc::new(inner) }
     }
 
@@ -140,7 +148,7 @@ impl Trace {
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
         self.rows(&mut writer)?;
-        let distributed = self.inner.facts.distributed_json();
+        let distributed = self.distributed().map(|info| info.to_json());
         writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
         Ok(())
     }
@@ -155,10 +163,44 @@ impl Trace {
 
     /// Hands all rows to `rows`, in the order of a file, as the program has changed them.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        match &self.inner.facts.post_process {
-            Some(edit) => self.walk().rows(&mut edit.around(rows)).map(drop),
-            None => self.walk().rows(rows).map(drop),
+        match self.related().around(rows) {
+            Ok(mut rows) => self.edited_rows(&mut rows),
+            Err(rows) => self.edited_rows(rows),
         }
+    }
+
+    /// The same without what rows say of each other.
+    fn edited_rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        let (facts, walk) = (&self.inner.facts, self.walk());
+        let mut edited;
+        let rows: &mut dyn Rows = match &facts.post_process {
+            Some(edit) => {
+                edited = edit.around(rows);
+                &mut edited
+            }
+            None => rows,
+        };
+        let wanted = Wanted { modules: facts.with_modules, overloads: facts.overload_names };
+        if wanted == Wanted::default() {
+            return walk.rows(rows).map(drop);
+        }
+        let sites = walk.sites();
+        walk.rows(&mut WithOperations::new(wanted, &walk.source(&sites), rows)).map(drop)
+    }
+
+    /// What rows say of each other; only where some may does it take a walk to know.
+    fn related(&self) -> &Related {
+        self.inner.related.get_or_init(|| {
+            let mut finder = Finder::default();
+            let sites = &self.inner.recorded.sites;
+            if self.inner.own.iter().any(|own| own.says(&Finder::KEYS))
+                || sites.iter().any(|site| Finder::may_need(site.metadata))
+            {
+                // `Finder` has no errors.
+                let _ = self.edited_rows(&mut finder);
+            }
+            finder.finish(self.inner.facts.fwd_bwd)
+        })
     }
 
     /// Returns the rows of the trace: the threads that recorded something.

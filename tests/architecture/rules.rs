@@ -51,9 +51,9 @@ const FORMATS: [&str; 2] = ["write/", "analysis/read/"];
 /// the header.
 const JSON_READERS: [&str; 5] =
     ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs", "collector/plugin/said.rs"];
-/// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the other has
-/// the spans that a program asks for by a schedule.
-const TRACING_MACROS: [&str; 2] = ["macros.rs", "session/annotation.rs"];
+/// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
+/// have spans that a program asks for: those of collective operations, and of the steps of a schedule.
+const TRACING_MACROS: [&str; 3] = ["macros.rs", "collective.rs", "session/annotation.rs"];
 /// The longest file, without its tests.
 pub(crate) const LINES_MAX: usize = 600;
 

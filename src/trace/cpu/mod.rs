@@ -197,6 +197,11 @@ pub(in crate::trace) struct Counts {
 }
 
 impl CpuTrace {
+    /// Whether one of the records has one of these arguments.
+    pub(in crate::trace) fn says(&self, keys: &[&str]) -> bool {
+        self.records.iter().any(|record| record.says(keys))
+    }
+
     /// Returns how many bytes the records take.
     pub(in crate::trace) fn bytes(&self) -> u64 {
         self.room.bytes

@@ -79,6 +79,11 @@ impl Owned {
         }
     }
 
+    /// Whether it has one of these arguments.
+    pub(super) fn says(&self, keys: &[&str]) -> bool {
+        self.args.iter().any(|(key, _)| keys.contains(&&**key))
+    }
+
     /// Returns its id, if no argument says by which name it goes instead.
     pub(super) fn id(&self) -> Option<u64> {
         let is_named = self.args.iter().any(|(key, _)| **key == *FUNCTION_ID);

@@ -41,9 +41,9 @@ impl Questions {
     }
 
     /// Goes on to the answers, for which all activities come once more.
-    pub(crate) fn answers(mut self) -> Answers {
+    pub(crate) fn answers(mut self, with_groups: bool) -> Answers {
         self.0.values_mut().for_each(|times| times.sort_unstable_by_key(|at| std::cmp::Reverse(*at)));
-        Answers { open: self.0, ..Answers::default() }
+        Answers { open: self.0, nodes: Nodes::new(with_groups), ..Answers::default() }
     }
 }
 

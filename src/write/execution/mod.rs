@@ -24,6 +24,8 @@ pub(crate) struct ExecutionWriter<W> {
     out: Buffer<W>,
     nodes: Nodes,
     forward: Answers,
+    /// The process groups, as JSON.
+    groups: Option<String>,
 }
 
 /// One node, but for what its operation says of itself.
@@ -41,16 +43,25 @@ const SCHEMA: &str = "1.1.1-chakra.0.0.4";
 
 const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
 
+const GROUPS: &str = "## process_group:init ##";
+
 const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
 
 impl<W: Write> ExecutionWriter<W> {
-    /// Writes what stands before the nodes, and the process's own; `forward` says what backward operations belong to.
+    /// Writes what stands before the nodes, and the process's own; `forward` says what backward operations belong to, `groups`
+    /// which process groups there are.
     ///
     /// # Errors
     ///
     /// What `out` reports; so do all other methods.
-    pub(crate) fn new(out: W, process: i64, start: Timestamp, forward: Answers) -> io::Result<Self> {
-        let mut writer = ExecutionWriter { out: Buffer::new(out), nodes: Nodes::default(), forward };
+    pub(crate) fn new(
+        out: W,
+        (process, start): (i64, Timestamp),
+        forward: Answers,
+        groups: Option<String>,
+    ) -> io::Result<Self> {
+        let (out, nodes) = (Buffer::new(out), Nodes::new(groups.is_some()));
+        let mut writer = ExecutionWriter { out, nodes, forward, groups };
         let time = UtcTime(start.as_nanos() / 1_000_000_000).to_string();
         let out = &mut writer.out;
         out.raw(b"{\"schema\":");
@@ -121,6 +132,11 @@ impl<W: Write> Rows for ExecutionWriter<W> {
             let (id, fw_parent) = (place.thread_node, NodeId::NONE);
             self.label(&Node { id, name: THREAD, parent: NodeId::PROCESS, record: NONE, fw_parent, thread });
         }
+        if let (Some(id), Some(groups)) = (place.groups, self.groups.take()) {
+            let (parent, fw_parent) = (place.thread_node, NodeId::NONE);
+            let node = Node { id, name: GROUPS, parent, record: NONE, fw_parent, thread };
+            self.node(&node, &Operation::with_input(&groups));
+        }
         let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
         self.node(&Node { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
         self.out.end_row()
@@ -177,12 +193,17 @@ mod tests {
     }
 
     fn written(activities: &[Activity<'_>]) -> Value {
+        written_with(None, activities)
+    }
+
+    fn written_with(groups: Option<&str>, activities: &[Activity<'_>]) -> Value {
         let mut questions = Questions::default();
         activities.iter().for_each(|activity| questions.take(activity));
-        let mut answers = questions.answers();
+        let mut answers = questions.answers(groups.is_some());
         activities.iter().for_each(|activity| answers.take(activity));
         let start = Timestamp::from_nanos(1_719_580_011_500_000_000);
-        let mut writer = ExecutionWriter::new(Vec::new(), 9, start, answers.finish()).unwrap();
+        let groups = groups.map(str::to_owned);
+        let mut writer = ExecutionWriter::new(Vec::new(), (9, start), answers.finish(), groups).unwrap();
         activities.iter().for_each(|activity| writer.activity(activity).unwrap());
         serde_json::from_slice(&writer.finish(Timestamp::from_nanos(1_719_580_012_000_000_000)).unwrap()).unwrap()
     }
@@ -266,6 +287,24 @@ mod tests {
         assert_eq!(attr(backward, "fw_tid"), &json!(6));
         // Nothing was open there any more: the thread itself.
         assert_eq!(attr(by_name("too late"), "fw_parent"), &by_name("train")["ctrl_deps"]);
+    }
+
+    #[test]
+    fn the_process_groups_have_a_node_below_the_first_thread() {
+        let args: [(&str, ArgValue<'_>); 1] = [("Fwd thread id", ArgValue::U64(5))];
+        let backward = operation(6, (20, 30), 2, "backward", &args);
+        let file =
+            written_with(Some(r#"[{"pg_name": "0"}]"#), &[operation(5, (10, 100), 1, "forward", NO_ARGS), backward]);
+        let nodes = file["nodes"].as_array().unwrap();
+        let names: Vec<_> = nodes.iter().map(|node| node["name"].as_str().unwrap()).collect();
+        assert_eq!(names, [PROCESS, THREAD, GROUPS, "forward", THREAD, "backward"]);
+        assert!(nodes.iter().zip(1..).all(|(node, id)| node["id"] == id));
+        let inputs = json!({"values": [r#"[{"pg_name": "0"}]"#], "shapes": [[]], "types": ["String"], "strides": [[]]});
+        assert_eq!(
+            (&nodes[2]["inputs"], &nodes[2]["ctrl_deps"], attr(&nodes[2], "tid")),
+            (&inputs, &json!(2), &json!(5))
+        );
+        assert_eq!(attr(&nodes[5], "fw_parent"), &nodes[3]["id"]);
     }
 
     #[test]

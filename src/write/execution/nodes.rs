@@ -19,6 +19,8 @@ impl NodeId {
 pub(super) struct Nodes {
     next: u64,
     threads: HashMap<(i64, i64), Thread>,
+    /// The first thread's first node is that of the process groups.
+    with_groups: bool,
 }
 
 /// What a thread is in.
@@ -37,6 +39,8 @@ pub(super) struct Place {
     pub(super) thread_node: NodeId,
     /// The thread's node is not written yet.
     pub(super) is_first: bool,
+    /// The node of the process groups, to be written behind the first thread's.
+    pub(super) groups: Option<NodeId>,
     pub(super) process: i64,
     pub(super) thread: i64,
     pub(super) start: Timestamp,
@@ -44,11 +48,15 @@ pub(super) struct Place {
 
 impl Default for Nodes {
     fn default() -> Self {
-        Nodes { next: NodeId::PROCESS.0 + 1, threads: HashMap::new() }
+        Nodes::new(false)
     }
 }
 
 impl Nodes {
+    pub(super) fn new(with_groups: bool) -> Nodes {
+        Nodes { next: NodeId::PROCESS.0 + 1, threads: HashMap::new(), with_groups }
+    }
+
     /// Returns where an activity stands; `None` if it is no operation of a thread.
     ///
     /// Activities of a thread come in order of their start; those of one row nest.
@@ -58,15 +66,17 @@ impl Nodes {
             self.next += 1;
             NodeId(self.next - 1)
         };
-        let mut is_first = false;
+        let (mut is_first, mut groups) = (false, None);
         let its = self.threads.entry((process, thread)).or_insert_with(|| {
             is_first = true;
-            Thread { node: new(), open: Vec::new() }
+            let node = new();
+            groups = std::mem::take(&mut self.with_groups).then(&mut new);
+            Thread { node, open: Vec::new() }
         });
         let id = new();
         let parent = its.innermost(start);
         its.open.push((end, id));
-        Some(Place { id, parent, thread_node: its.node, is_first, process, thread, start })
+        Some(Place { id, parent, thread_node: its.node, is_first, groups, process, thread, start })
     }
 
     /// Returns what a thread is in at that time, which is later than the start of all that came; `None` if none of its

@@ -59,6 +59,14 @@ impl Operation {
         Operation { scope: RecordScope::UserScope.number().into(), ..Operation::default() }
     }
 
+    /// What stands on a node that has a text for its input.
+    pub(super) fn with_input(text: &str) -> Operation {
+        let (values, types) = (vec![shortened(text).into()], vec!["String".into()]);
+        let mut inputs = Tensors { values, types, ..Tensors::default() };
+        inputs.level();
+        Operation { inputs, ..Operation::none() }
+    }
+
     pub(super) fn of(activity: &Activity<'_>) -> Operation {
         let scope = match activity.kind {
             ActivityType::UserAnnotation => RecordScope::UserScope,

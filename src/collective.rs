@@ -1,0 +1,217 @@
+//! Collective operations as spans, with what torch's profiler says of them.
+
+use crate::callsite::COMMS_TARGET;
+use crate::config::ProcessGroup;
+use std::fmt::{self, Display, Write as _};
+use tracing::Span;
+
+/// A collective operation, such as an all-reduce: what torch's `record_param_comms` says of one.
+///
+/// [`span`](Collective::span) makes a span of it, to be entered around what launches the work. Its arguments are torch's, are
+/// also on the kernels that are launched within, and its group stands in the header's `distributedInfo`: HTA and the
+/// Distributed view of TensorBoard read them. `Comms Id` is the same number in the traces of all ranks (not torch's number,
+/// which differs from build to build), so one operation is found again in all of them.
+///
+/// ```
+/// use tracing_kineto::{Collective, ProcessGroup};
+///
+/// let world = ProcessGroup::new("0", [0, 1, 2, 3]).with_description("default_pg").with_backend("cuda:nccl");
+/// for seq in 0..3 {
+///     let all_reduce = Collective::new("allreduce", &world, 1).with_elements("Float", 4096, 4096).with_seq(seq);
+///     all_reduce.span().in_scope(|| { /* ncclAllReduce(...) */ });
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Collective<'c> {
+    /// Which operation, as torch calls it: "allreduce", "all_gather", "send".
+    pub name: &'c str,
+    /// The processes that take part.
+    pub group: &'c ProcessGroup,
+    /// This process's number in the group, from 0.
+    pub rank: u32,
+    /// The type of the elements, as torch calls it: "Float", "BFloat16"; empty if not known.
+    pub dtype: &'c str,
+    /// How many elements go in.
+    pub in_elements: Option<u64>,
+    /// How many come out.
+    pub out_elements: Option<u64>,
+    /// How many elements go to each process, where that differs.
+    pub in_splits: &'c [u64],
+    /// How many come from each.
+    pub out_splits: &'c [u64],
+    /// The process that sends to this one, of "recv".
+    pub source: Option<u32>,
+    /// The process that this one sends to, of "send".
+    pub destination: Option<u32>,
+    /// The number of the operation, the same in all processes of the group.
+    pub seq: Option<u64>,
+    /// Whether the program goes on before it has ended.
+    pub is_async: bool,
+}
+
+impl<'c> Collective<'c> {
+    /// The operation of that name in a group, in which this process has the number `rank`.
+    pub const fn new(name: &'c str, group: &'c ProcessGroup, rank: u32) -> Collective<'c> {
+        Collective {
+            name,
+            group,
+            rank,
+            dtype: "",
+            in_elements: None,
+            out_elements: None,
+            in_splits: &[],
+            out_splits: &[],
+            source: None,
+            destination: None,
+            seq: None,
+            is_async: false,
+        }
+    }
+
+    /// Says of which type the elements are, how many go in, and how many come out.
+    #[must_use]
+    pub const fn with_elements(mut self, dtype: &'c str, going_in: u64, coming_out: u64) -> Self {
+        (self.dtype, self.in_elements, self.out_elements) = (dtype, Some(going_in), Some(coming_out));
+        self
+    }
+
+    /// Says how many elements go to each process and come from each.
+    #[must_use]
+    pub const fn with_splits(mut self, going_in: &'c [u64], coming_out: &'c [u64]) -> Self {
+        (self.in_splits, self.out_splits) = (going_in, coming_out);
+        self
+    }
+
+    /// Says which process sends to this one.
+    #[must_use]
+    pub const fn from_rank(mut self, source: u32) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Says which process this one sends to.
+    #[must_use]
+    pub const fn to_rank(mut self, destination: u32) -> Self {
+        self.destination = Some(destination);
+        self
+    }
+
+    /// Gives it its number, the same in all processes of the group.
+    #[must_use]
+    pub const fn with_seq(mut self, seq: u64) -> Self {
+        self.seq = Some(seq);
+        self
+    }
+
+    /// Says that the program goes on before it has ended.
+    #[must_use]
+    pub const fn asynchronous(mut self) -> Self {
+        self.is_async = true;
+        self
+    }
+
+    /// Makes a span of it: `record_param_comms`, of level INFO, with the target `kineto::comms`.
+    ///
+    /// It is an operation (`cpu_op`), as in torch, or a `collective_comm` where that
+    /// [was asked for](crate::KinetoLayerBuilder::collective_profiling). Lists of more than 30 elements are cut as torch cuts
+    /// them. Ranks that are not evenly spaced have no `Global rank start` and `Global rank stride`.
+    pub fn span(&self) -> Span {
+        let group = self.group;
+        let not_empty = |text: &'c str| Some(text).filter(|text| !text.is_empty());
+        let stride = group.stride();
+        tracing::info_span!(
+            target: COMMS_TARGET,
+            "record_param_comms",
+            collective_name = self.name,
+            dtype = not_empty(self.dtype),
+            in_msg_nelems = self.in_elements,
+            out_msg_nelems = self.out_elements,
+            in_split_size = Shortened::of(self.in_splits).map(display),
+            out_split_size = Shortened::of(self.out_splits).map(display),
+            global_rank_start = stride.map(|(start, _)| start),
+            global_rank_stride = stride.map(|(_, stride)| stride),
+            "Group size" = group.size,
+            process_group_name = group.name,
+            process_group_description = not_empty(&group.description),
+            process_group_ranks = Shortened::of(&group.ranks).map(display),
+            backend_config = not_empty(&group.backend),
+            "Rank" = self.rank,
+            src_rank = self.source,
+            dst_rank = self.destination,
+            "Seq" = self.seq,
+            comms_id = self.comms_id(),
+            "Is asynchronized op" = self.is_async,
+        )
+    }
+
+    /// The same number in all processes: FNV-1a, in 63 bits, of what they all know.
+    fn comms_id(&self) -> Option<u64> {
+        let is_between_two = self.source.is_some() || self.destination.is_some();
+        let (start, stride) =
+            self.group.stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
+        let numbers = [self.seq?, is_between_two.into(), start, stride, self.group.size.into()];
+        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
+        let bytes = self.group.name.bytes().chain([0]).chain(numbers);
+        let hash =
+            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        // Readers take larger ones for texts or floats.
+        Some(hash >> 1)
+    }
+}
+
+/// A list as torch prints it: of more than 30 elements the first 29 and the last.
+struct Shortened<'s, T>(&'s [T]);
+
+/// The elements of the longest list that is whole.
+const WHOLE: usize = 30;
+
+impl<'s, T> Shortened<'s, T> {
+    /// `None` of an empty list.
+    fn of(list: &'s [T]) -> Option<Shortened<'s, T>> {
+        (!list.is_empty()).then_some(Shortened(list))
+    }
+}
+
+impl<T: Display> Display for Shortened<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shown, last) = match self.0 {
+            [first @ .., last] if self.0.len() > WHOLE => (first.get(..WHOLE - 1).unwrap_or_default(), Some(last)),
+            all => (all, None),
+        };
+        f.write_char('[')?;
+        for (number, element) in shown.iter().enumerate() {
+            write!(f, "{}{element}", if number > 0 { ", " } else { "" })?;
+        }
+        last.map_or(Ok(()), |last| write!(f, ", ..., {last}"))?;
+        f.write_char(']')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut_as_torch_cuts_them() {
+        let list: Vec<u32> = (0..31).collect();
+        assert_eq!(Shortened(&list[..2]).to_string(), "[0, 1]");
+        assert!(Shortened(&list[..30]).to_string().ends_with(", 28, 29]"));
+        assert!(Shortened(&list).to_string().ends_with(", 27, 28, ..., 30]"));
+        assert!(Shortened::of(&list[..0]).is_none());
+    }
+
+    #[test]
+    fn the_id_is_that_of_all_ranks_and_of_one_operation() {
+        let group = ProcessGroup::new("tp", [0, 2]);
+        let id = |collective: Collective<'_>| collective.comms_id();
+        let first = Collective::new("allreduce", &group, 0).with_seq(1);
+        // The number is written into files, so it must not change.
+        assert_eq!(id(first), id(Collective { rank: 1, dtype: "Half", ..first }));
+        assert_eq!(id(Collective { seq: None, ..first }), None);
+        let other = ProcessGroup::new("dp", [0, 2]);
+        let others = [first.with_seq(2), first.to_rank(1), Collective { group: &other, ..first }];
+        assert!(others.into_iter().all(|other| id(other).is_some() && id(other) != id(first)));
+        assert_eq!(id(first.to_rank(1)), id(first.from_rank(0)));
+    }
+}

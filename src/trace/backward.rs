@@ -1,0 +1,191 @@
+//! Which backward operation belongs to which forward operation, by torch's rule.
+
+use crate::activity::{
+    Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
+};
+use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// What the autograd engine calls the operation around each backward one.
+pub(super) const EVALUATE: &str = "autograd::engine::evaluate_function: ";
+
+pub(super) const SEQUENCE: &str = "Sequence number";
+pub(super) const FORWARD_THREAD: &str = "Fwd thread id";
+pub(super) const SCOPE: &str = "Record function scope";
+
+/// Takes the operations of a trace one after the other, and keeps those that have a sequence number.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    found: Vec<Operation>,
+    /// The one before, if the next one may share what it says.
+    around: Option<Operation>,
+    shared: Vec<(u64, Node)>,
+    /// The highest number of an arrow that is there already.
+    highest: u64,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    /// Which row of the walk it is.
+    row: u64,
+    process: i64,
+    thread: i64,
+    start: Timestamp,
+    end: Timestamp,
+    node: Option<Node>,
+}
+
+/// What an operation says of its place in the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) sequence: i64,
+    /// The thread of the forward operation; 0 if it is one.
+    pub(super) forward_thread: i64,
+}
+
+/// What is said of a row beside what it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Addition {
+    pub(super) row: u64,
+    pub(super) flow: Option<Flow>,
+    /// What it shares with the operation around it or right within it.
+    pub(super) node: Option<Node>,
+}
+
+/// The arguments of an operation that bear upon arrows.
+#[derive(Debug, Default)]
+struct Said {
+    sequence: Option<i64>,
+    forward_thread: Option<i64>,
+    is_backward: bool,
+    /// The thread, if it is not on its own row.
+    thread: Option<i64>,
+}
+
+impl Operations {
+    /// Takes an operation that has no sequence number and shares none.
+    pub(super) fn pass(&mut self) {
+        self.around = None;
+    }
+
+    /// Takes a row; those of a thread come in order of their start.
+    pub(super) fn take(&mut self, row: u64, activity: &Activity<'_>) {
+        if let Some(Flow { kind: FlowKind::ForwardBackward, id, .. }) = activity.flow {
+            self.highest = self.highest.max(id);
+        }
+        let (Track { process: Lane::Id(process), thread: Lane::Id(thread) }, Body::Slice { start, end }) =
+            (activity.track, activity.body)
+        else {
+            return;
+        };
+        if !is_operation(activity.kind) {
+            return;
+        }
+        let said = Said::of(activity.args);
+        let mut this = Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.node() };
+        let around = self.around.take().filter(|around| (around.process, around.thread) == (process, this.thread));
+        if let Some(mut around) = around.filter(|_| said.is_backward) {
+            match (this.node, around.node) {
+                (Some(node), None) => {
+                    around.node = this.node;
+                    self.found.push(around);
+                    self.shared.push((around.row, node));
+                }
+                (None, Some(node)) => {
+                    this.node = around.node;
+                    self.shared.push((row, node));
+                }
+                _ => {}
+            }
+        }
+        // One that has an arrow already gets no second one.
+        if this.node.is_some() && activity.flow.is_none() {
+            self.found.push(this);
+        }
+        self.around = (activity.name.starts_with(EVALUATE) && !said.is_backward).then_some(this);
+    }
+
+    /// Joins them, and says what that adds to which rows, in their order.
+    ///
+    /// In order of their end: of the forward operations of a thread and number, the one that began last counts; a backward
+    /// operation takes it away, so it has one arrow. Of what ends at once, the inner one goes first.
+    pub(super) fn join(mut self, with_arrows: bool) -> Vec<Addition> {
+        if !with_arrows {
+            self.found.clear();
+        }
+        self.found.sort_unstable_by_key(|one| (one.end, Reverse(one.row)));
+        // By process, thread and number: when it began, and its row.
+        let mut forward: HashMap<(i64, i64, i64), (Timestamp, u64)> = HashMap::new();
+        let mut additions: Vec<Addition> = Vec::new();
+        let mut id = self.highest;
+        for one in &self.found {
+            let Some(node) = one.node else { continue };
+            if node.forward_thread > 0 {
+                let key = (one.process, node.forward_thread, node.sequence);
+                let Some((_, from)) = forward.remove(&key) else { continue };
+                id += 1;
+                let flow = |end| Some(Flow { kind: FlowKind::ForwardBackward, id, end });
+                additions.push(Addition { row: from, flow: flow(FlowEnd::Start), node: None });
+                additions.push(Addition { row: one.row, flow: flow(FlowEnd::Finish), node: None });
+            } else {
+                let latest = forward.entry((one.process, one.thread, node.sequence)).or_insert((one.start, one.row));
+                if one.start >= latest.0 {
+                    *latest = (one.start, one.row);
+                }
+            }
+        }
+        additions.extend(self.shared.iter().map(|(row, node)| Addition { row: *row, flow: None, node: Some(*node) }));
+        additions.sort_unstable_by_key(|addition| addition.row);
+        additions.dedup_by(|next, kept| {
+            let is_same = next.row == kept.row;
+            if is_same {
+                (kept.flow, kept.node) = (kept.flow.or(next.flow), kept.node.or(next.node));
+            }
+            is_same
+        });
+        additions
+    }
+}
+
+impl Said {
+    fn of(args: &dyn Args) -> Said {
+        let mut said = Said::default();
+        args.visit(&mut |key, value| match key {
+            SEQUENCE => said.sequence = integer(value).filter(|number| *number >= 0),
+            FORWARD_THREAD => said.forward_thread = integer(value),
+            "thread id" => said.thread = integer(value),
+            _ => said.is_backward |= is_backward(key, value),
+        });
+        said
+    }
+
+    fn node(&self) -> Option<Node> {
+        let forward_thread = self.forward_thread.unwrap_or(0);
+        self.sequence.map(|sequence| Node { sequence, forward_thread })
+    }
+}
+
+/// Whether an argument says that its operation is a backward one, by its scope.
+pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
+    let scope = RecordScope::BackwardFunction;
+    match (key, value) {
+        (SCOPE, value) => integer(value) == Some(scope.number().into()),
+        ("record_scope", ArgValue::Str(name)) => name.parse() == Ok(scope),
+        _ => false,
+    }
+}
+
+/// Whether torch would call it an operation.
+pub(super) fn is_operation(kind: ActivityType) -> bool {
+    matches!(kind, ActivityType::CpuOp | ActivityType::UserAnnotation | ActivityType::CollectiveComm)
+}
+
+pub(super) fn integer(value: ArgValue<'_>) -> Option<i64> {
+    match value {
+        ArgValue::I64(value) => Some(value),
+        ArgValue::U64(value) => i64::try_from(value).ok(),
+        _ => None,
+    }
+}

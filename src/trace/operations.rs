@@ -1,0 +1,135 @@
+//! What options add to operations: the modules that they are in, and their overloads' names.
+
+use super::args::Source;
+use super::backward::{FORWARD_THREAD, SCOPE, integer, is_backward, is_operation};
+use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SliceRow, SpanArgs, SpanRow, ThreadRow};
+use crate::activity::{Activity, ArgValue, Args, Flow, Track};
+use crate::time::Timestamp;
+use std::io;
+use std::rc::Rc;
+
+/// Which of the two are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) modules: bool,
+    pub(super) overloads: bool,
+}
+
+/// Rows on their way, with what is added to operations.
+pub(super) struct WithOperations<'r> {
+    rows: &'r mut dyn Rows,
+    source: &'r Source<'r>,
+    sites: Vec<Fields>,
+    has_modules: bool,
+    /// The parent that was asked for last, and the modules from the root down to it.
+    last: (u64, Rc<str>),
+}
+
+/// What a callsite's fields may say.
+struct Fields {
+    module: Option<usize>,
+    overload: Option<usize>,
+    /// Its spans may have a hierarchy of their own, or be backward operations.
+    may_decline: bool,
+}
+
+/// What is said of a slice, and the modules that it is in.
+struct InModules<'m> {
+    modules: Rc<str>,
+    marks: Option<&'m dyn Args>,
+}
+
+const MODULES: &str = "Module Hierarchy";
+
+impl<'r> WithOperations<'r> {
+    /// Hands rows on to `rows`.
+    pub(super) fn new(wanted: Wanted, source: &'r Source<'r>, rows: &'r mut dyn Rows) -> WithOperations<'r> {
+        let fields = |site: &SiteRow| Fields {
+            module: site.keys.field("module").filter(|_| wanted.modules),
+            overload: site.keys.field("overload_name").filter(|_| wanted.overloads),
+            may_decline: [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.knows(key)),
+        };
+        let sites: Vec<Fields> = source.sites.iter().map(fields).collect();
+        let has_modules = sites.iter().any(|site| site.module.is_some());
+        WithOperations { rows, source, sites, has_modules, last: (0, "".into()) }
+    }
+
+    /// Returns the modules that the spans below `parent` are in.
+    fn modules(&mut self, parent: u64) -> Rc<str> {
+        if self.last.0 == parent {
+            return self.last.1.clone();
+        }
+        let mut names: Vec<String> = Vec::new();
+        let (mut words, mut span) = (Vec::new(), parent);
+        while let Some(record) = self.source.recorded.record(span) {
+            let site = record.head.site;
+            if let Some(field) = self.sites.get(site as usize).and_then(|site| site.module)
+                && let Some(name) = self.source.span_text(span, site, field, &mut words)
+            {
+                names.push(name.to_owned());
+            }
+            span = record.parent().unwrap_or(0);
+        }
+        names.reverse();
+        self.last = (parent, names.join(".").into());
+        self.last.1.clone()
+    }
+
+    fn overload(&self, span: u64, site: &SiteRow) -> Option<String> {
+        let field = self.sites.get(site.number)?.overload?;
+        let mut words = Vec::new();
+        let overload = self.source.span_text(span, u32::try_from(site.number).ok()?, field, &mut words);
+        overload.filter(|overload| !overload.is_empty()).map(str::to_owned)
+    }
+}
+
+impl Rows for WithOperations<'_> {
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        self.rows.process(row)
+    }
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        self.rows.thread(row)
+    }
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        let SpanArgs { span, parent, site, marks, .. } = slice.args;
+        if !is_operation(site.kind) {
+            return self.rows.slice(slice);
+        }
+        let name = self.overload(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
+        let may_decline = self.sites.get(site.number).is_some_and(|site| site.may_decline);
+        let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines(&slice.args));
+        let in_modules = is_in_some.then(|| InModules { modules: self.modules(parent), marks });
+        let in_modules = in_modules.as_ref().filter(|some| !some.modules.is_empty());
+        let args = SpanArgs { marks: in_modules.map_or(marks, |some| Some(some)), ..slice.args };
+        self.rows.slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })
+    }
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        self.rows.activity(activity)
+    }
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.rows.flow(at, track, flow)
+    }
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.rows.async_track(row)
+    }
+    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        self.rows.span(row)
+    }
+}
+
+/// Whether an operation says itself which modules it is in, or is a backward one.
+fn declines(args: &dyn Args) -> bool {
+    let mut declines = false;
+    args.visit(&mut |key, value| {
+        declines |= key == MODULES || is_backward(key, value);
+        declines |= key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0);
+    });
+    declines
+}
+
+impl Args for InModules<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each(MODULES, ArgValue::Str(&self.modules));
+        self.marks.iter().for_each(|marks| marks.visit(each));
+    }
+}

@@ -1,0 +1,150 @@
+//! What rows say of each other: found by a walk of its own, and added to the rows on their way out.
+
+use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOPE, SEQUENCE, is_operation};
+use super::groups::Groups;
+use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use crate::activity::catalogue::lookup;
+use crate::activity::{Activity, ArgValue, Args, Flow, Track};
+use crate::time::Timestamp;
+use std::io;
+use tracing_core::Metadata;
+
+/// What a walk has found: something for each operation with a sequence number and each process group, for nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Related {
+    /// In the order of the rows.
+    additions: Vec<Addition>,
+    pub(super) groups: Groups,
+}
+
+/// Takes all rows to find it.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    row: u64,
+    operations: Operations,
+    groups: Groups,
+}
+
+/// Rows on their way, with what is said of them.
+pub(super) struct WithRelated<'r> {
+    rows: &'r mut dyn Rows,
+    row: u64,
+    left: &'r [Addition],
+}
+
+/// The arguments of a row, and what it shares.
+struct Shared<'s> {
+    args: &'s dyn Args,
+    addition: &'s Addition,
+}
+
+impl Related {
+    /// Hands rows on to `rows`, the same ones in the same order as those in which this was found; gives `rows` back if there
+    /// is nothing to add.
+    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
+        match &self.additions[..] {
+            [] => Err(rows),
+            left => Ok(WithRelated { rows, row: 0, left }),
+        }
+    }
+}
+
+impl Finder {
+    /// The arguments by which rows say something of others.
+    pub(super) const KEYS: [&str; 2] = [SEQUENCE, "Collective name"];
+
+    /// Whether spans of a callsite may say something of others.
+    pub(super) fn may_need(metadata: &Metadata<'_>) -> bool {
+        let mut keys = metadata.fields().iter().filter_map(|field| lookup(field.name())).map(|entry| entry.key);
+        keys.any(|key| Finder::KEYS.contains(&key))
+    }
+
+    pub(super) fn finish(self, with_arrows: bool) -> Related {
+        Related { additions: self.operations.join(with_arrows), groups: self.groups }
+    }
+}
+
+impl Rows for Finder {
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        let site = slice.args.site;
+        if site.keys.is_collective() {
+            self.groups.take(&slice.activity());
+        }
+        if site.keys.knows(SEQUENCE) || site.keys.knows(SCOPE) || slice.name.unwrap_or(site.name).starts_with(EVALUATE)
+        {
+            self.operations.take(self.row, &slice.activity());
+        } else if is_operation(site.kind) {
+            self.operations.pass();
+        }
+        self.row += 1;
+        Ok(())
+    }
+
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        if is_operation(activity.kind) {
+            self.groups.take(activity);
+            self.operations.take(self.row, activity);
+        }
+        self.row += 1;
+        Ok(())
+    }
+}
+
+impl WithRelated<'_> {
+    /// Returns what is added to the next row.
+    fn next(&mut self) -> Option<&Addition> {
+        let row = self.row;
+        self.row += 1;
+        let (first, left) = self.left.split_first().filter(|(first, _)| first.row == row)?;
+        self.left = left;
+        Some(first)
+    }
+}
+
+impl Rows for WithRelated<'_> {
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        self.rows.process(row)
+    }
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        self.rows.thread(row)
+    }
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        match self.next().copied() {
+            None => self.rows.slice(slice),
+            Some(addition) => added(self.rows, &addition, slice.activity()),
+        }
+    }
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        match self.next().copied() {
+            None => self.rows.activity(activity),
+            Some(addition) => added(self.rows, &addition, *activity),
+        }
+    }
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.rows.flow(at, track, flow)
+    }
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.rows.async_track(row)
+    }
+    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        self.rows.span(row)
+    }
+}
+
+fn added(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
+    let args = Shared { args: activity.args, addition };
+    rows.activity(&Activity { flow: addition.flow.or(activity.flow), args: &args, ..activity })
+}
+
+impl Args for Shared<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(Node { sequence, forward_thread }) = self.addition.node else { return self.args.visit(each) };
+        self.args.visit(&mut |key, value| {
+            if key != SEQUENCE && key != FORWARD_THREAD {
+                each(key, value);
+            }
+        });
+        each(SEQUENCE, ArgValue::I64(sequence));
+        each(FORWARD_THREAD, ArgValue::I64(forward_thread));
+    }
+}
