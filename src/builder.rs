@@ -16,7 +16,7 @@ use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
-use crate::recorder::{Recorder, Settings};
+use crate::recorder::{Recorder, Settings, ThreadFilter};
 use crate::schedule::Schedule;
 use crate::session::{self, Habits, Session};
 use crate::trace::{EventEdit, PostProcess};
@@ -41,6 +41,7 @@ pub struct KinetoLayerBuilder {
     metadata_json: Vec<(String, String)>,
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
+    threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     post_process: Option<PostProcess>,
     collectors: Vec<Arc<dyn Collector>>,
@@ -156,6 +157,17 @@ impl KinetoLayerBuilder {
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
     ) -> Self {
         self.classifier = Some(Arc::new(classify));
+        self
+    }
+
+    /// Records these threads only. Default: [`ThreadFilter::All`].
+    ///
+    /// Of other threads there are no spans, events or allocations, and observers are told nothing; what they launch on
+    /// devices stays in the trace, and belongs to no span. A span that such a thread makes and a recorded one enters is as one
+    /// that was made while nothing was recorded ([`fields_while_idle`](Self::fields_while_idle)). What a left-out thread
+    /// frees stays alive in a memory timeline.
+    pub fn threads(mut self, threads: ThreadFilter) -> Self {
+        self.threads = threads;
         self
     }
 
@@ -419,6 +431,7 @@ impl KinetoLayerBuilder {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
             records: config.mode.records(),
+            threads: self.threads,
         };
         let mut observers = self.observers;
         if config.mode.contains(Mode::Nvtx) {

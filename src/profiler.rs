@@ -5,7 +5,7 @@ use crate::collector::CollectorReport;
 use crate::error::{Error, ErrorKind};
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
-use crate::session::{Ending, Session, Status, StepOutcome, StepState};
+use crate::session::{Ending, Session, Status, StepOutcome, StepState, ThreadRecording};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
 use std::path::Path;
@@ -178,6 +178,31 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
     pub fn resume(&self) -> Result<(), Error> {
         self.session()?.resume(ActivityTypes::ALL)
+    }
+
+    /// Has the calling thread recorded from now on, whatever [`ThreadFilter`](crate::ThreadFilter) says of it; torch's
+    /// `enableProfilerInChildThread`. It is left out again when the value that this returns is dropped.
+    ///
+    /// Spans that the thread is in already are not recorded; one that it has made, and enters now, has its fields only with
+    /// [`fields_while_idle`](crate::KinetoLayerBuilder::fields_while_idle).
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on;
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if the thread is recorded.
+    pub fn enable_in_this_thread(&self) -> Result<ThreadRecording, Error> {
+        self.session()?.join()
+    }
+
+    /// Leaves the calling thread out of the recording from now on: its spans, its events and its allocations, and observers
+    /// are told nothing of it. Slices that it has open end here. torch's `disableProfilerInChildThread`.
+    ///
+    /// It holds until [`enable_in_this_thread`](Profiler::enable_in_this_thread), or the end of the recording. What the thread
+    /// launches on devices stays in the trace, and belongs to no span.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on, or the thread is not recorded.
+    pub fn disable_in_this_thread(&self) -> Result<(), Error> {
+        self.session()?.leave()
     }
 
     /// Stops recording a group until [`resume_activities`](Profiler::resume_activities), as PyTorch's

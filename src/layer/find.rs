@@ -57,6 +57,9 @@ fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, origin: Or
 where
     S: for<'a> LookupSpan<'a>,
 {
+    if origin == Origin::Idle {
+        hook.recorder.reach.meet(span.id().into_u64());
+    }
     // If the allocator has spans of its own, storing one of them may wait for this span's extensions.
     let _busy = home::Busy::begin();
     let mut extensions = span.extensions_mut();

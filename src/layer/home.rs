@@ -166,6 +166,24 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     drop(before);
 }
 
+/// Takes the thread's lane for that epoch away.
+pub(crate) fn leave(epoch: u64) {
+    let left = STORE.try_with(|store| {
+        let mut store = store.try_borrow_mut().ok()?;
+        let is_its = |owned: &Owned| owned.epoch == epoch;
+        let first = store.first.take_if(|owned| is_its(owned));
+        first.map(|owned| (None, owned)).or_else(|| {
+            let other = store.others.extract_if(.., |(_, owned)| is_its(owned)).next();
+            other.map(|(lane, owned)| (Some(lane), owned))
+        })
+    });
+    if let Ok(Some((lane, owned))) = left {
+        lane.inspect(|lane| lane.close_down());
+        // Outside the borrow.
+        drop(owned);
+    }
+}
+
 /// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.
 pub(crate) fn forget_lane() {
     LANE.with(Lane::close_down);

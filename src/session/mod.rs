@@ -9,12 +9,14 @@ mod outcome;
 mod pulse;
 mod reports;
 mod steps;
+mod threads;
 mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use steps::{Ending, Habits, Steps};
+pub use threads::ThreadRecording;
 
 use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
@@ -23,7 +25,8 @@ use crate::config::{Config, Mode, Output};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, process};
-use crate::recorder::Recorder;
+use crate::layer::reach;
+use crate::recorder::{Recorder, ThreadFilter};
 use crate::recorder::listeners::Own;
 use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace};
@@ -248,6 +251,10 @@ impl Session {
             self.pulse.start_ahead();
         }
         self.collectors.begin();
+        self.recorder.begin();
+        if self.recorder.reach.filter == ThreadFilter::Current {
+            reach::begin(&self.recorder);
+        }
         if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection())) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
