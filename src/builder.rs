@@ -1,6 +1,6 @@
 //! Says how to record, and makes the layer and its guard.
 
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, RecordScope};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{
     Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
@@ -41,6 +41,7 @@ pub struct KinetoLayerBuilder {
     metadata_json: Vec<(String, String)>,
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
+    scopes: Vec<RecordScope>,
     threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     post_process: Option<PostProcess>,
@@ -157,6 +158,17 @@ impl KinetoLayerBuilder {
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
     ) -> Self {
         self.classifier = Some(Arc::new(classify));
+        self
+    }
+
+    /// Records spans of these scopes only; none stands for all, the default, as in torch.
+    ///
+    /// A span is of the scope that its field `record_scope` names, by torch's number or name, when it is made; else one with a
+    /// `fwd_thread` other than 0 is [`BackwardFunction`](RecordScope::BackwardFunction), an annotation, such as
+    /// `ProfilerStep#n`, [`UserScope`](RecordScope::UserScope), and everything else [`Function`](RecordScope::Function). What
+    /// lies in a span that is left out lies in the one around it. Where no such field is, the callsite is judged, once.
+    pub fn record_scopes(mut self, scopes: impl IntoIterator<Item = RecordScope>) -> Self {
+        self.scopes = scopes.into_iter().collect();
         self
     }
 
@@ -426,6 +438,7 @@ impl KinetoLayerBuilder {
             with_args: config.with_args,
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
+            scopes: self.scopes,
         };
         let settings = Settings {
             field_bytes_max: config.field_limit_bytes,

@@ -190,7 +190,7 @@ impl Lane {
         }
         let mut made = SpanState { span: 0, meta: site.state, parent };
         if !site.is_recorded() {
-            made.meta = state::ignored(site.index);
+            made.meta = site.left_out_state();
         } else if let Some((payload, head_flags)) = fields {
             made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             match made.span {
@@ -200,7 +200,7 @@ impl Lane {
         }
         match frame {
             Some(frame) => frame.set(key, made, 0),
-            None if site.is_recorded() => return Err(Need::StoreNew(made)),
+            None if !state::is_known_elsewhere(made.meta) => return Err(Need::StoreNew(made)),
             None => {}
         }
         Ok(())
@@ -291,7 +291,7 @@ impl Lane {
         let Some(known) = self.cache.span(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
             return false;
         };
-        let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
+        let Some(slice) = writer.next().filter(|_| state::is_shared(known.meta)) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
         self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));

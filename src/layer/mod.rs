@@ -290,9 +290,9 @@ impl KinetoLayer {
             return;
         }
         let hook = self.hook(epoch);
-        let site = hook.site(attrs.metadata());
+        let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
-        if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+        if !site.is_recorded() || (site.fields == 0 && !site.needs_care) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
             return;
         }
@@ -424,8 +424,7 @@ impl KinetoLayer {
         // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
         let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key));
         if let Some((slice, state)) = (!find::is_older(ctx, &hook, key)).then(theirs).flatten() {
-            use crate::recorder::state::{IGNORED, STORED};
-            if state.meta & (STORED | IGNORED) == 0 {
+            if !crate::recorder::state::is_known_elsewhere(state.meta) {
                 // Its frame was the one place where it stood.
                 find::evict(ctx, &hook, key, state, false);
             }

@@ -292,7 +292,7 @@ impl Trace {
                 "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
             )
         } else if sites.iter().all(|site| !site.is_recorded()) {
-            Some("every span that reached the layer is left out by its filter or by the selected activity types")
+            Some("every span that reached the layer is left out by its filter, or by the selected activity types or scopes")
         } else {
             Some("no span was entered while the recording ran")
         }
