@@ -387,7 +387,9 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Refuses to save a trace a second time, as torch does. Default: false.
+    /// Refuses to save a trace a second time, as torch does, and makes it an error of the stop, the step or the save if an
+    /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
+    /// Default: false. What the guard writes when it is dropped it writes all the same.
     pub fn strict(mut self, on: bool) -> Self {
         self.habits.is_strict = on;
         self

@@ -107,7 +107,8 @@ pub use schedule::{ProfilerAction, Schedule};
 pub use session::{Cycle, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
 pub use trace::{
-    CpuTraceBuilder, EventEdit, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace, TraceStats, TraceTrack,
+    CpuTraceBuilder, EventEdit, InvariantViolation, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace,
+    TraceStats, TraceTrack,
 };
 pub use write::TraceSink;
 

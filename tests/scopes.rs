@@ -72,8 +72,7 @@ fn a_scope_is_read_where_fields_are_not_recorded_and_where_kinds_are() {
 #[test]
 fn what_comes_late_or_was_made_before_decides_nothing_that_was_not_seen() {
     for kept in [false, true] {
-        let (layer, guard) =
-            layer(|b| b.record_scopes([Function]).record_from_start(false).fields_while_idle(kept));
+        let (layer, guard) = layer(|b| b.record_scopes([Function]).record_from_start(false).fields_while_idle(kept));
         subscriber::with_default(registry().with(layer), || {
             let made = [info_span!("before", record_scope = 1), info_span!("text", record_scope = "USER_SCOPE")];
             guard.profiler().start().unwrap();

@@ -46,7 +46,8 @@ thread_local! {
 #[inline]
 pub(crate) fn is_left_out(recorder: &Recorder) -> bool {
     let recording = recorder.reach.selective();
-    recording != 0 && !verdict(recording).filter(|it| !it.is_passing).unwrap_or_else(|| judge(recorder, false)).is_reached
+    recording != 0
+        && !verdict(recording).filter(|it| !it.is_passing).unwrap_or_else(|| judge(recorder, false)).is_reached
 }
 
 /// Returns whether allocations of the calling thread are left out; unlike a span's hook, an allocator cannot ask for the

@@ -342,7 +342,9 @@ impl Session {
 
     /// Hands out a trace, or saves it.
     fn end_cycle(&self, run: &mut Run, trace: Trace, in_time: bool) -> Cycle {
-        let (path, error) = match self.deliver(run, &trace, in_time) {
+        // At the end of the program, nobody could take it.
+        let refused = trace.check_violations().err().filter(|_| !in_time);
+        let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace, in_time), Err) {
             Ok(path) => (path, None),
             Err(error) => {
                 diag!(Error, "schedule", "{error}");
@@ -380,6 +382,7 @@ impl Session {
         }
         let taken = self.steps.turn(Some(self.config.flush_timeout)).and_then(|mut turn| {
             let trace = self.look()?;
+            let _ = trace.check_violations();
             self.deliver(&mut turn.run, &trace, false)
         });
         if let Err(error) = taken {

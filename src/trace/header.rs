@@ -1,6 +1,6 @@
 //! What the header of a trace file says.
 
-use super::{PostProcess, Trace};
+use super::{PostProcess, Trace, Violations};
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
@@ -48,6 +48,8 @@ pub(crate) struct Facts {
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
+    /// Assertions that did not hold while it was recorded.
+    pub(crate) violations: Violations,
     /// What the program changes in events.
     pub(crate) post_process: Option<PostProcess>,
 }
@@ -68,6 +70,9 @@ impl Trace {
         let mut entries = vec![("trace_id".to_owned(), text(&facts.trace_id))];
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
+        }
+        if !self.violations().is_empty() {
+            entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
         let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
         // What a collector says may be anything.

@@ -17,6 +17,7 @@ mod stats;
 mod thread;
 mod timeline;
 mod value;
+mod violations;
 mod walk;
 
 pub(crate) use cpu::CpuTrace;
@@ -28,6 +29,8 @@ pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use violations::InvariantViolation;
+pub(crate) use violations::Violations;
 
 use crate::activity::{Activity, Track};
 use crate::buffer::Loss;
@@ -68,7 +71,10 @@ struct Inner {
     index: OnceLock<Index>,
     linked: OnceLock<Vec<Linked>>,
     met: OnceLock<Met>,
+    violations: OnceLock<Violations>,
     is_saved: AtomicBool,
+    /// Whoever had to be told that an assertion did not hold was told.
+    is_told: AtomicBool,
 }
 
 /// A thread's row of a trace.
@@ -93,8 +99,21 @@ impl Trace {
         facts: Facts,
     ) -> Trace {
         let (index, linked, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let is_saved = AtomicBool::new(false);
-        let inner = Inner { recorded, collections, own, converter, metadata, facts, index, linked, met, is_saved };
+        let (violations, is_saved, is_told) = Default::default();
+        let inner = Inner {
+            recorded,
+            collections,
+            own,
+            converter,
+            metadata,
+            facts,
+            index,
+            linked,
+            met,
+            violations,
+            is_saved,
+            is_told,
+        };
         Trace { inner: Arc::new(inner) }
     }
 
@@ -108,10 +127,12 @@ impl Trace {
     ///
     /// # Errors
     /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
-    /// trace is still there to be saved elsewhere. [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second time in strict
-    /// mode.
+    /// trace is still there to be saved elsewhere. In strict mode, [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second
+    /// time, and [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been
+    /// told; then it can be saved.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let (path, facts) = (path.as_ref(), &self.inner.facts);
+        self.check_violations()?;
         // Set first, so that of two threads one saves.
         if self.inner.is_saved.swap(true, Ordering::Relaxed) && facts.is_strict {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
@@ -233,6 +254,7 @@ impl Trace {
             observers: self.inner.facts.observers.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
             recorded: self.recorded_times(),
+            violations: self.violations().to_vec(),
         }
     }
 
@@ -292,7 +314,9 @@ impl Trace {
                 "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
             )
         } else if sites.iter().all(|site| !site.is_recorded()) {
-            Some("every span that reached the layer is left out by its filter, or by the selected activity types or scopes")
+            Some(
+                "every span that reached the layer is left out by its filter, or by the selected activity types or scopes",
+            )
         } else {
             Some("no span was entered while the recording ran")
         }
