@@ -1,6 +1,6 @@
 //! Says how to record, and makes the layer and its guard.
 
-use crate::activity::{ActivityType, ActivityTypes, RecordScope};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType, RecordScope};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{
     Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
@@ -387,6 +387,26 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// The longest time that a trace may take to put its [events](crate::Trace::events) together; torch's
+    /// `post_processing_timeout_s`. Default: none. When it is over, what is there is returned, with a note and a warning. Files
+    /// are whole all the same.
+    pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
+        self.habits.post_processing_timeout = Some(limit);
+        self
+    }
+
+    /// Names the backend of the devices that are PrivateUse1's, in lower case, such as "npu"; torch's
+    /// `rename_privateuse1_backend`.
+    ///
+    /// Kernels and copies of the trace are that backend's then. Tables and [`Events::device_name`](crate::analysis::Events::device_name)
+    /// call it by its name, and the header has it as `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as
+    /// they are. The backend comes with a [`collector`](Self::collector), an [`observer`](Self::observer) or a
+    /// [`device_timer`](Self::device_timer).
+    pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
+        self.habits.private_use1 = Some(name.into());
+        self
+    }
+
     /// Refuses to save a trace a second time, as torch does, and makes it an error of the stop, the step or the save if an
     /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
     /// Default: false. What the guard writes when it is dropped it writes all the same.
@@ -429,6 +449,7 @@ impl KinetoLayerBuilder {
         }
         config::report(&warnings);
         let mut config = resolved?;
+        self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         if self.waits {
             config.wait_for_requests();
         }
@@ -487,6 +508,20 @@ impl KinetoLayerBuilder {
         session::register(&session);
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// Whether a backend may call itself that.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
+    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
+    if is_word && (!is_taken || name == "privateuse1") {
+        return Ok(());
+    }
+    let why = format!(
+        "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// The collectors that this crate has, but for those that are switched off, and the program's own.

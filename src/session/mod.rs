@@ -329,10 +329,13 @@ impl Session {
         converter: Converter,
         losses: [u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
+        let habits = self.steps.habits();
         let facts = Facts {
             losses,
             observers: self.recorder.observers.reports(),
-            is_strict: self.steps.is_strict(),
+            is_strict: habits.is_some_and(|habits| habits.is_strict),
+            post_processing_timeout: habits.and_then(|habits| habits.post_processing_timeout),
+            private_use1: habits.and_then(|habits| habits.private_use1.clone()),
             violations: state.violations.clone(),
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
@@ -448,6 +451,8 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         gzip_level: config.gzip_level,
         execution_trace: config.execution_trace,
         is_strict: false,
+        post_processing_timeout: None,
+        private_use1: None,
         violations: Violations::default(),
         sinks: Arc::default(),
         post_process: None,

@@ -43,6 +43,10 @@ pub(crate) struct Habits {
     pub(crate) accumulates: bool,
     /// A trace is saved once.
     pub(crate) is_strict: bool,
+    /// How long events may be put together.
+    pub(crate) post_processing_timeout: Option<Duration>,
+    /// What the backend of PrivateUse1 calls itself.
+    pub(crate) private_use1: Option<String>,
 }
 
 /// Names a recording.
@@ -171,8 +175,9 @@ impl Steps {
         self.has_handler.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_strict(&self) -> bool {
-        self.habits.get().is_some_and(|habits| habits.is_strict)
+    /// Returns what does not change once the layer is made.
+    pub(super) fn habits(&self) -> Option<&Habits> {
+        self.habits.get()
     }
 
     /// What each recording has in its header.

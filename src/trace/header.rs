@@ -11,6 +11,10 @@ use crate::write::chrome::{base_time, is_reserved};
 use crate::write::sink::Sinks;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The header's key for what the backend of PrivateUse1 calls itself.
+pub(crate) const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
 /// What a trace knows beside its records.
 #[derive(Clone, Debug)]
@@ -48,6 +52,10 @@ pub(crate) struct Facts {
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
+    /// How long events may be put together.
+    pub(crate) post_processing_timeout: Option<Duration>,
+    /// What the backend of PrivateUse1 calls itself.
+    pub(crate) private_use1: Option<String>,
     /// Assertions that did not hold while it was recorded.
     pub(crate) violations: Violations,
     /// What the program changes in events.
@@ -71,6 +79,7 @@ impl Trace {
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
         }
+        entries.extend(facts.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }

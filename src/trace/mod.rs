@@ -24,7 +24,7 @@ pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
-pub(crate) use header::Facts;
+pub(crate) use header::{Facts, PRIVATE_USE1_KEY};
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
@@ -47,6 +47,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use walk::{Met, Walk};
 
 /// What was recorded between a start and a stop; a cheap handle that can be cloned, sent and shared.
@@ -182,6 +183,11 @@ impl Trace {
         }
     }
 
+    /// Returns how long events may be put together.
+    pub(crate) fn post_processing_timeout(&self) -> Option<Duration> {
+        self.inner.facts.post_processing_timeout
+    }
+
     /// Returns the rows of the trace: the threads that recorded something.
     pub fn tracks(&self) -> Vec<TraceTrack> {
         let mut tracks = Tracks(Vec::new());
@@ -246,7 +252,7 @@ impl Trace {
                 .len(),
             bytes: self.inner.recorded.bytes() + own_bytes + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
             device_activities: self.linked().iter().map(Linked::work).sum(),
-            duration: std::time::Duration::from_nanos(end.since(start)),
+            duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: CollectorReport::tell_apart(
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
