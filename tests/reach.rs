@@ -106,7 +106,9 @@ fn what_a_thread_has_said_holds_for_one_recording() {
         let recorded = profiler.enable_in_this_thread().unwrap();
         profiler.disable_in_this_thread().unwrap();
         span("a");
-        assert!(profiler.stop().unwrap().why_empty().is_some());
+        let empty = File::of(profiler.stop().unwrap());
+        assert!(empty.trace.why_empty().unwrap().contains("no thread that is recorded"));
+        assert_eq!(empty.json["tracing_kineto"]["threads"], "some are left out");
         profiler.start().unwrap();
         // It was of the recording before.
         drop(recorded);

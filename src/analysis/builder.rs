@@ -316,7 +316,10 @@ fn number(arguments: &Arguments, span: Span, key: Text) -> Option<u64> {
 /// What the backend of PrivateUse1 calls itself, if it does.
 fn private_use1(header: &[(String, String)]) -> Option<String> {
     let (_, json) = header.iter().find(|(key, _)| key == PRIVATE_USE1_KEY)?;
-    serde_json::from_str(json).ok().filter(|name: &String| !name.is_empty())
+    // It is a word, so nothing is escaped in it.
+    let name = json.strip_prefix('"')?.strip_suffix('"')?;
+    let is_word = !name.is_empty() && name.chars().all(|each| each.is_ascii_alphanumeric() || each == '_');
+    is_word.then(|| name.to_owned())
 }
 
 /// Whose devices a trace is about.

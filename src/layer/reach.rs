@@ -121,13 +121,13 @@ pub(super) fn has_joined(recorder: &Recorder, epoch: u64) -> bool {
 
 /// A thread that is left out makes a span.
 pub(super) fn make(key: u64) {
-    SPANS.with(|made| made.iter().nth(bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
+    SPANS.with(|made| made.get(bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
 }
 
 /// Returns whether a thread that is left out has made the span that it closes, as far as it knows.
 fn unmake(key: u64) -> bool {
     let take = |made: &Cell<u64>| made.get() == key && made.replace(0) == key;
-    SPANS.with(|made| made.iter().nth(bucket(key) % MADE).is_some_and(take))
+    SPANS.with(|made| made.get(bucket(key) % MADE).is_some_and(take))
 }
 
 impl KinetoLayer {

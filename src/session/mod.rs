@@ -337,6 +337,7 @@ impl Session {
             post_processing_timeout: habits.and_then(|habits| habits.post_processing_timeout),
             private_use1: habits.and_then(|habits| habits.private_use1.clone()),
             violations: state.violations.clone(),
+            some_threads: self.recorder.reach.selective() != 0,
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
             ..facts(&self.config, self.name(state))
@@ -451,6 +452,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         gzip_level: config.gzip_level,
         execution_trace: config.execution_trace,
         is_strict: false,
+        some_threads: false,
         post_processing_timeout: None,
         private_use1: None,
         violations: Violations::default(),

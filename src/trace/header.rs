@@ -44,6 +44,8 @@ pub(crate) struct Facts {
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
+    /// Some threads are left out.
+    pub(crate) some_threads: bool,
     /// Nothing is recorded outside of the program's own ranges.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
@@ -141,6 +143,9 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
         });
+        if let (Some(about), true) = (about.as_object_mut(), self.inner.facts.some_threads) {
+            about.insert("threads".to_owned(), "some are left out".into());
+        }
         if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
             let reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
             about.insert("collectors".to_owned(), Value::Object(reports.collect()));

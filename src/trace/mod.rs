@@ -315,6 +315,8 @@ impl Trace {
                 "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which CUPTI alone sees, and that did \
                  not record: see what is said of it"
             })
+        } else if self.inner.facts.some_threads {
+            Some("no thread that is recorded has entered a span: see KinetoLayerBuilder::threads")
         } else if sites.is_empty() {
             Some(
                 "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
