@@ -398,10 +398,10 @@ impl KinetoLayerBuilder {
     /// Names the backend of the devices that are PrivateUse1's, in lower case, such as "npu"; torch's
     /// `rename_privateuse1_backend`.
     ///
-    /// Kernels and copies of the trace are that backend's then. Tables and [`Events::device_name`](crate::analysis::Events::device_name)
-    /// call it by its name, and the header has it as `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as
-    /// they are. The backend comes with a [`collector`](Self::collector), an [`observer`](Self::observer) or a
-    /// [`device_timer`](Self::device_timer).
+    /// Kernels and copies of the trace are that backend's then. Tables and
+    /// [`Events::device_name`](crate::analysis::Events::device_name) call it by its name, and the header has it as
+    /// `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as they are. The backend comes with a
+    /// [`collector`](Self::collector), an [`observer`](Self::observer) or a [`device_timer`](Self::device_timer).
     pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
         self.habits.private_use1 = Some(name.into());
         self

@@ -3,6 +3,7 @@
 use super::{Datum, Word, values};
 use crate::activity::RecordScope;
 use crate::callsite::{ScopeFields, Site};
+use crate::text::Bounded;
 use std::fmt;
 use tracing_core::field::{Field, Visit};
 
@@ -42,7 +43,8 @@ impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // No other field is rendered for it.
         if self.fields.contain(field.index()) {
-            self.text(field.index(), &format!("{value:?}"));
+            const LONGEST: usize = 32;
+            self.text(field.index(), &Bounded::debug(value, LONGEST).text);
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {

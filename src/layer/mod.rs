@@ -180,7 +180,7 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.enter::<false>(id.into_u64())) && epoch != 0 {
+        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.enter::<false>(id.into_u64())) {
             self.enter(id.into_u64(), ctx, epoch);
         }
     }
@@ -188,7 +188,7 @@ where
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.exit::<false>(id.into_u64())) && epoch != 0 {
+        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.exit::<false>(id.into_u64())) {
             self.exit(id.into_u64(), ctx, epoch);
         }
     }

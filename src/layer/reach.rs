@@ -38,23 +38,42 @@ const MADE: usize = 16;
 const NONE: Verdict = Verdict { layer: 0, recording: 0, is_reached: false, is_passing: false, joined: 0 };
 
 thread_local! {
+    /// The recording that was last found to leave the thread out.
+    static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
     static VERDICTS: [Cell<Verdict>; LAYERS] = const { [const { Cell::new(NONE) }; LAYERS] };
     static SPANS: [Cell<u64>; MADE] = const { [const { Cell::new(0) }; MADE] };
+}
+
+/// Returns whether the recording is known to leave the calling thread out; one that leaves out none is asked for no more
+/// than that.
+#[inline(always)]
+pub(super) fn is_known_left_out(recorder: &Recorder) -> bool {
+    let recording = recorder.reach.selective();
+    recording != 0 && LEFT_OUT.with(Cell::get) == recording
 }
 
 /// Returns whether the recording leaves the calling thread out.
 #[inline]
 pub(crate) fn is_left_out(recorder: &Recorder) -> bool {
     let recording = recorder.reach.selective();
-    recording != 0
-        && !verdict(recording).filter(|it| !it.is_passing).unwrap_or_else(|| judge(recorder, false)).is_reached
+    recording != 0 && (LEFT_OUT.with(Cell::get) == recording || find_out(recorder, recording))
+}
+
+#[cold]
+fn find_out(recorder: &Recorder, recording: u64) -> bool {
+    let known = verdict(recording).filter(|known| !known.is_passing);
+    let is_reached = known.unwrap_or_else(|| judge(recorder, recording, false)).is_reached;
+    if !is_reached {
+        LEFT_OUT.with(|left_out| left_out.set(recording));
+    }
+    !is_reached
 }
 
 /// Returns whether allocations of the calling thread are left out; unlike a span's hook, an allocator cannot ask for the
 /// thread's name.
 pub(super) fn is_passed_over(listener: &Listener) -> bool {
     let recording = listener.selective();
-    let judged = || listener.recorder().map_or(NONE, |recorder| judge(&recorder, true));
+    let judged = || listener.recorder().map_or(NONE, |recorder| judge(&recorder, recording, true));
     recording != 0 && !verdict(recording).unwrap_or_else(judged).is_reached
 }
 
@@ -65,12 +84,12 @@ fn verdict(recording: u64) -> Option<Verdict> {
 
 /// Asks the filter.
 #[cold]
-fn judge(recorder: &Recorder, allocator: bool) -> Verdict {
+fn judge(recorder: &Recorder, recording: u64, allocator: bool) -> Verdict {
     let _own = Own::begin();
     let takes = recorder.reach.filter.takes((!allocator).then_some(thread::name));
     let verdict = Verdict {
         layer: recorder.reach.layer,
-        recording: recorder.reach.selective(),
+        recording,
         is_reached: takes.unwrap_or(false),
         is_passing: takes.is_none(),
         joined: 0,
@@ -81,6 +100,7 @@ fn judge(recorder: &Recorder, allocator: bool) -> Verdict {
 
 /// Keeps what holds for the thread, in place of what held in the layer's recording before, else of the oldest.
 fn keep(verdict: Verdict) {
+    LEFT_OUT.with(|left_out| left_out.set(0));
     VERDICTS.with(|known| {
         let own = known.iter().find(|known| known.get().layer == verdict.layer);
         let place = own.or_else(|| known.iter().min_by_key(|known| known.get().recording));
@@ -137,8 +157,10 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let is_unknown = unmake(id.into_u64()) && !self.recorder.reach.has_met(id.into_u64());
-        if let Some(span) = ctx.span(id).filter(|_| !is_unknown) {
+        if unmake(id.into_u64()) && !self.recorder.reach.has_met(id.into_u64()) {
+            return;
+        }
+        if let Some(span) = ctx.span(id) {
             super::find::close(&span, hook, None);
         }
     }
