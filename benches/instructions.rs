@@ -1,13 +1,13 @@
 //! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
 //!
 //! ```sh
-//! instructions <base|ours|told> <empty|fields|again>
+//! instructions <base|ours|told|unseen> <empty|fields|again>
 //! instructions <base|ours|counted> alloc
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
 //! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of each
-//! slice and does nothing. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
+//! slice and does nothing; `unseen` records, but not the thread that makes the spans. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
 //! somebody records, and by the same while nobody does. Without arguments nothing happens, so that
 //! `cargo bench` and `cargo test --benches` pass it by.
 
@@ -19,7 +19,7 @@ use tracing::{Span, info_span};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::Tracked;
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Timestamp};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, ThreadFilter, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What was counted must have been recorded.
     if let Some(guard) = guard {
         let slices = guard.finish()?.stats().slices;
-        let made = u64::from(BATCHES + 1) * (CHILDREN + 1);
+        let made = if subject == "unseen" { 0 } else { u64::from(BATCHES + 1) * (CHILDREN + 1) };
         if slices != made {
             return Err(format!("{made} spans were made, {slices} recorded").into());
         }
@@ -128,6 +128,11 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
         }
         "told" => {
             let (layer, guard) = KinetoLayer::builder().no_output().collector(Told).build()?;
+            set_global_default(Registry::default().with(layer))?;
+            Ok(Some(guard))
+        }
+        "unseen" => {
+            let (layer, guard) = KinetoLayer::builder().no_output().threads(ThreadFilter::Registered).build()?;
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))
         }

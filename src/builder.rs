@@ -1,6 +1,6 @@
 //! Says how to record, and makes the layer and its guard.
 
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType, RecordScope};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::{
     self, Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
@@ -16,7 +16,7 @@ use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
-use crate::recorder::{Recorder, Settings};
+use crate::recorder::{Recorder, Settings, ThreadFilter};
 use crate::schedule::Schedule;
 use crate::session::{self, Habits, Session};
 use crate::trace::{EventEdit, PostProcess};
@@ -41,6 +41,8 @@ pub struct KinetoLayerBuilder {
     metadata_json: Vec<(String, String)>,
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
+    scopes: Vec<RecordScope>,
+    threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     post_process: Option<PostProcess>,
     collectors: Vec<Arc<dyn Collector>>,
@@ -226,6 +228,28 @@ impl KinetoLayerBuilder {
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,
     ) -> Self {
         self.classifier = Some(Arc::new(classify));
+        self
+    }
+
+    /// Records spans of these scopes only; none stands for all, the default, as in torch.
+    ///
+    /// A span is of the scope that its field `record_scope` names, by torch's number or name, when it is made; else one with a
+    /// `fwd_thread` other than 0 is [`BackwardFunction`](RecordScope::BackwardFunction), an annotation, such as
+    /// `ProfilerStep#n`, [`UserScope`](RecordScope::UserScope), and everything else [`Function`](RecordScope::Function). What
+    /// lies in a span that is left out lies in the one around it. Where no such field is, the callsite is judged, once.
+    pub fn record_scopes(mut self, scopes: impl IntoIterator<Item = RecordScope>) -> Self {
+        self.scopes = scopes.into_iter().collect();
+        self
+    }
+
+    /// Records these threads only. Default: [`ThreadFilter::All`].
+    ///
+    /// Of other threads there are no spans, events or allocations, and observers are told nothing; what they launch on
+    /// devices stays in the trace, and belongs to no span. A span that such a thread makes and a recorded one enters is as one
+    /// that was made while nothing was recorded ([`fields_while_idle`](Self::fields_while_idle)). What a left-out thread
+    /// frees stays alive in a memory timeline.
+    pub fn threads(mut self, threads: ThreadFilter) -> Self {
+        self.threads = threads;
         self
     }
 
@@ -444,7 +468,29 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Refuses to save a trace a second time, as torch does. Default: false.
+    /// The longest time that a trace may take to put its [events](crate::Trace::events) together; torch's
+    /// `post_processing_timeout_s`. Default: none. When it is over, what is there is returned, with a note and a warning. Files
+    /// are whole all the same.
+    pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
+        self.habits.post_processing_timeout = Some(limit);
+        self
+    }
+
+    /// Names the backend of the devices that are PrivateUse1's, in lower case, such as "npu"; torch's
+    /// `rename_privateuse1_backend`.
+    ///
+    /// Kernels and copies of the trace are that backend's then. Tables and
+    /// [`Events::device_name`](crate::analysis::Events::device_name) call it by its name, and the header has it as
+    /// `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as they are. The backend comes with a
+    /// [`collector`](Self::collector), an [`observer`](Self::observer) or a [`device_timer`](Self::device_timer).
+    pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
+        self.habits.private_use1 = Some(name.into());
+        self
+    }
+
+    /// Refuses to save a trace a second time, as torch does, and makes it an error of the stop, the step or the save if an
+    /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
+    /// Default: false. What the guard writes when it is dropped it writes all the same.
     pub fn strict(mut self, on: bool) -> Self {
         self.habits.is_strict = on;
         self
@@ -484,6 +530,7 @@ impl KinetoLayerBuilder {
         }
         config::report(&warnings);
         let mut config = resolved?;
+        self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         if self.waits {
             config.wait_for_requests();
         }
@@ -495,11 +542,13 @@ impl KinetoLayerBuilder {
             with_args: config.with_args,
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
+            scopes: self.scopes,
         };
         let settings = Settings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
             records: config.mode.records(),
+            threads: self.threads,
         };
         let mut observers = self.observers;
         if config.mode.contains(Mode::Nvtx) {
@@ -540,6 +589,20 @@ impl KinetoLayerBuilder {
         session::register(&session);
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// Whether a backend may call itself that.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
+    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
+    if is_word && (!is_taken || name == "privateuse1") {
+        return Ok(());
+    }
+    let why = format!(
+        "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// The collectors that this crate has, but for those that are switched off, and the program's own.

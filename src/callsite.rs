@@ -1,6 +1,6 @@
 //! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
 
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
 use crate::recorder::state;
 use std::collections::HashMap;
 use std::fmt;
@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub(crate) denied_fields: Vec<String>,
     /// Events up to this level are recorded as instants.
     pub(crate) events: Option<Level>,
+    /// The scopes that are recorded; empty stands for all.
+    pub(crate) scopes: Vec<RecordScope>,
 }
 
 /// One callsite and what was decided about it.
@@ -48,9 +50,44 @@ pub(crate) struct Site {
     pub(crate) fields: u64,
     /// The field that decides the class, while it is undecided.
     pub(crate) kind_field: Option<usize>,
+    /// Its spans cannot be made without a look at their values.
+    pub(crate) needs_care: bool,
+    /// Where fields decide which scope a span is of, and not all scopes are recorded.
+    pub(crate) scopes: Option<Box<Scopes>>,
     /// What becomes of an event of this callsite.
     pub(crate) event: EventRole,
     class: AtomicU8,
+}
+
+/// Which spans of a callsite are recorded.
+#[derive(Debug)]
+pub(crate) struct Scopes {
+    pub(crate) fields: ScopeFields,
+    recorded: Vec<RecordScope>,
+    /// The judgement on the others.
+    left_out: &'static Site,
+}
+
+/// The fields that name the scope of a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScopeFields {
+    pub(crate) scope: Option<usize>,
+    /// The forward thread: not 0 of a backward operation.
+    pub(crate) forward_thread: Option<usize>,
+}
+
+impl ScopeFields {
+    fn of(metadata: &Metadata<'_>) -> ScopeFields {
+        let field = |key| {
+            let mut fields = metadata.fields().iter();
+            fields.find(|f| catalogue::lookup(f.name()).is_some_and(|entry| entry.key == key)).map(|f| f.index())
+        };
+        ScopeFields { scope: field("Record function scope"), forward_thread: field("Fwd thread id") }
+    }
+
+    pub(crate) fn contain(self, field: usize) -> bool {
+        [self.scope, self.forward_thread].contains(&Some(field))
+    }
 }
 
 /// What an event is recorded as.
@@ -88,15 +125,26 @@ impl Site {
     /// Returns the state that its new spans have if there is nothing to record but themselves, or not even that; else 0.
     pub(crate) fn plain_state(&self) -> u64 {
         match self.is_recorded() {
-            true if self.fields == 0 && self.kind_field.is_none() => self.state,
+            true if self.fields == 0 && !self.needs_care => self.state,
             true => 0,
-            false => state::ignored(self.index),
+            false => self.left_out_state(),
         }
+    }
+
+    /// Returns the state of a span that is not recorded.
+    pub(crate) fn left_out_state(&self) -> u64 {
+        state::ignored(self.index) | self.state & state::OWN
     }
 
     /// Returns what the slices of this callsite are.
     pub(crate) fn class(&self) -> ActivityType {
         ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)
+    }
+
+    /// Returns the judgement on a span whose fields name that scope, or none.
+    pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
+        let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| scope_of(self.class())));
+        self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.left_out)
     }
 
     /// Decides the class by the first value of `kineto.kind`; returns false if spans cannot be that.
@@ -107,8 +155,18 @@ impl Site {
     }
 
     fn store(&self, class: ActivityType, rules: &Rules) {
-        let recorded = rules.selected.contains(class) && rules.lets_through(self.metadata);
+        // Where fields decide, they do so span by span.
+        let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&scope_of(class));
+        let recorded = in_scope && rules.selected.contains(class) && rules.lets_through(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
+    }
+}
+
+/// The scope of spans that name none, as torch has it.
+fn scope_of(class: ActivityType) -> RecordScope {
+    match class {
+        ActivityType::UserAnnotation => RecordScope::UserScope,
+        _ => RecordScope::Function,
     }
 }
 
@@ -261,15 +319,25 @@ impl Sites {
 
     fn judge(&self, metadata: &'static Metadata<'static>) -> Site {
         let class = self.rules.class(metadata);
-        let site = Site {
+        let kind_field = class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten();
+        let site = |class: u8, scopes: Option<Box<Scopes>>| Site {
             index: 0,
             state: 0,
             metadata,
             fields: self.rules.fields(metadata),
-            kind_field: class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten(),
+            kind_field,
+            needs_care: kind_field.is_some() || scopes.is_some(),
+            scopes,
             event: self.rules.event(metadata),
-            class: AtomicU8::new(UNDECIDED),
+            class: AtomicU8::new(class),
         };
+        let fields = ScopeFields::of(metadata);
+        let asks = metadata.is_span() && !self.rules.scopes.is_empty() && fields != ScopeFields::default();
+        let scopes = asks.then(|| {
+            let left_out = Box::leak(Box::new(Site { state: state::OWN, ..site(IGNORED, None) }));
+            Box::new(Scopes { fields, recorded: self.rules.scopes.clone(), left_out })
+        });
+        let site = site(UNDECIDED, scopes);
         if let Some(class) = class {
             site.store(class, &self.rules);
         }

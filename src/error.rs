@@ -1,5 +1,6 @@
 //! The one error of the crate: a kind, what it is about, and what to do next.
 
+use crate::trace::Trace;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ pub struct Error {
     path: Option<PathBuf>,
     #[source]
     source: Option<io::Error>,
+    trace: Option<Trace>,
 }
 
 /// What went wrong.
@@ -47,6 +49,9 @@ pub enum ErrorKind {
     Unsupported,
     /// The trace was saved already, and the builder was told to be strict.
     AlreadySaved,
+    /// An assertion did not hold while something was recorded, and the builder was told to be strict; [`Error::trace`] is
+    /// what was recorded.
+    InvariantViolated,
     /// A handler of traces failed or panicked.
     Handler,
     /// The calling process is a fork of the one that records.
@@ -56,7 +61,7 @@ pub enum ErrorKind {
 impl Error {
     /// Makes an error of that kind; `message` is lower case, without a full stop, and says what to do next.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), path: None, source: None }
+        Error { kind, message: message.into(), path: None, source: None, trace: None }
     }
 
     /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
@@ -66,7 +71,13 @@ impl Error {
             message: format!("cannot {what} {}: {source}; {advice}", path.display()),
             path: Some(path.to_owned()),
             source: Some(source),
+            trace: None,
         }
+    }
+
+    /// Hands a trace to whoever gets the error.
+    pub(crate) fn with_trace(self, trace: Trace) -> Self {
+        Error { trace: Some(trace), ..self }
     }
 
     /// Puts the file concerned before the message.
@@ -84,6 +95,11 @@ impl Error {
     /// Returns the file concerned, if the error is about one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
 }
 

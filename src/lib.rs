@@ -106,11 +106,13 @@ pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 pub use os::thread_id;
 pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
+pub use recorder::ThreadFilter;
 pub use schedule::{ProfilerAction, Schedule};
-pub use session::{Cycle, Status, StepOutcome, StepState, flush_all};
+pub use session::{Cycle, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
 pub use trace::{
-    CpuTraceBuilder, EventEdit, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace, TraceStats, TraceTrack,
+    CpuTraceBuilder, EventEdit, InvariantViolation, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace,
+    TraceStats, TraceTrack,
 };
 pub use write::TraceSink;
 

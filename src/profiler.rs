@@ -5,7 +5,7 @@ use crate::collector::CollectorReport;
 use crate::error::{Error, ErrorKind};
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
-use crate::session::{Ending, Session, Status, StepOutcome, StepState};
+use crate::session::{Cycle, Ending, Session, Status, StepOutcome, StepState, ThreadRecording};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
 use std::path::Path;
@@ -81,10 +81,14 @@ impl Profiler {
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if none is going on; of a schedule that waited or warmed up, the text says
-    /// how many more steps were needed.
+    /// how many more steps were needed. [`InvariantViolated`](crate::ErrorKind::InvariantViolated) in strict mode, if an
+    /// assertion did not hold: the recording has ended all the same, and is in [`Error::trace`].
     pub fn stop(&self) -> Result<Trace, Error> {
         match self.session()?.finish(false)? {
-            Ending::Recording(trace) => Ok(trace),
+            Ending::Recording(trace) => trace.check_violations().map(|()| trace),
+            Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
+                Err(error)
+            }
             Ending::Cycle(cycle) => Ok(cycle.trace),
             Ending::Nothing { why, .. } => Err(Error::new(ErrorKind::NotActive, why)),
         }
@@ -178,6 +182,31 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
     pub fn resume(&self) -> Result<(), Error> {
         self.session()?.resume(ActivityTypes::ALL)
+    }
+
+    /// Has the calling thread recorded from now on, whatever [`ThreadFilter`](crate::ThreadFilter) says of it; torch's
+    /// `enableProfilerInChildThread`. It is left out again when the value that this returns is dropped.
+    ///
+    /// Spans that the thread is in already are not recorded; one that it has made, and enters now, has its fields only with
+    /// [`fields_while_idle`](crate::KinetoLayerBuilder::fields_while_idle).
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on;
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if the thread is recorded.
+    pub fn enable_in_this_thread(&self) -> Result<ThreadRecording, Error> {
+        self.session()?.join()
+    }
+
+    /// Leaves the calling thread out of the recording from now on: its spans, its events and its allocations, and observers
+    /// are told nothing of it. Slices that it has open end here. torch's `disableProfilerInChildThread`.
+    ///
+    /// It holds until [`enable_in_this_thread`](Profiler::enable_in_this_thread), or the end of the recording. What the thread
+    /// launches on devices stays in the trace, and belongs to no span.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on, or the thread is not recorded.
+    pub fn disable_in_this_thread(&self) -> Result<(), Error> {
+        self.session()?.leave()
     }
 
     /// Stops recording a group until [`resume_activities`](Profiler::resume_activities), as PyTorch's
@@ -293,6 +322,20 @@ impl Profiler {
         args: &dyn Args,
     ) -> Result<(), Error> {
         self.session()?.record_slice((name, backend), (start, end), args)
+    }
+
+    /// Says that an assertion did not hold in the recording that goes on, as kineto's `logInvariantViolation`: what should
+    /// have been, what was, and of which group of recordings this one is (empty for none). The recording's own name goes with
+    /// it.
+    ///
+    /// It stands in [`TraceStats::violations`](crate::TraceStats::violations) and in the file's header, 100 different ones at
+    /// most, each with how often it came. Where the builder was told to be [`strict`](crate::KinetoLayerBuilder::strict), the
+    /// recording's stop, step or save is an error.
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is going on.
+    pub fn log_invariant_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
+        self.session()?.log_violation(assertion, error, group)
     }
 
     /// Adds a text to the header of the recording that goes on, or of the next one; legal until its file is written.

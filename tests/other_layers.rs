@@ -322,3 +322,15 @@ fn nothing_unknown_to_viewers_stands_beside_the_args() {
         assert!(event.get("args").is_none_or(serde_json::Value::is_object), "{event}");
     }
 }
+
+#[test]
+fn a_span_that_the_builders_filter_hides_is_hidden_however_often_other_threads_enter_it() {
+    let (ours, guard) = layer(|b| b.filter(Targets::new().with_target("app", Level::INFO)));
+    tracing::subscriber::with_default(registry().with(ours), || {
+        let hidden = info_span!(target: "lib", "hidden");
+        on_thread("worker", || {
+            (0..5).for_each(|_| hidden.in_scope(|| info_span!(target: "app", "seen").in_scope(|| ())));
+        });
+    });
+    assert_eq!(finish(guard).parents(), "seen< seen< seen< seen< seen<");
+}

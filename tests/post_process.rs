@@ -62,3 +62,34 @@ fn an_event_at_which_it_panics_stays_as_it_was() {
     assert_eq!(file.fields("bad"), r#"{"n":1}"#);
     assert_eq!(file.all("half done").len(), 1);
 }
+
+#[test]
+fn events_take_no_longer_than_they_may_and_files_are_whole() {
+    use std::time::Duration;
+    use tracing_kineto::analysis::{Note, ReadOptions};
+    use tracing_subscriber::layer::SubscriberExt;
+    for (limit, all) in [(Duration::ZERO, false), (Duration::MAX, true)] {
+        let (layer, guard) = common::layer(|b| b.post_processing_timeout(limit));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            (0..1000).for_each(|n| tracing::info_span!("op", n).in_scope(|| ()));
+        });
+        let trace = guard.finish().unwrap();
+        let mut text = Vec::new();
+        trace.write_chrome(&mut text).unwrap();
+        assert_eq!(tracing_kineto::analysis::Events::from_reader(text.as_slice()).unwrap().len(), 1000);
+        // What times are relative to may stand behind the events.
+        let behind = String::from_utf8(text.clone()).unwrap();
+        let base = "\"baseTimeNanoseconds\":";
+        let (before, after) = behind.split_once(base).unwrap();
+        let (number, after) = after.split_at(after.find(|c: char| !c.is_ascii_digit()).unwrap());
+        let behind = format!("{before}\"nothing\":0{},{base}{number}}}", after.trim_end().strip_suffix('}').unwrap());
+        let read = |text: &str| ReadOptions::new().time_limit(limit).from_reader(text.as_bytes()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        for events in [trace.events(), read(&text), read(&behind)] {
+            let notes: Vec<_> = events.notes().collect();
+            assert_eq!(events.len(), if all { 1000 } else { 0 });
+            assert_eq!(notes, if all { vec![] } else { vec![(Note::TimeLimit, 1)] });
+        }
+        assert!(read(&behind).metadata().any(|(key, _)| key == "nothing"));
+    }
+}

@@ -32,7 +32,7 @@ pub struct KeyAverages {
     pub(super) annotations: Vec<Average>,
     /// What rows have in common beside their name.
     pub(super) groups: Vec<String>,
-    pub(super) device: &'static str,
+    pub(super) device: String,
     pub(super) has_memory: bool,
     /// Memory that was allocated and freed outside all operations, as torch's row.
     pub(super) outside: Option<Average>,

@@ -337,12 +337,11 @@ const HOST_KINDS: [i64; 3] = [0, 2, 5];
 /// How events about memory are called.
 const MEMORY: &str = "[memory]";
 
-/// What torch calls the devices of the trace.
-fn device_name(events: &Events) -> &'static str {
+/// What torch's table calls the devices of the trace.
+fn device_name(events: &Events) -> String {
     match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
-        Some(DeviceType::PrivateUse1) => "PRIVATEUSE1",
-        Some(device) => device.as_str(),
-        None => DeviceType::Cuda.as_str(),
+        Some(device) => events.device_name(device).to_uppercase(),
+        None => DeviceType::Cuda.as_str().to_owned(),
     }
 }
 

@@ -2,13 +2,16 @@
 
 use super::arguments::{Arguments, Span};
 use super::arrows::{Arrows, Loose};
+use super::deadline::Deadline;
 use super::events::{EventProcess, EventTrack, Events, Phase, Row, TrackId};
 use super::notes::Note;
 use super::strings::Text;
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
 use crate::time::Timestamp;
+use crate::trace::PRIVATE_USE1_KEY;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 /// Puts events together, in any order.
 ///
@@ -22,6 +25,8 @@ pub(super) struct Builder {
     ends: Vec<End>,
     async_spans: BTreeSet<u64>,
     keys: Keys,
+    /// Until when events are taken.
+    pub(super) deadline: Deadline,
 }
 
 /// An event on its way.
@@ -71,12 +76,17 @@ impl Default for Builder {
             span: key("span id"),
             correlation: key("correlation"),
         };
-        let (tracks, processes, arrows, ends, async_spans) = Default::default();
-        Builder { events, tracks, processes, arrows, ends, async_spans, keys }
+        let (tracks, processes, arrows, ends, async_spans, deadline) = Default::default();
+        Builder { events, tracks, processes, arrows, ends, async_spans, keys, deadline }
     }
 }
 
 impl Builder {
+    /// Takes events for no longer than that.
+    pub(super) fn within(limit: Option<Duration>) -> Builder {
+        Builder { deadline: Deadline::after(limit), ..Builder::default() }
+    }
+
     /// Takes an event.
     pub(super) fn push(&mut self, new: &New<'_>) {
         let kind = ActivityType::from_name(new.category);
@@ -194,7 +204,9 @@ impl Builder {
         let events = &mut self.events;
         events.window = edge(window.0).zip(edge(window.1));
         events.async_spans = self.async_spans.into_iter().collect();
-        events.accelerator = accelerator(&events.rows);
+        events.private_use1 = private_use1(&events.header);
+        events.accelerator =
+            if events.private_use1.is_some() { Accelerator::PrivateUse1 } else { accelerator(&events.rows) };
         self.events
     }
 
@@ -299,6 +311,15 @@ fn number(arguments: &Arguments, span: Span, key: Text) -> Option<u64> {
         _ => return None,
     };
     Some(id).filter(|id| *id != 0)
+}
+
+/// What the backend of PrivateUse1 calls itself, if it does.
+fn private_use1(header: &[(String, String)]) -> Option<String> {
+    let (_, json) = header.iter().find(|(key, _)| key == PRIVATE_USE1_KEY)?;
+    // It is a word, so nothing is escaped in it.
+    let name = json.strip_prefix('"')?.strip_suffix('"')?;
+    let is_word = !name.is_empty() && name.chars().all(|each| each.is_ascii_alphanumeric() || each == '_');
+    is_word.then(|| name.to_owned())
 }
 
 /// Whose devices a trace is about.

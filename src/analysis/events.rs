@@ -4,7 +4,7 @@ use super::arguments::{Arguments, Span};
 use super::event::Event;
 use super::notes::{Note, Notes};
 use super::strings::{Strings, Text};
-use crate::activity::{Accelerator, ActivityType, Flow};
+use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
 use crate::time::Timestamp;
 
 /// The events of a trace, for those who look into it: slices, instants and counters, in the order of their start.
@@ -25,6 +25,8 @@ pub struct Events {
     pub(super) async_spans: Vec<u64>,
     /// Whose devices the types are that vendors share.
     pub(super) accelerator: Accelerator,
+    /// What the backend of PrivateUse1 calls itself.
+    pub(super) private_use1: Option<String>,
     /// The keys of the trace's header, with their values as JSON.
     pub(super) header: Vec<(String, String)>,
     pub(super) window: Option<(Timestamp, Timestamp)>,
@@ -126,7 +128,15 @@ impl Events {
         self.accelerator
     }
 
-    /// Returns what was left out or repaired when a file was read, by cause; of a recording, at most loose arrows.
+    /// Returns what the trace calls that kind of device: [`DeviceType::as_str`], but for the backend outside of PyTorch's tree
+    /// that has [named itself](crate::KinetoLayerBuilder::private_use1_name).
+    pub fn device_name(&self, device: DeviceType) -> &str {
+        let own = self.private_use1.as_deref().filter(|_| device == DeviceType::PrivateUse1);
+        own.unwrap_or(device.as_str())
+    }
+
+    /// Returns what was left out or repaired when a file was read, by cause; of a recording, at most loose arrows and the
+    /// time limit.
     pub fn notes(&self) -> impl Iterator<Item = (Note, u64)> {
         self.notes.iter()
     }

@@ -7,6 +7,7 @@ mod averages;
 mod averaging;
 mod builder;
 mod columns;
+mod deadline;
 mod event;
 mod events;
 mod export;

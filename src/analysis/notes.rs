@@ -32,11 +32,13 @@ pub enum Note {
     MalformedArguments,
     /// The file is cut off; what stands before that was read.
     CutOff,
+    /// The time for it was over; what had been read until then is there.
+    TimeLimit,
 }
 
 impl Note {
     /// Every cause.
-    pub const ALL: [Note; 13] = [
+    pub const ALL: [Note; 14] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -50,6 +52,7 @@ impl Note {
         Note::DuplicateArgument,
         Note::MalformedArguments,
         Note::CutOff,
+        Note::TimeLimit,
     ];
 
     /// Returns the cause's name.
@@ -68,6 +71,7 @@ impl Note {
             Note::DuplicateArgument => "duplicate_argument",
             Note::MalformedArguments => "malformed_arguments",
             Note::CutOff => "cut_off",
+            Note::TimeLimit => "time_limit",
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::builder::{Builder, New};
 use super::events::{Events, Phase, TrackId};
+use super::notes::Note;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
+use crate::diag::diag;
 use crate::time::Timestamp;
 use crate::trace::Trace;
 use crate::trace::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
@@ -13,11 +15,22 @@ impl Trace {
     /// Returns all events in memory, in the order of their start; torch's `events()`.
     ///
     /// They are made anew by each call, and are those that [`Events::read`] finds in the file that
-    /// [`save`](Trace::save) writes. Async tracks are no events: their slices are.
+    /// [`save`](Trace::save) writes. Async tracks are no events: their slices are. Where the builder has set a
+    /// [limit](crate::KinetoLayerBuilder::post_processing_timeout) and the time is over, the events of the threads that came
+    /// first are there, and [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
-        let mut builder = Builder::default();
-        // `Builder` has no errors.
-        let _ = self.rows(&mut builder);
+        let limit = self.post_processing_timeout();
+        let mut builder = Builder::within(limit);
+        // The one error of `Builder` is that the time is over.
+        if self.rows(&mut builder).is_err() {
+            builder.events.notes.add(Note::TimeLimit, 1);
+            let (limit, events) = (limit.unwrap_or_default(), builder.events.rows.len());
+            diag!(
+                Warning,
+                "events",
+                "the first {events} events took {limit:?}; those behind are left out: raise the limit"
+            );
+        }
         let (start, end) = (self.first_start(), self.window().1);
         builder.events.header = self.about_recording();
         builder.finish(0, (Some(signed(start)), Some(signed(end))))
@@ -122,6 +135,9 @@ impl Rows for Builder {
         Ok(())
     }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        if self.deadline.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         self.take(activity);
         Ok(())
     }

@@ -172,7 +172,7 @@ impl<'a> Table<'a> {
         if self.any(|row| row.self_device_ns > 0) && (ops || devices) {
             columns.extend(self.device_columns(ops));
         } else if !ops {
-            let device = self.averages.device;
+            let device = &self.averages.device;
             columns.push(self.time_column(format!("{device} total"), 0, |row| row.device_ns as f64));
             columns.push(self.time_column(format!("{device} time avg"), 3, Average::mean_ns));
         }
@@ -234,7 +234,7 @@ impl<'a> Table<'a> {
     }
 
     fn device_columns(&self, with_ops: bool) -> Vec<Column<'a>> {
-        let (device, base) = (self.averages.device, self.averages.device_base_ns() as f64);
+        let (device, base) = (&self.averages.device, self.averages.device_base_ns() as f64);
         let mut columns = vec![
             self.time_column(format!("Self {device}"), 0, |row| row.self_device_ns as f64),
             Column::new(format!("Self {device} %"), NUMBER, 5, move |row| share(row.self_device_ns as f64, base)),
@@ -263,7 +263,7 @@ impl<'a> Table<'a> {
             Column::new("Self CPU Mem", NUMBER, 3, |row| bytes(row.own.host)),
         ];
         if self.any(|row| row.own.device != 0) {
-            let device = self.averages.device;
+            let device = &self.averages.device;
             columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| bytes(row.all.device)));
             columns.push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| bytes(row.own.device)));
         }
@@ -360,7 +360,7 @@ impl<'a> Table<'a> {
 
     fn write_bases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let averages = self.averages;
-        let device = averages.device;
+        let device = &averages.device;
         let shown = |ns: f64| time(ns, self.unit);
         let why = |text: &str| if self.as_torch { String::new() } else { format!(" ({text})") };
         let base = averages.host_base_ns() as f64;

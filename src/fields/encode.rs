@@ -35,7 +35,7 @@ pub(crate) struct PlainEncoder {
 impl PlainEncoder {
     #[inline(always)]
     pub(crate) fn new(site: &Site, payload: Payload, text_bytes_max: usize) -> Self {
-        PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: site.kind_field.is_none() }
+        PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: !site.needs_care }
     }
 
     /// Returns the payload, unless it takes an [`Encoder`] to encode these fields.

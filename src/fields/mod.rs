@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod scope;
 mod words;
 
 #[cfg(test)]

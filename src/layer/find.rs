@@ -57,6 +57,9 @@ fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, origin: Or
 where
     S: for<'a> LookupSpan<'a>,
 {
+    if origin == Origin::Idle {
+        hook.recorder.reach.meet(span.id().into_u64());
+    }
     // If the allocator has spans of its own, storing one of them may wait for this span's extensions.
     let _busy = home::Busy::begin();
     let mut extensions = span.extensions_mut();
@@ -186,12 +189,12 @@ fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, 
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let site = hook.site(span.metadata());
+    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u64]>::to_vec));
+    let site = hook.site(span.metadata()).of_encoded(kept.as_deref().unwrap_or_default());
     if !site.is_recorded() {
         return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
     }
     let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).unwrap_or(0);
-    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u64]>::to_vec));
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
@@ -226,10 +229,10 @@ where
     let span = ctx.span(&Id::from_u64(key))?;
     for _ in 0..LOOKS {
         if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return Some(entry.state.span);
+            return Some(entry.state.recorded());
         }
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            return Some(store(&span, hook, define(hook, state), Origin::Lent, false).span);
+            return Some(store(&span, hook, define(hook, state), Origin::Lent, false).recorded());
         }
     }
     None

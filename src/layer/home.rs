@@ -5,6 +5,7 @@
 
 use super::lane::{Lane, NO_EPOCH, Place};
 use super::need::Need;
+use super::reach;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
 use crate::os::thread;
@@ -51,7 +52,16 @@ pub(crate) fn usual(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.untold() == epoch && hook(lane))
 }
 
-/// The same, whether collectors are told or not.
+/// The same for a hook in which there is nothing to do on a thread that is left out, or while nothing is recorded.
+#[inline(always)]
+pub(crate) fn usual_or_nothing(epoch: u64, recorder: &Recorder, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| match lane.untold() == epoch {
+        true => hook(lane),
+        false => epoch == 0 || reach::is_known_left_out(recorder),
+    })
+}
+
+/// [`usual`], whether collectors are told or not.
 #[inline(always)]
 pub(crate) fn at_hand(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch() == epoch && hook(lane))
@@ -164,6 +174,24 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     });
     // The chunk of before is let go of outside the borrow.
     drop(before);
+}
+
+/// Takes the thread's lane for that epoch away.
+pub(crate) fn leave(epoch: u64) {
+    let left = STORE.try_with(|store| {
+        let mut store = store.try_borrow_mut().ok()?;
+        let is_its = |owned: &Owned| owned.epoch == epoch;
+        let first = store.first.take_if(|owned| is_its(owned));
+        first.map(|owned| (None, owned)).or_else(|| {
+            let other = store.others.extract_if(.., |(_, owned)| is_its(owned)).next();
+            other.map(|(lane, owned)| (Some(lane), owned))
+        })
+    });
+    if let Ok(Some((lane, owned))) = left {
+        lane.inspect(|lane| lane.close_down());
+        // Outside the borrow.
+        drop(owned);
+    }
 }
 
 /// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.

@@ -26,7 +26,7 @@ use tracing_core::Metadata;
 /// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
-    epoch: Cell<u64>,
+    pub(super) epoch: Cell<u64>,
     /// The same, but none if collectors are told of slices, or observers of spans: so other recordings do not ask.
     pub(super) untold: Cell<u64>,
     /// The same, but none if observers are told of spans.
@@ -42,7 +42,7 @@ pub(crate) struct Lane {
     /// lane needs no destructor.
     pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
-    mirror: Mirror,
+    pub(super) mirror: Mirror,
 }
 
 /// Where a thread stands and writes.
@@ -190,7 +190,7 @@ impl Lane {
         }
         let mut made = SpanState { span: 0, meta: site.state, parent };
         if !site.is_recorded() {
-            made.meta = state::ignored(site.index);
+            made.meta = site.left_out_state();
         } else if let Some((payload, head_flags)) = fields {
             made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             match made.span {
@@ -200,7 +200,7 @@ impl Lane {
         }
         match frame {
             Some(frame) => frame.set(key, made, 0),
-            None if site.is_recorded() => return Err(Need::StoreNew(made)),
+            None if !state::is_known_elsewhere(made.meta) => return Err(Need::StoreNew(made)),
             None => {}
         }
         Ok(())
@@ -291,7 +291,7 @@ impl Lane {
         let Some(known) = self.cache.span(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
             return false;
         };
-        let Some(slice) = writer.next().filter(|_| known.meta & state::STORED != 0) else { return false };
+        let Some(slice) = writer.next().filter(|_| state::is_shared(known.meta)) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
         self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
@@ -428,7 +428,7 @@ impl Lane {
     }
 
     /// Ends a slice: in place if its chunk is still at hand, else by a record of its own.
-    fn end(&self, slice: u64, end: Ticks, is_innermost: bool, recorder: &Recorder) -> Result<(), Need> {
+    pub(super) fn end(&self, slice: u64, end: Ticks, is_innermost: bool, recorder: &Recorder) -> Result<(), Need> {
         if slice != 0 && !self.place()?.writer.end(slice, end) {
             let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));

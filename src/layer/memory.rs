@@ -9,6 +9,7 @@ use super::TRIES;
 use super::home::{self, Busy};
 use super::lane::Lane;
 use super::need::Need;
+use super::reach;
 use crate::buffer::{Head, Loss, Tag, Whose};
 use crate::recorder::listeners::{self, Listener, Own};
 use crate::recorder::{BEYOND, Frame, state};
@@ -69,6 +70,9 @@ fn put(event: &MemoryEvent, listener: &Listener) -> bool {
 /// Gets what is missing and tries again.
 #[cold]
 fn put_carefully(event: &MemoryEvent, listener: &Listener) -> bool {
+    if reach::is_passed_over(listener) {
+        return true;
+    }
     let (busy, epoch) = (Busy::begin(), listener.epoch());
     let recorder = busy.as_ref().and_then(|_| listener.recorder());
     let tries = recorder.iter().flat_map(|recorder| std::iter::repeat_n(recorder, TRIES));

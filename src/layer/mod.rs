@@ -12,6 +12,7 @@ pub(crate) mod memory;
 mod mirror;
 mod need;
 mod observe;
+pub(crate) mod reach;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
@@ -48,10 +49,10 @@ impl KinetoLayer {
         KinetoLayer { recorder }
     }
 
-    /// Whether observers are told; in a forked child not of its parent's recording.
+    /// Whether observers are told what the thread does; in a forked child not of its parent's recording.
     #[inline]
     fn tells(&self) -> bool {
-        self.recorder.observers.are_told() && !self.recorder.is_forked()
+        self.recorder.observers.are_told() && !self.recorder.is_forked() && !reach::is_left_out(&self.recorder)
     }
 
     #[inline(always)]
@@ -84,7 +85,8 @@ impl Hook<'_> {
             self.recorder.close();
             return false;
         }
-        home::enroll(self.recorder, self.epoch, false)
+        // A field's `Debug` may have had the thread leave the recording.
+        !reach::is_left_out(self.recorder) && home::enroll(self.recorder, self.epoch, false)
     }
 
     #[cold]
@@ -178,7 +180,7 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.enter::<false>(id.into_u64())) && epoch != 0 {
+        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.enter::<false>(id.into_u64())) {
             self.enter(id.into_u64(), ctx, epoch);
         }
     }
@@ -186,7 +188,7 @@ where
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.exit::<false>(id.into_u64())) && epoch != 0 {
+        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.exit::<false>(id.into_u64())) {
             self.exit(id.into_u64(), ctx, epoch);
         }
     }
@@ -205,7 +207,7 @@ where
             if self.tells() {
                 observe::record(&self.recorder, id, values, &ctx);
             }
-            if epoch != OBSERVED {
+            if epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
                 self.record(id, values, &ctx, self.hook(epoch));
             }
         }
@@ -213,7 +215,7 @@ where
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 && epoch != OBSERVED {
+        if epoch != 0 && epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
             let hook = self.hook(epoch);
             match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
@@ -231,7 +233,7 @@ where
             if self.tells() {
                 observe::event(&self.recorder, event);
             }
-            if epoch != OBSERVED {
+            if epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
                 home::name(&self.recorder, epoch);
                 event::record(event, &ctx, self.hook(epoch));
             }
@@ -267,7 +269,11 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if epoch == 0 {
+        let is_left_out = epoch != 0 && reach::is_left_out(&self.recorder);
+        if is_left_out {
+            reach::make(key);
+        }
+        if epoch == 0 || is_left_out {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
                 find::keep_fields(&ctx, &self.recorder, attrs, key);
             }
@@ -284,9 +290,9 @@ impl KinetoLayer {
             return;
         }
         let hook = self.hook(epoch);
-        let site = hook.site(attrs.metadata());
+        let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
-        if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+        if !site.is_recorded() || (site.fields == 0 && !site.needs_care) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
             return;
         }
@@ -314,7 +320,7 @@ impl KinetoLayer {
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
-        if home::at_hand(epoch, further) {
+        if home::at_hand(epoch, further) || reach::is_left_out(&self.recorder) {
             return;
         }
         let hook = self.hook(epoch);
@@ -340,7 +346,9 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key)) {
+        if home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key))
+            || reach::is_left_out(&self.recorder)
+        {
             return;
         }
         let (end, hook) = (clock::now(), self.hook(epoch));
@@ -362,6 +370,9 @@ impl KinetoLayer {
             return;
         }
         let (key, hook) = (id.into_u64(), self.hook(epoch));
+        if reach::is_left_out(&self.recorder) {
+            return self.close_left_out(&id, &ctx, &hook);
+        }
         if let Some(Need::CloseElsewhere) =
             self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
         {
@@ -413,14 +424,16 @@ impl KinetoLayer {
         // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
         let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key));
         if let Some((slice, state)) = (!find::is_older(ctx, &hook, key)).then(theirs).flatten() {
-            use crate::recorder::state::{IGNORED, STORED};
-            if state.meta & (STORED | IGNORED) == 0 {
+            if !crate::recorder::state::is_known_elsewhere(state.meta) {
                 // Its frame was the one place where it stood.
                 find::evict(ctx, &hook, key, state, false);
             }
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
             }
+            return;
+        }
+        if reach::has_joined(&self.recorder, hook.epoch) {
             return;
         }
         find::find(ctx, &hook, key);

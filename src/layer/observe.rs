@@ -11,10 +11,13 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 /// What a span's extensions hold: how the observers of each layer see it.
 #[derive(Default)]
-struct Observed(Vec<(usize, Arc<ObservedSpan>)>);
+struct Observed(Vec<(usize, Seen)>);
+
+/// What there is to see of a span; nothing of one that is left out for its scope.
+type Seen = Option<Arc<ObservedSpan>>;
 
 /// Keeps how observers see a span.
-fn keep<S>(span: &SpanRef<'_, S>, recorder: &Arc<Recorder>, observed: Arc<ObservedSpan>)
+fn keep<S>(span: &SpanRef<'_, S>, recorder: &Arc<Recorder>, observed: Seen)
 where
     S: for<'a> LookupSpan<'a>,
 {
@@ -39,10 +42,10 @@ where
     let address = Arc::as_ptr(recorder).addr();
     let known = |Observed(all): &Observed| all.iter().find(|(layer, _)| *layer == address).map(|(_, o)| o.clone());
     let known = span.extensions().get::<Observed>().and_then(known);
-    known.or_else(|| {
-        let site = recorder.sites.site(span.metadata());
+    known.unwrap_or_else(|| {
+        let site = recorder.sites.site(span.metadata()).of_scope(None);
         let observed = site.is_recorded().then(|| Arc::new(ObservedSpan::new(site)))?;
-        keep(span, recorder, observed.clone());
+        keep(span, recorder, Some(observed.clone()));
         Some(observed)
     })
 }
@@ -57,10 +60,13 @@ where
     if !site.is_recorded() {
         return;
     }
-    let mut observed = ObservedSpan::new(site);
-    attrs.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
+    let observed = site.of_span(|fields| attrs.record(fields)).is_recorded().then(|| {
+        let mut observed = ObservedSpan::new(site);
+        attrs.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
+        Arc::new(observed)
+    });
     if let (Some(_busy), Some(span)) = (Busy::begin(), ctx.span(&Id::from_u64(key))) {
-        keep(&span, recorder, Arc::new(observed));
+        keep(&span, recorder, observed);
     }
 }
 
@@ -76,7 +82,7 @@ where
     let mut observed = ObservedSpan::clone(&observed);
     values.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
     if let Some(_busy) = Busy::begin() {
-        keep(&span, recorder, Arc::new(observed));
+        keep(&span, recorder, Some(Arc::new(observed)));
     }
 }
 

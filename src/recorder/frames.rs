@@ -30,6 +30,13 @@ pub(crate) struct SpanState {
     pub(crate) parent: u64,
 }
 
+impl SpanState {
+    /// Returns the span's id, 0 if it is left out: its own stands for the one around it.
+    pub(crate) fn recorded(&self) -> u64 {
+        if self.meta & state::IGNORED == 0 { self.span } else { 0 }
+    }
+}
+
 /// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
 ///
 /// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. The flags that a slice has too stand where they stand
@@ -50,9 +57,22 @@ pub(crate) mod state {
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
     pub(crate) const STORED: u64 = FIRST << 5;
-    /// It is not recorded: its callsite is not selected.
+    /// It is not recorded: its callsite or its scope is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
 
+    /// That it is not recorded is its own, not its callsite's.
+    pub(crate) const OWN: u64 = FIRST << 7;
+
+    /// Whether the span's extensions say the same, or its callsite.
+    #[inline(always)]
+    pub(crate) const fn is_known_elsewhere(meta: u64) -> bool {
+        meta & STORED != 0 || meta & (IGNORED | OWN) == IGNORED
+    }
+    /// Whether the span is recorded, and found by all threads.
+    #[inline(always)]
+    pub(crate) const fn is_shared(meta: u64) -> bool {
+        meta & (STORED | IGNORED) == STORED
+    }
     /// The state of a span of that callsite that was never entered and is not recorded yet.
     pub(crate) const fn new(site: u32) -> u64 {
         Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).word()
@@ -214,7 +234,7 @@ impl Frame {
 
     /// Whether another span may take the frame: nobody's, or one that is found elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.key(), 0 | UNUSED) || self.meta() & (state::STORED | state::IGNORED) != 0
+        matches!(self.key(), 0 | UNUSED) || state::is_known_elsewhere(self.meta())
     }
 
     /// Returns the state of a span that was lent just now, once its owner has had time to finish what it had begun.

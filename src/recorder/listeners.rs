@@ -16,6 +16,8 @@ pub(crate) struct Listener {
     /// The process that records.
     fork: AtomicU64,
     recorder: Mutex<Weak<Recorder>>,
+    /// The recording, 0 if it reaches all threads.
+    selective: AtomicU64,
     over_limit: AtomicU64,
     missed: AtomicU64,
     own: AtomicU64,
@@ -57,6 +59,7 @@ impl Listener {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(0),
             recorder: Mutex::new(Weak::new()),
+            selective: AtomicU64::new(0),
             over_limit: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             own: AtomicU64::new(0),
@@ -67,6 +70,11 @@ impl Listener {
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Returns the recording, 0 if it reaches all threads.
+    pub(crate) fn selective(&self) -> u64 {
+        self.selective.load(Ordering::Relaxed)
     }
 
     /// Returns the recorder; none in a forked child of the process that records, and then nobody asks again.
@@ -133,6 +141,11 @@ impl Seat {
         let seat = Seat { listener, bit: 1 << place, has_left: AtomicBool::new(false) };
         seat.take_losses();
         Some(seat)
+    }
+
+    /// That recording does not reach all threads, or does if it is 0.
+    pub(super) fn restrict(&self, recording: u64) {
+        self.listener.selective.store(recording, Ordering::Relaxed);
     }
 
     pub(super) fn open(&self, epoch: u64) {

@@ -6,9 +6,12 @@
 mod frames;
 mod lanes;
 pub(crate) mod listeners;
+mod reach;
 
 pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
+pub(crate) use reach::Reach;
+pub use reach::ThreadFilter;
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
 use crate::callsite::Sites;
@@ -53,6 +56,8 @@ pub(crate) struct Recorder {
     pub(crate) observers: Observers,
     /// Where allocators find it, if it records what they do.
     seat: OnceLock<Seat>,
+    /// Which threads are recorded.
+    pub(crate) reach: Reach,
     pub(crate) settings: Settings,
 }
 
@@ -79,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) fields_while_idle: bool,
     /// Whether anything is recorded; if not, observers alone are told.
     pub(crate) records: bool,
+    /// Which threads are recorded.
+    pub(crate) threads: ThreadFilter,
 }
 
 /// Buckets of span keys; also the size of a thread's cache of spans.
@@ -121,13 +128,15 @@ impl Recorder {
             street: fork::Own::default(),
             observers,
             seat: OnceLock::new(),
+            reach: Reach::new(settings.threads.clone()),
             settings,
         }
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
-        let settings = Settings { field_bytes_max: 100, fields_while_idle: false, records: true };
+        let (field_bytes_max, threads) = (100, ThreadFilter::All);
+        let settings = Settings { field_bytes_max, fields_while_idle: false, records: true, threads };
         Recorder::new(1 << 30, Sites::default(), Observers::default(), settings)
     }
 
@@ -167,6 +176,18 @@ impl Recorder {
         self.epoch.store(epoch, Ordering::Release);
         self.seat.get().filter(|_| self.settings.records).inspect(|seat| seat.open(epoch));
         epoch
+    }
+
+    /// A recording begins, before its first epoch.
+    pub(crate) fn begin(&self) {
+        self.reach.begin();
+        self.seat.get().inspect(|seat| seat.restrict(self.reach.selective()));
+    }
+
+    /// The recording no longer reaches all threads.
+    pub(crate) fn restrict(&self) {
+        self.reach.restrict();
+        self.seat.get().inspect(|seat| seat.restrict(self.reach.selective()));
     }
 
     /// Records from now on what allocators report; `false` if too many do already.

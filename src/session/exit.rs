@@ -89,9 +89,12 @@ impl Session {
         let (done, outcome) = mpsc::channel();
         let shown = path.display().to_string();
         let write = move || {
+            // Nobody could take it; they stand in the file.
+            let _ = trace.check_violations();
             let saved = trace.save_all(&path).map(|()| trace.why_empty());
-            if trace.stats().losses.iter().any(|(loss, _)| loss.is_loss()) {
-                diag!(Warning, "trace", "{}: {}", path.display(), trace.stats());
+            let stats = trace.stats();
+            if !stats.violations.is_empty() || stats.losses.iter().any(|(loss, _)| loss.is_loss()) {
+                diag!(Warning, "trace", "{}: {}", path.display(), stats);
             }
             // Nobody waits any more after the time-out.
             let _ = done.send(saved);

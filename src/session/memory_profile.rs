@@ -6,7 +6,7 @@ use crate::config::{Mode, Output};
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
 use crate::os::fork;
-use crate::recorder::{Recorder, Settings};
+use crate::recorder::{Recorder, Settings, ThreadFilter};
 use crate::trace::Trace;
 use crate::write::sink::Sinks;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Session {
         let mut config = self.config.clone();
         (config.output, config.with_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
-        let settings = Settings { records: true, ..self.recorder.settings.clone() };
+        let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Default::default(), Default::default(), settings));
         if !recorder.listen() {

@@ -9,12 +9,14 @@ mod outcome;
 mod pulse;
 mod reports;
 mod steps;
+mod threads;
 mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use steps::{Ending, Habits, Steps};
+pub use threads::ThreadRecording;
 
 use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
@@ -22,11 +24,12 @@ use crate::collector::{Budget, CaptureRange, Collection, CollectorReport, Collec
 use crate::config::{Config, Mode, Output};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
+use crate::layer::reach;
 use crate::os::{fork, process};
-use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
+use crate::recorder::{Recorder, ThreadFilter};
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace};
+use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace, Violations};
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
@@ -66,6 +69,8 @@ struct State {
     metadata: Arc<Metadata>,
     /// What the program has pushed itself.
     reports: Reports,
+    /// What should have held of the recording, and did not.
+    violations: Violations,
     /// The metadata belongs to a trace already; the next recording starts with a copy.
     given_away: bool,
 }
@@ -107,6 +112,7 @@ impl Session {
             trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
             reports: Reports::default(),
+            violations: Violations::default(),
             given_away: false,
         };
         let collectors = Arc::new(collectors);
@@ -239,7 +245,7 @@ impl Session {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
         }
-        state.reports = Reports::default();
+        (state.reports, state.violations) = Default::default();
         state.metadata.set_all(self.steps.presets());
         self.recorder.discard();
         self.recorder.gather_losses();
@@ -249,6 +255,10 @@ impl Session {
             self.pulse.start_ahead();
         }
         self.collectors.begin();
+        self.recorder.begin();
+        if self.recorder.reach.filter == ThreadFilter::Current {
+            reach::begin(&self.recorder);
+        }
         if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection())) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
@@ -320,10 +330,15 @@ impl Session {
         converter: Converter,
         losses: [u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
+        let habits = self.steps.habits();
         let facts = Facts {
             losses,
             observers: self.recorder.observers.reports(),
-            is_strict: self.steps.is_strict(),
+            is_strict: habits.is_some_and(|habits| habits.is_strict),
+            post_processing_timeout: habits.and_then(|habits| habits.post_processing_timeout),
+            private_use1: habits.and_then(|habits| habits.private_use1.clone()),
+            violations: state.violations.clone(),
+            some_threads: self.recorder.reach.selective() != 0,
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
             ..facts(&self.config, self.name(state))
@@ -341,6 +356,23 @@ impl Session {
     pub(crate) fn trace_id(&self) -> Option<String> {
         let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
         (!matches!(state.phase, Phase::Idle)).then(|| self.name(&state))
+    }
+
+    /// Takes note of an assertion that did not hold.
+    pub(crate) fn log_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        self.check_process()?;
+        if !matches!(state.phase, Phase::Recording) {
+            let why = "no recording is going on, so there is nothing to log a violation in";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        }
+        let name = self.name(&state);
+        let is_new = state.violations.add(assertion, error, [&name, group]);
+        drop(state);
+        if is_new {
+            diag!(Warning, "invariant", "{assertion}: {error}");
+        }
+        Ok(())
     }
 
     fn check_process(&self) -> Result<(), Error> {
@@ -424,6 +456,10 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         gzip_level: config.gzip_level,
         execution_trace: config.execution_trace,
         is_strict: false,
+        some_threads: false,
+        post_processing_timeout: None,
+        private_use1: None,
+        violations: Violations::default(),
         sinks: Arc::default(),
         post_process: None,
     }
@@ -534,6 +570,32 @@ mod tests {
             session.start().unwrap();
             assert_ne!(id(session.stop().unwrap()), looks[0], "{mode:?}");
         }
+    }
+
+    #[test]
+    fn records_that_cannot_be_are_told_and_left_out() {
+        use crate::buffer::{Head, Tag, Writer};
+        use crate::time::Ticks;
+        let session = session();
+        session.start().unwrap();
+        let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
+        let writer = Writer::of(&chunk);
+        let put = |head: Head| writer.put(writer.next().unwrap(), head, [9, 10, 0], &[]);
+        // On no thread and of no callsite; of no kind.
+        put(Head::new(Tag::Slice, 0, 77));
+        put(Head::new(Tag::Span, 0, 77));
+        writer.put_slice(writer.next().unwrap(), 0xff, Ticks(9), 0);
+        let trace = session.stop().unwrap();
+        let stats = trace.stats();
+        let told: Vec<_> = stats.violations.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "what threads have committed can be read: 1 chunks are read in part (1x)",
+                "records are of known threads and callsites: 4 are not, and are left out (1x)"
+            ]
+        );
+        assert_eq!(trace.events().len(), 0);
     }
 
     #[test]

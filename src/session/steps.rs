@@ -43,6 +43,10 @@ pub(crate) struct Habits {
     pub(crate) accumulates: bool,
     /// A trace is saved once.
     pub(crate) is_strict: bool,
+    /// How long events may be put together.
+    pub(crate) post_processing_timeout: Option<Duration>,
+    /// What the backend of PrivateUse1 calls itself.
+    pub(crate) private_use1: Option<String>,
 }
 
 /// Names a recording.
@@ -171,8 +175,9 @@ impl Steps {
         self.has_handler.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_strict(&self) -> bool {
-        self.habits.get().is_some_and(|habits| habits.is_strict)
+    /// Returns what does not change once the layer is made.
+    pub(super) fn habits(&self) -> Option<&Habits> {
+        self.habits.get()
     }
 
     /// What each recording has in its header.
@@ -342,7 +347,9 @@ impl Session {
 
     /// Hands out a trace, or saves it.
     fn end_cycle(&self, run: &mut Run, trace: Trace, in_time: bool) -> Cycle {
-        let (path, error) = match self.deliver(run, &trace, in_time) {
+        // At the end of the program, nobody could take it.
+        let refused = trace.check_violations().err().filter(|_| !in_time);
+        let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace, in_time), Err) {
             Ok(path) => (path, None),
             Err(error) => {
                 diag!(Error, "schedule", "{error}");
@@ -380,6 +387,7 @@ impl Session {
         }
         let taken = self.steps.turn(Some(self.config.flush_timeout)).and_then(|mut turn| {
             let trace = self.look()?;
+            let _ = trace.check_violations();
             self.deliver(&mut turn.run, &trace, false)
         });
         if let Err(error) = taken {

@@ -1,6 +1,6 @@
 //! What the header of a trace file says.
 
-use super::{PostProcess, Trace};
+use super::{PostProcess, Trace, Violations};
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
@@ -11,6 +11,10 @@ use crate::write::chrome::{base_time, is_reserved};
 use crate::write::sink::Sinks;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The header's key for what the backend of PrivateUse1 calls itself.
+pub(crate) const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
 /// What a trace knows beside its records.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub(crate) struct Facts {
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
+    /// Some threads are left out.
+    pub(crate) some_threads: bool,
     /// Nothing is recorded outside of the program's own ranges.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
@@ -54,6 +60,12 @@ pub(crate) struct Facts {
     /// It is saved once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
+    /// How long events may be put together.
+    pub(crate) post_processing_timeout: Option<Duration>,
+    /// What the backend of PrivateUse1 calls itself.
+    pub(crate) private_use1: Option<String>,
+    /// Assertions that did not hold while it was recorded.
+    pub(crate) violations: Violations,
     /// What the program changes in events.
     pub(crate) post_process: Option<PostProcess>,
 }
@@ -75,6 +87,10 @@ impl Trace {
         }
         if facts.with_modules {
             entries.push(("with_modules".to_owned(), "1".to_owned()));
+        }
+        entries.extend(facts.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
+        if !self.violations().is_empty() {
+            entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
         let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
         // What a collector says may be anything.
@@ -134,6 +150,9 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
         });
+        if let (Some(about), true) = (about.as_object_mut(), self.inner.facts.some_threads) {
+            about.insert("threads".to_owned(), "some are left out".into());
+        }
         if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {
             let reports = stats.collectors.iter().map(|report| (report.name.clone(), report.to_json()));
             about.insert("collectors".to_owned(), Value::Object(reports.collect()));

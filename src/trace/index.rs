@@ -38,6 +38,9 @@ pub(crate) struct Index {
     pub(crate) events: u64,
     /// What allocators reported.
     pub(crate) memory: u64,
+    /// Chunks of which not all that is committed can be read, and records of no known thread or callsite.
+    pub(crate) damaged: u64,
+    pub(crate) strange: u64,
     /// Values of counters that no counter can show.
     pub(crate) counter_values: u64,
 }
@@ -94,6 +97,8 @@ impl Index {
             let mut at = 1;
             while let Some(record) = Record::read(records, at, *committed) {
                 let [a, b, _] = record.words;
+                let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
+                index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
                         index.slices += 1;
@@ -129,8 +134,11 @@ impl Index {
                 at = record.next();
                 run.to = at;
             }
+            index.damaged += u64::from(at < *committed);
             index.runs.extend((run.to > run.from).then_some(run));
         }
+        let strangers = index.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
+        index.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
         index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
         values.sort_unstable();
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());

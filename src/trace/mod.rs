@@ -21,17 +21,20 @@ mod stats;
 mod thread;
 mod timeline;
 mod value;
+mod violations;
 mod walk;
 
 pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
-pub(crate) use header::Facts;
+pub(crate) use header::{Facts, PRIVATE_USE1_KEY};
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use violations::InvariantViolation;
+pub(crate) use violations::Violations;
 
 use crate::activity::{Activity, Track};
 use crate::buffer::Loss;
@@ -50,6 +53,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use walk::{Met, Walk};
 
 /// What was recorded between a start and a stop; a cheap handle that can be cloned, sent and shared.
@@ -75,7 +79,10 @@ struct Inner {
     linked: OnceLock<Vec<Linked>>,
     related: OnceLock<Related>,
     met: OnceLock<Met>,
+    violations: OnceLock<Violations>,
     is_saved: AtomicBool,
+    /// Whoever had to be told that an assertion did not hold was told.
+    is_told: AtomicBool,
 }
 
 /// A thread's row of a trace.
@@ -99,10 +106,23 @@ impl Trace {
         metadata: Arc<Metadata>,
         facts: Facts,
     ) -> Trace {
-        let (index, linked, related, met) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let is_saved = AtomicBool::new(false);
-        let inner =
-            Inner { recorded, collections, own, converter, metadata, facts, index, linked, related, met, is_saved };
+        let (index, linked, related, met) = Default::default();
+        let (violations, is_saved, is_told) = Default::default();
+        let inner = Inner {
+            recorded,
+            collections,
+            own,
+            converter,
+            metadata,
+            facts,
+            index,
+            linked,
+            related,
+            met,
+            violations,
+            is_saved,
+            is_told,
+        };
         Trace { inner: Arc::new(inner) }
     }
 
@@ -116,10 +136,12 @@ impl Trace {
     ///
     /// # Errors
     /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
-    /// trace is still there to be saved elsewhere. [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second time in strict
-    /// mode.
+    /// trace is still there to be saved elsewhere. In strict mode, [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second
+    /// time, and [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been
+    /// told; then it can be saved.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let (path, facts) = (path.as_ref(), &self.inner.facts);
+        self.check_violations()?;
         // Set first, so that of two threads one saves.
         if self.inner.is_saved.swap(true, Ordering::Relaxed) && facts.is_strict {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
@@ -203,6 +225,11 @@ impl Trace {
         })
     }
 
+    /// Returns how long events may be put together.
+    pub(crate) fn post_processing_timeout(&self) -> Option<Duration> {
+        self.inner.facts.post_processing_timeout
+    }
+
     /// Returns the rows of the trace: the threads that recorded something.
     pub fn tracks(&self) -> Vec<TraceTrack> {
         let mut tracks = Tracks(Vec::new());
@@ -267,7 +294,7 @@ impl Trace {
                 .len(),
             bytes: self.inner.recorded.bytes() + own_bytes + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
             device_activities: self.linked().iter().map(Linked::work).sum(),
-            duration: std::time::Duration::from_nanos(end.since(start)),
+            duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: CollectorReport::tell_apart(
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
@@ -275,6 +302,7 @@ impl Trace {
             observers: self.inner.facts.observers.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
             recorded: self.recorded_times(),
+            violations: self.violations().to_vec(),
         }
     }
 
@@ -329,12 +357,16 @@ impl Trace {
                 "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which CUPTI alone sees, and that did \
                  not record: see what is said of it"
             })
+        } else if self.inner.facts.some_threads {
+            Some("no thread that is recorded has entered a span: see KinetoLayerBuilder::threads")
         } else if sites.is_empty() {
             Some(
                 "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
             )
         } else if sites.iter().all(|site| !site.is_recorded()) {
-            Some("every span that reached the layer is left out by its filter or by the selected activity types")
+            Some(
+                "every span that reached the layer is left out by its filter, or by the selected activity types or scopes",
+            )
         } else {
             Some("no span was entered while the recording ran")
         }

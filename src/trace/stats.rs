@@ -1,5 +1,6 @@
 //! How much a trace holds and what it lacks.
 
+use super::InvariantViolation;
 use crate::buffer::Loss;
 use crate::collector::CollectorReport;
 use crate::observer::ObserverReport;
@@ -38,6 +39,8 @@ pub struct TraceStats {
     pub observers: Vec<ObserverReport>,
     /// When the host and each collector that ran were recorded; empty if nothing was ever paused.
     pub recorded: Vec<RecordedTime>,
+    /// Assertions that did not hold.
+    pub violations: Vec<InvariantViolation>,
 }
 
 /// When something was recorded, of a recording that was paused.
@@ -90,6 +93,7 @@ impl fmt::Display for TraceStats {
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.recorded.iter().try_for_each(|recorded| write!(f, "\n  {recorded}"))?;
+        self.violations.iter().try_for_each(|violation| write!(f, "\n  {violation}"))?;
         self.losses.iter().try_for_each(|(loss, count)| write!(f, "\n  {}: {count}", loss.as_str()))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) const TESTS: &[Test] = &[
         let file = played.file(&format!("c_{}.json", played.pid));
         assert_eq!((file.slices("work"), file.json["distributedInfo"]["rank"].as_u64()), (0, Some(3)));
         assert!(
-            played.stderr.contains("left out by its filter or by the selected activity types"),
+            played.stderr.contains("left out by its filter, or by the selected activity types or scopes"),
             "{}",
             played.stderr
         );

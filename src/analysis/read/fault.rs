@@ -21,6 +21,8 @@ pub(in crate::analysis) enum Cause {
     NotATrace(&'static str),
     /// A bound is passed; which.
     TooLarge(&'static str),
+    /// The time for it is over.
+    TimeLimit,
     /// What the file itself reports.
     Io(io::Error),
 }
@@ -53,6 +55,7 @@ impl Fault {
             Cause::TooLarge(what) => {
                 Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); ReadOptions has the limits"))
             }
+            Cause::TimeLimit => Error::new(ErrorKind::Timeout, format!("the time was over at byte {at}")),
             Cause::Io(error) => {
                 Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {at}); check the file and its disk"))
             }

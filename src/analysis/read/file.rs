@@ -10,6 +10,7 @@ use crate::analysis::builder::{Builder, New};
 use crate::analysis::events::{Events, Phase, TrackId};
 use crate::analysis::notes::Note;
 use std::io::Read;
+use std::time::Duration;
 
 /// Puts the events of a file together.
 #[derive(Debug, Default)]
@@ -17,6 +18,9 @@ pub(super) struct FileReader {
     builder: Builder,
     /// What times are relative to; it may stand behind the events.
     base: i64,
+    has_base: bool,
+    /// The time is over: what is left is passed over.
+    is_late: bool,
     start: Option<i64>,
     /// The earliest sign of the recording's start, and the end of the row for it.
     span: Option<(i64, i64)>,
@@ -30,6 +34,11 @@ pub(super) struct FileReader {
 const ABOUT_FILE: [&str; 3] = ["schemaVersion", "displayTimeUnit", "traceName"];
 
 impl FileReader {
+    /// Reads events for no longer than that.
+    pub(super) fn within(limit: Option<Duration>) -> FileReader {
+        FileReader { builder: Builder::within(limit), ..FileReader::default() }
+    }
+
     /// Reads the whole file.
     pub(super) fn read(&mut self, source: &mut Source<impl Read>) -> Result<()> {
         // A byte order mark is no JSON, but some editors leave one.
@@ -46,7 +55,7 @@ impl FileReader {
         if source.peek()?.is_some() {
             return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
         }
-        if self.elements > 0 && self.with_phase == 0 {
+        if self.elements > 0 && self.with_phase == 0 && !self.is_late {
             return Err(Fault::new(Cause::NotATrace("nothing in its list is an event"), source.position()));
         }
         Ok(())
@@ -112,7 +121,9 @@ impl FileReader {
         let value = json.value()?;
         json.end()?;
         match (key.as_str(), value) {
-            ("baseTimeNanoseconds", Value::Number(text)) => self.base = text.parse().unwrap_or(0),
+            ("baseTimeNanoseconds", Value::Number(text)) => {
+                (self.base, self.has_base) = (text.parse().unwrap_or(0), true);
+            }
             (key, _) if ABOUT_FILE.contains(&key) => {}
             _ => {
                 let header = &mut self.builder.events.header;
@@ -132,7 +143,17 @@ impl FileReader {
         loop {
             let mut json = source.value()?;
             self.elements += 1;
-            if json.is_object() {
+            if !self.is_late && self.builder.deadline.is_over() {
+                self.is_late = true;
+                self.note(Note::TimeLimit);
+                if self.has_base {
+                    return Err(Fault::new(Cause::TimeLimit, source.position()));
+                }
+            }
+            if self.is_late {
+                json.skip()?;
+                json.end()?;
+            } else if json.is_object() {
                 let line = Line::read(&mut json, &mut self.builder)?;
                 json.end()?;
                 self.line(&line);

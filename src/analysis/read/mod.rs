@@ -19,6 +19,7 @@ use source::Source;
 use std::fs::File;
 use std::io::{Chain, Cursor, Read};
 use std::path::Path;
+use std::time::Duration;
 
 /// How a trace is read back; [`Events::read`] is the usual way.
 ///
@@ -33,6 +34,7 @@ use std::path::Path;
 pub struct ReadOptions {
     partial: bool,
     max_bytes: u64,
+    time_limit: Option<Duration>,
 }
 
 impl Default for ReadOptions {
@@ -44,7 +46,7 @@ impl Default for ReadOptions {
 impl ReadOptions {
     /// Whole files of up to 64 GiB, unpacked.
     pub fn new() -> ReadOptions {
-        ReadOptions { partial: false, max_bytes: 64 << 30 }
+        ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None }
     }
 
     /// Sets whether a file that is cut off is read as far as it goes; by default it is an error.
@@ -62,6 +64,17 @@ impl ReadOptions {
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> ReadOptions {
         self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how long events may be read; by default there is no limit. When the time is over, the events that were read
+    /// until then are returned, and [`Note::TimeLimit`](super::Note::TimeLimit) says so; torch's `post_processing_timeout_s`.
+    ///
+    /// Where the file has yet to say what its times are relative to, the rest is passed over to its end, which takes a
+    /// fraction of the time.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
+        self.time_limit = Some(limit);
         self
     }
 
@@ -94,8 +107,9 @@ impl ReadOptions {
     }
 
     fn text(&self, reader: impl Read) -> Result<Events, Error> {
-        let mut file = FileReader::default();
+        let mut file = FileReader::within(self.time_limit);
         match file.read(&mut Source::new(reader, self.max_bytes)) {
+            Err(Fault { cause: Cause::TimeLimit, .. }) => {}
             Err(Fault { cause: Cause::Truncated, .. }) if self.partial && file.has_events() => file.cut_off(),
             Err(fault) => return Err(fault.into_error()),
             Ok(()) => {}

@@ -1,0 +1,87 @@
+//! Reads which scope a span is of out of its fields.
+
+use super::{Datum, Word, values};
+use crate::activity::RecordScope;
+use crate::callsite::{ScopeFields, Site};
+use crate::text::Bounded;
+use std::fmt;
+use tracing_core::field::{Field, Visit};
+
+/// What the fields of one span say of its scope.
+struct Said {
+    fields: ScopeFields,
+    scope: Option<RecordScope>,
+    is_backward: bool,
+}
+
+impl Said {
+    fn new(fields: ScopeFields) -> Said {
+        Said { fields, scope: None, is_backward: false }
+    }
+
+    fn number(&mut self, field: usize, number: u64) {
+        if self.fields.scope == Some(field) {
+            self.scope = u8::try_from(number).ok().and_then(RecordScope::from_number);
+        }
+        self.is_backward |= self.fields.forward_thread == Some(field) && number != 0;
+    }
+
+    fn text(&mut self, field: usize, text: &str) {
+        match text.parse() {
+            Ok(number) => self.number(field, number),
+            Err(_) if self.fields.scope == Some(field) => self.scope = text.trim_matches('"').parse().ok(),
+            Err(_) => {}
+        }
+    }
+
+    fn scope(self) -> Option<RecordScope> {
+        self.scope.or(self.is_backward.then_some(RecordScope::BackwardFunction))
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // No other field is rendered for it.
+        if self.fields.contain(field.index()) {
+            const LONGEST: usize = 32;
+            self.text(field.index(), &Bounded::debug(value, LONGEST).text);
+        }
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field.index(), value);
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.number(field.index(), value);
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.number(field.index(), u64::try_from(value).unwrap_or(u64::MAX));
+    }
+}
+
+impl Site {
+    /// Returns the judgement on a span of this callsite: the callsite's, unless its fields, which `record` shows, name a scope
+    /// that is left out.
+    #[inline]
+    pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
+        let Some(scopes) = &self.scopes else { return self };
+        let mut said = Said::new(scopes.fields);
+        record(&mut said);
+        self.of_scope(said.scope())
+    }
+
+    /// The same, of fields that were encoded.
+    pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
+        let Some(scopes) = &self.scopes else { return self };
+        let mut said = Said::new(scopes.fields);
+        let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
+        for value in values(&words) {
+            match value.datum {
+                Datum::U64(number) => said.number(value.field, number),
+                Datum::I64(number) => said.number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
+                Datum::Text(text) => said.text(value.field, str::from_utf8(text).unwrap_or_default()),
+                _ => {}
+            }
+        }
+        self.of_scope(said.scope())
+    }
+}

@@ -1,0 +1,155 @@
+//! Assertions that did not hold: what should never be, and was, is in the trace.
+
+use super::Trace;
+use super::index::Index;
+use crate::buffer::Loss;
+use crate::error::{Error, ErrorKind};
+use crate::text::boundary;
+use serde_json::{Value, json};
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+/// An assertion that did not hold while something was recorded: an error of this crate's, of a collector's, or of a front
+/// end's, which [logs](crate::Profiler::log_invariant_violation) it.
+///
+/// It stands in [`TraceStats::violations`](crate::TraceStats::violations), and in the header of the file, in the list
+/// `invariant_violations`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InvariantViolation {
+    /// What should have held.
+    pub assertion: String,
+    /// What was the case instead.
+    pub error: String,
+    /// The recording, as the header names it: torch's `profile_id`.
+    pub trace_id: String,
+    /// The group of recordings, such as those of all ranks; empty for none.
+    pub group_id: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl InvariantViolation {
+    fn to_json(&self) -> Value {
+        json!({
+            "assertion": self.assertion,
+            "error": self.error,
+            "trace_id": self.trace_id,
+            "group_id": self.group_id,
+            "count": self.count,
+        })
+    }
+}
+
+impl fmt::Display for InvariantViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({}x)", self.assertion, self.error, self.count)
+    }
+}
+
+/// Those of a recording, each once; how many, and how long, has an end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Violations(Vec<InvariantViolation>);
+
+impl Violations {
+    const MAX: usize = 100;
+    const TEXT_MAX: usize = 1024;
+
+    /// Takes one more, and returns whether it is new; beyond the limit, the last one stands for all.
+    pub(crate) fn add(&mut self, assertion: &str, error: &str, ids: [&str; 2]) -> bool {
+        let [assertion, error, trace_id, group_id] =
+            [assertion, error, ids[0], ids[1]].map(|text| &text[..boundary(text, Violations::TEXT_MAX)]);
+        let is_same = |known: &InvariantViolation| {
+            [&*known.assertion, &known.error, &known.trace_id, &known.group_id]
+                == [assertion, error, trace_id, group_id]
+        };
+        let is_full = self.0.len() >= Violations::MAX;
+        let known = match self.0.iter().position(is_same) {
+            Some(at) => self.0.get_mut(at),
+            None => self.0.last_mut().filter(|_| is_full),
+        };
+        if let Some(known) = known {
+            known.count += 1;
+            return false;
+        }
+        let [assertion, error, trace_id, group_id] = [assertion, error, trace_id, group_id].map(str::to_owned);
+        self.0.push(InvariantViolation { assertion, error, trace_id, group_id, count: 1 });
+        true
+    }
+
+    pub(super) fn to_json(of: &[InvariantViolation]) -> String {
+        Value::from_iter(of.iter().map(InvariantViolation::to_json)).to_string()
+    }
+}
+
+impl Trace {
+    /// Returns what was logged, and what the records show.
+    pub(super) fn violations(&self) -> &[InvariantViolation] {
+        let inner = &*self.inner;
+        &inner
+            .violations
+            .get_or_init(|| {
+                let mut all = inner.facts.violations.clone();
+                let mut add = |assertion: &str, error: &str| all.add(assertion, error, [&inner.facts.trace_id, ""]);
+                let Index { damaged, strange, .. } = self.index();
+                if *damaged > 0 {
+                    add("what threads have committed can be read", &format!("{damaged} chunks are read in part"));
+                }
+                if *strange > 0 {
+                    add("records are of known threads and callsites", &format!("{strange} are not, and are left out"));
+                }
+                if !inner.recorded.windows.is_sorted_by(|one, next| one.end <= next.start) {
+                    add("what lies between pauses follows one another", "the processor's counter went backwards");
+                }
+                for (collection, linked) in inner.collections.iter().zip(self.linked()) {
+                    let name = collection.name;
+                    linked.losses(|loss, count| {
+                        if loss == Loss::TimesBeyondEnd && count > 0 {
+                            add("records are handed over after their end", &format!("{name}: {count} were before"));
+                        }
+                    });
+                    for (_, count) in collection.records.losses.iter().filter(|(l, _)| *l == Loss::DeviceRecordsUnread)
+                    {
+                        add("a collector's records can be read", &format!("{name}: {count} cannot"));
+                    }
+                }
+                all
+            })
+            .0
+    }
+
+    /// Returns an error, once, if the builder was told to be strict and an assertion did not hold. The trace is in it.
+    pub(crate) fn check_violations(&self) -> Result<(), Error> {
+        let inner = &*self.inner;
+        if !inner.facts.is_strict || inner.is_told.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Some((first, more)) = self.violations().split_first() else { return Ok(()) };
+        if inner.is_told.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
+        let why = format!(
+            "an invariant did not hold: {first}{more}; the trace is whole but for that: take it from the error and save it"
+        );
+        Err(Error::new(ErrorKind::InvariantViolated, why).with_trace(self.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_counted_and_there_is_an_end_to_them() {
+        let mut all = Violations::default();
+        let long = "ä".repeat(Violations::TEXT_MAX);
+        let new = [(); 3].map(|()| all.add("a", &long, ["t", "g"]));
+        assert_eq!(new, [true, false, false]);
+        assert_eq!((all.0.len(), all.0[0].count, all.0[0].error.len()), (1, 3, Violations::TEXT_MAX));
+        assert_eq!((0..200).filter(|n| all.add("b", &n.to_string(), ["t", ""])).count(), Violations::MAX - 1);
+        assert_eq!((all.0.len(), all.0.last().unwrap().count), (Violations::MAX, 102));
+        let json: Value = serde_json::from_str(&Violations::to_json(&all.0[..2])).unwrap();
+        assert_eq!(json[1], json!({"assertion": "b", "error": "0", "trace_id": "t", "group_id": "", "count": 1}));
+    }
+}
