@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) denied_fields: Vec<String>,
     /// Events up to this level are recorded as instants.
     pub(crate) events: Option<Level>,
+    /// Whose spans have stacks, where stacks are recorded; all, if it says nothing.
+    pub(crate) stacks: Option<Targets>,
 }
 
 /// One callsite and what was decided about it.
@@ -47,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) kind_field: Option<usize>,
     /// What becomes of an event of this callsite.
     pub(crate) event: EventRole,
+    /// Where stacks are recorded, its spans have some.
+    pub(crate) has_stacks: bool,
     class: AtomicU8,
 }
 
@@ -258,6 +262,11 @@ impl Sites {
             fields: self.rules.fields(metadata),
             kind_field: class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten(),
             event: self.rules.event(metadata),
+            has_stacks: self
+                .rules
+                .stacks
+                .as_ref()
+                .is_none_or(|of| of.would_enable(metadata.target(), metadata.level())),
             class: AtomicU8::new(UNDECIDED),
         };
         if let Some(class) = class {

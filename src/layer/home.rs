@@ -7,6 +7,7 @@ use super::lane::{Lane, NO_EPOCH, Place};
 use super::need::Need;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
+use crate::os::counters::{self, Group};
 use crate::os::thread;
 use crate::recorder::{Frames, Recorder};
 use std::cell::{Cell, RefCell};
@@ -37,6 +38,8 @@ struct Owned {
     recorder: Arc<Recorder>,
     frames: &'static Frames,
     chunk: Option<Chunk>,
+    /// What counts for it.
+    counters: Option<Group>,
     /// The number of its row.
     row: u64,
     is_first: bool,
@@ -95,7 +98,8 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
     let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| Rc::new(Lane::new()));
-    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, row, is_first };
+    let counters = recorder.companions.count().then(|| recorder.companions.open(&recorder.losses)).flatten();
+    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
     match &other {
         Some(lane) => owned.open(lane),
         None => LANE.with(|lane| {
@@ -134,7 +138,7 @@ pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
 fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
-    if recorder.street().is_none() {
+    if recorder.street().is_none() && !recorder.companions.are_wanted() {
         // None either if observers are told.
         LANE.with(|lane| lane.untold.set(lane.unobserved.get()));
     }
@@ -168,6 +172,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
 
 /// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.
 pub(crate) fn forget_lane() {
+    counters::close_all();
     LANE.with(Lane::close_down);
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
@@ -217,6 +222,9 @@ impl Owned {
         let (street, observed) = (self.recorder.street(), self.recorder.observers.are_told());
         lane.open(self.epoch, self.place(self.chunk.as_ref()), street, observed);
         lane.limit(self.chunk.is_none());
+        if self.recorder.companions.are_wanted() {
+            lane.accompany(self.counters.as_ref().and_then(Group::reader));
+        }
     }
 
     /// Where a lane writes and stands; the records in the chunk say whose they are from here on.
@@ -242,6 +250,9 @@ impl Drop for Owned {
         let ours = |lane: &Lane| lane.epoch() == self.epoch;
         if self.is_first && LANE.with(ours) {
             LANE.with(Lane::close_down);
+        }
+        if self.is_first && self.counters.is_some() {
+            LANE.with(Lane::stop_counting);
         }
         if self.recorder.is_forked() {
             // The locks that the rest needs may have been held by a thread that does not exist here.

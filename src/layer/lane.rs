@@ -10,6 +10,7 @@
 //! the careful twin ([`careful`]) says what, as a [`Need`], which is done outside, and is tried again.
 
 mod careful;
+mod companions;
 
 use super::cache::Cache;
 use super::mirror::Mirror;
@@ -18,6 +19,7 @@ use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
+use crate::os::counters;
 use crate::recorder::{BEYOND, Frames, Recorder, SpanState, ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -28,7 +30,8 @@ use tracing_core::Metadata;
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     epoch: Cell<u64>,
-    /// The same, but none if collectors are told of slices, or observers of spans: so other recordings do not ask.
+    /// The same, but none if collectors are told of slices, or observers of spans, or if slices have companions: so other
+    /// recordings do not ask.
     pub(super) untold: Cell<u64>,
     /// The same, but none if observers are told of spans.
     pub(super) unobserved: Cell<u64>,
@@ -44,6 +47,8 @@ pub(crate) struct Lane {
     pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
     mirror: Mirror,
+    /// The thread's counters, if there are some; they are open until `stop_counting`.
+    counters: Cell<Option<counters::Reader>>,
 }
 
 /// Where a thread stands and writes.
@@ -85,6 +90,7 @@ impl Lane {
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
             cache: Cache::new(),
             mirror: Mirror::new(),
+            counters: Cell::new(None),
         }
     }
 
@@ -107,6 +113,7 @@ impl Lane {
         self.untold.set(NO_EPOCH);
         self.unobserved.set(NO_EPOCH);
         self.place.set(None);
+        self.counters.set(None);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
             *deep = Vec::new();
         }

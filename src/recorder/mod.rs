@@ -3,10 +3,13 @@
 //! Threads come here only when they start, need a chunk or meet a span that another thread knows; the one thing read
 //! on every hook is [`Recorder::epoch`].
 
+mod companions;
 mod frames;
 mod lanes;
 pub(crate) mod listeners;
 
+pub use companions::CounterReport;
+pub(crate) use companions::{Companions, no_stacks};
 pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 
@@ -53,6 +56,8 @@ pub(crate) struct Recorder {
     pub(crate) observers: Observers,
     /// Where allocators find it, if it records what they do.
     seat: OnceLock<Seat>,
+    /// What slices have beside their times.
+    pub(crate) companions: Companions,
     pub(crate) settings: Settings,
 }
 
@@ -107,7 +112,13 @@ impl Shelf {
 }
 
 impl Recorder {
-    pub(crate) fn new(bytes_max: u64, sites: Sites, observers: Observers, settings: Settings) -> Recorder {
+    pub(crate) fn new(
+        bytes_max: u64,
+        sites: Sites,
+        observers: Observers,
+        companions: Companions,
+        settings: Settings,
+    ) -> Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(fork::generation()),
@@ -121,6 +132,7 @@ impl Recorder {
             street: fork::Own::default(),
             observers,
             seat: OnceLock::new(),
+            companions,
             settings,
         }
     }
@@ -128,7 +140,7 @@ impl Recorder {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
         let settings = Settings { field_bytes_max: 100, fields_while_idle: false, records: true };
-        Recorder::new(1 << 30, Sites::default(), Observers::default(), settings)
+        Recorder::new(1 << 30, Sites::default(), Observers::default(), Companions::default(), settings)
     }
 
     /// Returns the shelf of this process.

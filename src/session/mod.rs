@@ -26,7 +26,7 @@ use crate::os::{fork, process};
 use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace};
+use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace};
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
@@ -290,7 +290,7 @@ impl Session {
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
-        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.take()))
+        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.take()))
     }
 
     /// Looks at what was recorded so far, while the recording goes on.
@@ -308,7 +308,7 @@ impl Session {
         let mut collections = self.collectors.look();
         let converter = converter(self.pulse.anchors(), windows.since, Some(end));
         let recorded = windows.share(&mut collections, taken, &self.recorder, false);
-        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.counts()))
+        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
     fn trace(
@@ -317,11 +317,12 @@ impl Session {
         recorded: Recorded,
         collections: Vec<Collection>,
         converter: Converter,
-        losses: [u64; crate::buffer::Loss::ALL.len()],
+        losses: &[u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
         let facts = Facts {
-            losses,
+            losses: *losses,
             observers: self.recorder.observers.reports(),
+            counters: self.recorder.companions.reports(),
             is_strict: self.steps.is_strict(),
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
@@ -401,8 +402,9 @@ fn facts(config: &Config, trace_id: String) -> Facts {
     Facts {
         is_recording: true,
         mode: config.mode,
-        losses: Default::default(),
+        losses: [0; crate::buffer::Loss::ALL.len()],
         observers: Vec::new(),
+        counters: Vec::new(),
         process: i64::from(std::process::id()),
         process_name: process::name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
@@ -422,6 +424,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         is_strict: false,
         sinks: Arc::default(),
         post_process: None,
+        symbols: Arc::new(Symbols::new(config.companions.stack_frames)),
     }
 }
 

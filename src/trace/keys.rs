@@ -44,6 +44,11 @@ impl Keys {
         self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
 
+    /// Returns whether a field may be shown under that key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.fields.iter().any(|field| field.own == key || field.known.is_some_and(|entry| entry.key == key))
+    }
+
     /// Returns whether the callsite's spans stand for collective operations: they have such a name.
     pub(crate) fn is_collective(&self) -> bool {
         let name = |key: &Key| key.known.is_some_and(|entry| entry.key == "Collective name");

@@ -1,6 +1,7 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
 mod args;
+mod companions;
 mod cpu;
 mod device;
 mod edit;
@@ -14,6 +15,7 @@ mod nest;
 mod recorded;
 pub(crate) mod rows;
 mod stats;
+mod symbols;
 mod thread;
 mod timeline;
 mod value;
@@ -27,6 +29,7 @@ pub(crate) use header::Facts;
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
+pub(crate) use symbols::Symbols;
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 
 use crate::activity::{Activity, Track};
@@ -194,6 +197,7 @@ impl Trace {
         set(Loss::Clipped, index.clipped);
         set(Loss::Unfinished, index.unfinished);
         set(Loss::FollowsUnlinked, index.unlinked);
+        set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);
         set(Loss::Overlapping, self.met().overlapping);
         set(Loss::OverlappingWork, self.met().overlapping_work);
@@ -231,6 +235,7 @@ impl Trace {
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
             ),
             observers: self.inner.facts.observers.clone(),
+            counters: self.inner.facts.counters.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
             recorded: self.recorded_times(),
         }
@@ -353,6 +358,8 @@ impl Trace {
             with_target: inner.facts.with_target,
             with_location: inner.facts.with_location,
             with_function_ids: inner.facts.execution_trace,
+            symbols: &inner.facts.symbols,
+            counters: &inner.facts.counters,
             own: CpuRows {
                 traces: &inner.own,
                 selected: inner.facts.selected,

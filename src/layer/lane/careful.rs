@@ -50,8 +50,8 @@ impl Lane {
         Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
     }
 
-    /// Opens a slice, whatever it takes.
-    pub(crate) fn enter_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+    /// Opens a slice, whatever it takes; `stack` is from where, if that is to be recorded.
+    pub(crate) fn enter_carefully(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Need> {
         let around = self.current()?;
         let known = self.known(key, recorder).ok_or(Need::Find)?;
         let Place { frames, writer } = self.place()?;
@@ -70,7 +70,7 @@ impl Lane {
             // It passes on the one around it.
             entered.span = around;
         } else {
-            slice = self.reserve(1)?;
+            slice = self.reserve_slice(stack, recorder)?;
             if known.meta & state::UNDEFINED != 0 {
                 (entered.span, word) = (if slice == 0 { ids() } else { slice }, known.parent);
             }
