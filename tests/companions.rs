@@ -8,6 +8,7 @@ use common::{File, enter, exit, on_thread, record, record_with};
 use serde_json::Value;
 use tracing::info_span;
 use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Loss};
+use tracing_subscriber::layer::SubscriberExt;
 
 fn args(file: &File, name: &str) -> Value {
     file.slice(name).args
@@ -147,6 +148,28 @@ fn many_slices_have_their_counts_across_chunks() {
     }
     assert_eq!(file.slices().len(), 4000);
     assert_eq!(file.trace.stats().losses, []);
+}
+
+#[test]
+fn a_pause_and_another_recording_count_too() {
+    let (layer, guard) = common::layer(counting);
+    let profiler = guard.profiler();
+    let second = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        info_span!("before").in_scope(|| work(1));
+        profiler.pause().unwrap();
+        profiler.resume().unwrap();
+        info_span!("behind").in_scope(|| work(1));
+        let first = File::of(profiler.stop().unwrap());
+        profiler.start().unwrap();
+        info_span!("again").in_scope(|| work(1));
+        if is_counted(&first) {
+            assert!(count(&first, "before", "task-clock") > 0 && count(&first, "behind", "task-clock") > 0);
+        }
+        File::of(profiler.stop().unwrap())
+    });
+    if is_counted(&second) {
+        assert!(count(&second, "again", "task-clock") > 0);
+    }
 }
 
 #[test]

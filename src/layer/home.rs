@@ -251,9 +251,6 @@ impl Drop for Owned {
         if self.is_first && LANE.with(ours) {
             LANE.with(Lane::close_down);
         }
-        if self.is_first && self.counters.is_some() {
-            LANE.with(Lane::stop_counting);
-        }
         if self.recorder.is_forked() {
             // The locks that the rest needs may have been held by a thread that does not exist here.
             let _kept = ManuallyDrop::new(self.chunk.take());

@@ -47,7 +47,7 @@ pub(crate) struct Lane {
     pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
     mirror: Mirror,
-    /// The thread's counters, if there are some; they are open until `stop_counting`.
+    /// The thread's counters, if there are some; they are open until `close_down`.
     counters: Cell<Option<counters::Reader>>,
 }
 

@@ -5,6 +5,9 @@ use super::walk::Walk;
 use crate::activity::{ArgValue, Args, RecordScope};
 use crate::buffer::{Record, Tag};
 
+/// The key of the share of a slice's time for which was counted.
+const SHARE: &str = "counted";
+
 /// What stands beside the slice at hand.
 #[derive(Debug, Default)]
 pub(super) struct Companions {
@@ -58,26 +61,25 @@ impl Companions {
         if let Some(at_exit) = at_exit.filter(|_| finished && !self.at_enter.is_empty()) {
             self.at_exit.clear();
             self.at_exit.extend(at_exit.payload());
-            self.count(walk, keys);
+            let (share, counts) = taken(&self.at_enter, &self.at_exit);
+            self.share = share.filter(|_| !keys.has(SHARE));
+            let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| report.name);
+            // A key that is the program's own is left to it.
+            self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has(name)));
         }
         Some(self)
     }
+}
 
-    /// What was counted between enter and exit; a key that is the program's own is left to it.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count that is scaled stays one")]
-    fn count(&mut self, walk: &Walk<'_>, keys: &Keys) {
-        let mut taken = self.at_enter.iter().zip(&self.at_exit).map(|(enter, exit)| exit.saturating_sub(*enter));
-        let (Some(wanted), Some(counting)) = (taken.next(), taken.next()) else { return };
-        let scale = wanted as f64 / counting as f64;
-        self.share = (counting < wanted).then_some(1.0 / scale);
-        if counting == 0 && wanted > 0 {
-            return;
-        }
-        let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| report.name);
-        let scaled = |count: u64| if counting < wanted { (count as f64 * scale).round() as u64 } else { count };
-        let counts = names.zip(taken).filter(|(name, _)| !keys.has(name));
-        self.counts.extend(counts.map(|(name, count)| (name, scaled(count))));
-    }
+/// What was counted between two readings; also for which share of the time, if not for all of it, to which counts are scaled
+/// then. What was not counted at all has no counts.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count that is scaled stays one")]
+fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<Item = u64> + 'r) {
+    let mut taken = enter.iter().zip(exit).map(|(enter, exit)| exit.saturating_sub(*enter));
+    let (wanted, counting) = (taken.next().unwrap_or(0), taken.next().unwrap_or(0));
+    let share = (counting < wanted).then_some(counting as f64 / wanted as f64);
+    let scaled = move |count: u64| share.map_or(count, |share| (count as f64 / share).round() as u64);
+    (share, taken.filter(move |_| share != Some(0.0)).map(scaled))
 }
 
 /// Whether a recorded stack is shown: the program says none itself, and it is no backward operation.
@@ -108,7 +110,23 @@ impl Args for Companions {
         }
         self.counts.iter().for_each(|(name, count)| each(name, ArgValue::U64(*count)));
         if let Some(share) = self.share {
-            each("counted", ArgValue::F64(share));
+            each(SHARE, ArgValue::F64(share));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn counts_are_scaled_to_the_time_for_which_they_were_wanted() {
+        let taken = |enter: &[u64], exit: &[u64]| {
+            let (share, counts) = super::taken(enter, exit);
+            (share, counts.collect::<Vec<_>>())
+        };
+        assert_eq!(taken(&[100, 50, 7, 0], &[300, 250, 10, 4]), (None, vec![3, 4]));
+        assert_eq!(taken(&[100, 50, 7, 0], &[300, 100, 10, 4]), (Some(0.25), vec![12, 16]));
+        assert_eq!(taken(&[100, 50, 7, 0], &[300, 50, 7, 0]), (Some(0.0), vec![]), "it was never their turn");
+        assert_eq!(taken(&[5, 5, 9], &[5, 5, 8]), (None, vec![0]), "of so short a slice there is no time");
+        assert_eq!(taken(&[], &[]), (None, vec![]));
     }
 }

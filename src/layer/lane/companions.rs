@@ -17,11 +17,6 @@ impl Lane {
         self.counters.set(counters);
     }
 
-    /// The counters are about to be closed.
-    pub(in crate::layer) fn stop_counting(&self) {
-        self.counters.set(None);
-    }
-
     /// Returns the id of the slice that comes next, 0 if it is lost; before it stand `stack` and what has been counted.
     pub(super) fn reserve_slice(&self, stack: &[u64], recorder: &Recorder) -> Result<u64, Need> {
         /// Of counters: head, slice, two times.
