@@ -1,6 +1,11 @@
 //! What slices have beside their times: call stacks, and what the processor has counted.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "what is not there fails the test"
+)]
 
 mod common;
 

@@ -12,8 +12,9 @@ use tracing_core::span::Id;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// So many frames at the end of a stack are this crate's and tracing's, at most; they are not shown.
-const OWN_FRAMES: usize = if cfg!(debug_assertions) { 20 } else { 12 };
+/// So many frames at the end of a stack are this crate's and tracing's, which are not shown: three in a program that was
+/// optimized, and one for some layers. Where there are more, a stack that is cut off is shorter.
+const OWN_FRAMES: usize = if cfg!(debug_assertions) { 20 } else { 6 };
 /// The most frames that a walk up a stack has room for.
 const FRAMES: usize = Companions::FRAMES_MAX + OWN_FRAMES;
 
@@ -25,9 +26,14 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let hook = self.hook(epoch);
-        let mut addresses = [0; FRAMES];
-        let stack = stack(key, &ctx, &hook, &mut addresses);
-        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, stack, &self.recorder));
+        let enter =
+            |stack: &[u64]| self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, stack, &self.recorder));
+        if has_stacks(key, &ctx, &hook) {
+            let mut addresses = [0; FRAMES];
+            enter(capture(&hook, &mut addresses));
+        } else {
+            enter(&[]);
+        }
         hook.take_back();
     }
 
@@ -46,19 +52,20 @@ impl KinetoLayer {
     }
 }
 
-/// From where the thread enters a span; empty if its callsite is to have no stacks.
-fn stack<'a, S>(key: u64, ctx: &Context<'_, S>, hook: &Hook<'_>, addresses: &'a mut [u64; FRAMES]) -> &'a [u64]
+/// Whether slices of that span are to have a stack.
+fn has_stacks<S>(key: u64, ctx: &Context<'_, S>, hook: &Hook<'_>) -> bool
 where
-    S: Subscriber + for<'s> LookupSpan<'s>,
+    S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let wanted = hook.recorder.companions.frames;
-    let has_stacks = |id| ctx.metadata(id).map(|metadata| hook.site(metadata)).is_some_and(|site| site.has_stacks);
-    if wanted == 0 || !has_stacks(&Id::from_u64(key)) {
-        return &[];
-    }
+    let site = || ctx.metadata(&Id::from_u64(key)).map(|metadata| hook.site(metadata));
+    hook.recorder.companions.frames > 0 && site().is_some_and(|site| site.has_stacks && site.is_recorded())
+}
+
+/// From where the thread comes; empty in the midst of another hook.
+fn capture<'a>(hook: &Hook<'_>, addresses: &'a mut [u64; FRAMES]) -> &'a [u64] {
     // What the unwinder allocates is not the program's.
     let (Some(_busy), _own) = (Busy::begin(), Own::begin()) else { return &[] };
-    let addresses = addresses.get_mut(..wanted + OWN_FRAMES).unwrap_or_default();
+    let addresses = addresses.get_mut(..hook.recorder.companions.frames + OWN_FRAMES).unwrap_or_default();
     let count = backtrace::capture(addresses);
     addresses.get(..count).unwrap_or_default()
 }

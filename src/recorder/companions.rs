@@ -157,12 +157,17 @@ fn reason(error: &io::Error) -> Unavailable {
             "each thread takes a file descriptor for each event, and a quarter of the process's limit is used up",
             "raise `ulimit -n`, or ask for fewer events",
         ),
-        _ => Unavailable::new(Why::Failed, error.to_string(), ""),
+        None => elsewhere(),
+        Some(_) => Unavailable::new(Why::Failed, error.to_string(), ""),
     }
 }
 
 #[cfg(not(unix))]
 fn reason(_error: &io::Error) -> Unavailable {
+    elsewhere()
+}
+
+fn elsewhere() -> Unavailable {
     Unavailable::new(Why::Unsupported, "counters of the CPU are read on Linux alone", "")
 }
 
@@ -204,6 +209,7 @@ mod tests {
             (libc::ENOENT, "virtual machine"),
             (libc::EMFILE, "ulimit -n"),
             (libc::EINVAL, "ask for fewer"),
+            (libc::EIO, "os error"),
         ] {
             let reason = reason(&io::Error::from_raw_os_error(error)).to_string();
             assert!(reason.contains(said), "{error}: {reason}");
