@@ -1,13 +1,14 @@
 //! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
 //!
 //! ```sh
-//! instructions <base|ours|told|unseen> <empty|fields|again>
+//! instructions <base|ours|told|unseen|stacks:FRAMES> <empty|fields|again>
 //! instructions <base|ours|counted> alloc
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
 //! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of each
-//! slice and does nothing; `unseen` records, but not the thread that makes the spans. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
+//! slice and does nothing; `unseen` records, but not the thread that makes the spans; `stacks` the same as `ours` with call
+//! stacks, if built with the feature `backtrace`. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
 //! somebody records, and by the same while nobody does. Without arguments nothing happens, so that
 //! `cargo bench` and `cargo test --benches` pass it by.
 
@@ -136,7 +137,13 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))
         }
-        other => Err(format!("no such subject: {other}").into()),
+        other => {
+            let frames = other.strip_prefix("stacks:").ok_or_else(|| format!("no such subject: {other}"))?;
+            let builder = KinetoLayer::builder().no_output().with_stack(true).stack_frames(frames.parse()?);
+            let (layer, guard) = builder.build()?;
+            set_global_default(Registry::default().with(layer))?;
+            Ok(Some(guard))
+        }
     }
 }
 

@@ -18,7 +18,14 @@ use tracing_subscriber::{Layer, Registry};
 /// Spans of a batch: a root and what is in it.
 const BATCH: u64 = 1000;
 /// After so many batches the recording begins anew, long before the buffers are full.
-const BATCHES: u32 = 1000;
+const BATCHES: u32 = 500;
+const SOFTWARE: [&str; 4] = ["task-clock", "page-faults", "minor-faults", "major-faults"];
+/// What slices may have beside their times; stacks, with the feature for them.
+const BESIDE: &[Subject] = if cfg!(feature = "backtrace") {
+    &[Subject::Recording, Subject::Stacks(8), Subject::Stacks(32), Subject::Counting(1), Subject::Counting(4)]
+} else {
+    &[Subject::Recording, Subject::Counting(1), Subject::Counting(4)]
+};
 
 fn main() {
     divan::main();
@@ -30,6 +37,10 @@ enum Subject {
     Base,
     Idle,
     Recording,
+    /// With call stacks of so many frames.
+    Stacks(usize),
+    /// With the counters that any kernel has, so many of them.
+    Counting(usize),
 }
 
 const SUBJECTS: [Subject; 3] = [Subject::Base, Subject::Idle, Subject::Recording];
@@ -40,6 +51,8 @@ impl fmt::Display for Subject {
             Subject::Base => "base",
             Subject::Idle => "idle",
             Subject::Recording => "recording",
+            Subject::Stacks(frames) => return write!(f, "{frames} frames"),
+            Subject::Counting(events) => return write!(f, "{events} counters"),
         })
     }
 }
@@ -54,7 +67,12 @@ impl Subject {
         if matches!(self, Subject::Base) {
             return (Dispatch::new(Registry::default().with(DefaultMethods)), None);
         }
-        let builder = KinetoLayer::builder().no_output().record_from_start(matches!(self, Subject::Recording));
+        let builder = KinetoLayer::builder().no_output().record_from_start(!matches!(self, Subject::Idle));
+        let builder = match self {
+            Subject::Stacks(frames) => builder.with_stack(true).stack_frames(frames),
+            Subject::Counting(events) => builder.performance_events(SOFTWARE.iter().copied().take(events)),
+            _ => builder,
+        };
         let (layer, guard) = builder.build().unwrap();
         (Dispatch::new(Registry::default().with(layer)), Some(guard))
     }
@@ -66,7 +84,7 @@ impl Subject {
         let batches = Cell::new(0u32);
         let begin_anew = || {
             batches.set(batches.get() + 1);
-            if batches.get().is_multiple_of(BATCHES) && matches!(self, Subject::Recording) {
+            if batches.get().is_multiple_of(BATCHES) && !matches!(self, Subject::Idle) {
                 let profiler = profiler.as_ref().unwrap();
                 drop(profiler.stop().unwrap());
                 profiler.start().unwrap();
@@ -76,7 +94,7 @@ impl Subject {
             .counter(ItemsCount::new(BATCH))
             .with_inputs(begin_anew)
             .bench_local_values(|()| dispatcher::with_default(&dispatch, batch));
-        if let Some(guard) = guard.filter(|_| matches!(self, Subject::Recording)) {
+        if let Some(guard) = guard.filter(|_| !matches!(self, Subject::Idle)) {
             let losses = guard.finish().unwrap().stats().losses;
             assert!(losses.is_empty(), "what was measured was not recorded: {losses:?}");
         }
@@ -128,4 +146,22 @@ fn entered_again(bencher: Bencher<'_, '_>, subject: Subject) {
             black_box(i);
         }
     });
+}
+
+/// Spans below 64 calls, with something beside their times.
+#[divan::bench(args = BESIDE)]
+fn beside(bencher: Bencher<'_, '_>, subject: Subject) {
+    #[inline(never)]
+    fn below(depth: u32) {
+        if black_box(depth) > 0 {
+            below(depth - 1);
+            black_box(depth);
+            return;
+        }
+        for i in 0..BATCH {
+            let _span = info_span!("op").entered();
+            black_box(i);
+        }
+    }
+    subject.bench(bencher, || black_box(below)(64));
 }

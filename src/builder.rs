@@ -16,7 +16,7 @@ use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
-use crate::recorder::{Recorder, Settings, ThreadFilter};
+use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
 use crate::session::{self, Habits, Session};
 use crate::trace::{EventEdit, PostProcess};
@@ -198,6 +198,51 @@ impl KinetoLayerBuilder {
     /// if that is exactly `1`; then they are operations (`cpu_op`).
     pub fn collective_profiling(mut self, on: bool) -> Self {
         self.overrides.collectives = Some(on);
+        self
+    }
+
+    /// Records from where each span is entered, as its argument `Call stack`. Default: false.
+    ///
+    /// Frames are `file(line): function`, the innermost first, joined by `;`; inlined functions are frames too, and what
+    /// this crate and `tracing` add is left out. While the program runs, only return addresses are recorded, which
+    /// takes about a quarter of a microsecond for each frame of each enter, and 8 bytes. What they are called is found when rows are asked for,
+    /// once for each address; that takes the program's debug information (`debug = "line-tables-only"` is enough). A
+    /// backward operation has none, as in torch, and a span with a field `call_stack` has what that says.
+    ///
+    /// Takes the feature `backtrace`; without it, `build` fails.
+    pub fn with_stack(mut self, on: bool) -> Self {
+        self.overrides.with_stack = Some(on);
+        self
+    }
+
+    /// The most frames of the stacks of [`with_stack`](Self::with_stack), 1 to 128. Default: 32.
+    pub fn stack_frames(mut self, count: usize) -> Self {
+        self.overrides.stack_frames = Some(count);
+        self
+    }
+
+    /// Whose spans have the stacks of [`with_stack`](Self::with_stack), by target and level. Default: all.
+    pub fn stack_filter(mut self, filter: Targets) -> Self {
+        self.overrides.stack_filter = Some(filter);
+        self
+    }
+
+    /// Counts these for each thread, and shows how many each slice took, those within included; torch's
+    /// `performance_events`. Linux only. Default: none.
+    ///
+    /// At most 12 of "cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses",
+    /// "bus-cycles", "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles", "cpu-clock", "task-clock",
+    /// "page-faults", "context-switches", "cpu-migrations", "minor-faults", "major-faults", "alignment-faults" and
+    /// "emulation-faults". What happens in the kernel is not counted, but for switches and migrations. The counters
+    /// are read right before the clock at an enter and right after it at an exit: what that takes lies outside of the slice's
+    /// time, and what of it is no system call is counted. Each thread takes a file descriptor for each event, up to a
+    /// quarter of the process's limit, until it ends.
+    ///
+    /// What cannot be counted here is left out, with a warning that says why; so do
+    /// [`TraceStats::counters`](crate::TraceStats::counters). Where the processor has fewer counters than are asked for, by
+    /// whomever, they take turns; counts are scaled then, and the slice's argument `counted` is the share of the time.
+    pub fn performance_events(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.overrides.performance_events = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -543,7 +588,9 @@ impl KinetoLayerBuilder {
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
             scopes: self.scopes,
+            stacks: config.companions.stack_filter.clone(),
         };
+        let companions = companions(&config, self.overrides.with_stack == Some(true))?;
         let settings = Settings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
@@ -559,7 +606,8 @@ impl KinetoLayerBuilder {
             observers.push(Arc::new(Itt::new(config.itt_domain.clone())));
         }
         let observers = Observers::new(observers);
-        let recorder = Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, settings));
+        let recorder =
+            Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
         if config.with_memory && !recorder.listen() {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
@@ -603,6 +651,21 @@ fn check_name(name: &str) -> Result<(), Error> {
         "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
     );
     Err(Error::new(ErrorKind::Config, why))
+}
+
+/// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
+fn companions(config: &Config, stacks_by_program: bool) -> Result<Companions, Error> {
+    let wanted = &config.companions;
+    let mut frames = if wanted.stacks { wanted.stack_frames } else { 0 };
+    if let Some(why) = no_stacks().filter(|_| wanted.stacks) {
+        if stacks_by_program {
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        diag!(Warning, "config", "{why}");
+        frames = 0;
+    }
+    let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
+    Companions::new(frames, events).map_err(|why| Error::new(ErrorKind::Config, why))
 }
 
 /// The collectors that this crate has, but for those that are switched off, and the program's own.

@@ -37,6 +37,8 @@ pub(crate) struct Rules {
     pub(crate) events: Option<Level>,
     /// The scopes that are recorded; empty stands for all.
     pub(crate) scopes: Vec<RecordScope>,
+    /// Whose spans have stacks, where stacks are recorded; all, if it says nothing.
+    pub(crate) stacks: Option<Targets>,
 }
 
 /// One callsite and what was decided about it.
@@ -56,6 +58,8 @@ pub(crate) struct Site {
     pub(crate) scopes: Option<Box<Scopes>>,
     /// What becomes of an event of this callsite.
     pub(crate) event: EventRole,
+    /// Where stacks are recorded, its spans have some.
+    pub(crate) has_stacks: bool,
     class: AtomicU8,
 }
 
@@ -329,6 +333,11 @@ impl Sites {
             needs_care: kind_field.is_some() || scopes.is_some(),
             scopes,
             event: self.rules.event(metadata),
+            has_stacks: self
+                .rules
+                .stacks
+                .as_ref()
+                .is_none_or(|of| of.would_enable(metadata.target(), metadata.level())),
             class: AtomicU8::new(class),
         };
         let fields = ScopeFields::of(metadata);

@@ -43,6 +43,8 @@
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `cli`: the command `kineto`, nothing of the library.
+//! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
+//!   reader of debug information.
 //! - `itt`: spans as tasks of ITT, for VTune; needs a C compiler.
 //!
 //! # Platforms and compilers
@@ -106,7 +108,7 @@ pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 pub use os::thread_id;
 pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
-pub use recorder::ThreadFilter;
+pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
 pub use session::{Cycle, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;

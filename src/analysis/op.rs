@@ -4,6 +4,7 @@ use super::event::Event;
 use super::shape::{self, Shape};
 use super::values::{signed, text, unsigned};
 use crate::activity::{ActivityType, ArgValue, RecordScope};
+use crate::os::counters::EVENTS;
 
 impl<'e> Event<'e> {
     /// Returns whether it is an operation or an annotation of the host: what kernels are counted to.
@@ -68,6 +69,15 @@ impl<'e> Event<'e> {
     /// Returns the frames of the stack, the innermost first; none if no stack was recorded.
     pub fn stack(&self) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
         self.parts("Call stack", ';')
+    }
+
+    /// Returns what the processor and the kernel have counted meanwhile, by name, those within included; torch's
+    /// `getPerfEventCounters`. None if nothing was counted, see
+    /// [`performance_events`](crate::KinetoLayerBuilder::performance_events).
+    pub fn performance_counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'e> {
+        let op = (self.is_slice() && !self.is_on_device()).then_some(*self);
+        let count = move |name| Some((name, op?.arg(name).and_then(unsigned)?));
+        EVENTS.iter().filter_map(move |event| count(event.name))
     }
 
     /// Returns the modules around the operation, the outermost first; none if they were not recorded.

@@ -29,6 +29,7 @@ impl Loss {
             Loss::Clipped
                 | Loss::Unfinished
                 | Loss::Overlapping
+                | Loss::CountsScaled
                 | Loss::FieldsCut
                 | Loss::MemoryOwn
                 | Loss::UnfinishedWork
@@ -74,6 +75,10 @@ losses! {
     Clipped = "clipped_slices";
     /// Slices that had not ended when the recording did; they are there, marked `"finished": false`.
     Unfinished = "unfinished_slices";
+    /// Threads whose performance counters could not be opened; their slices are there without.
+    ThreadsUncounted = "threads_without_counters";
+    /// Slices whose counts are scaled, since the processor's counters were shared with others meanwhile; they say so.
+    CountsScaled = "scaled_counts";
     /// Slices that overlap another of their thread without nesting; they are there, on a second row.
     Overlapping = "overlapping_slices";
     /// Records of collectors for which there was no room, in the vendor's buffers or in the trace.
@@ -108,9 +113,15 @@ losses! {
 }
 
 /// The counters of all causes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Losses {
     counts: [AtomicU64; Loss::ALL.len()],
+}
+
+impl Default for Losses {
+    fn default() -> Losses {
+        Losses { counts: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
 }
 
 impl Losses {

@@ -36,6 +36,11 @@ pub(crate) enum Tag {
     /// What an allocator did: time, id of the slice it was in, address; payload: bytes (negative for a free), total
     /// allocated, total reserved. The head's callsite is a [`Whose`] in its place.
     Memory = 11,
+    /// From where the slice was entered whose record comes next; payload: return addresses, the innermost first.
+    Stack = 12,
+    /// What the thread's counters stood at when it left a slice: the slice's id, 0 for when it entered the one whose record
+    /// comes next; payload: the nanoseconds for which they were wanted and for which they counted, then a count for each.
+    Counts = 13,
 }
 
 /// Flags of a record.
@@ -102,14 +107,15 @@ impl Tag {
     #[inline(always)]
     pub(crate) const fn words(self) -> usize {
         match self {
+            Tag::Stack => 0,
             Tag::Slice | Tag::Memory => 3,
-            Tag::Span | Tag::Counter | Tag::Error | Tag::Lane => 1,
+            Tag::Span | Tag::Counter | Tag::Error | Tag::Lane | Tag::Counts => 1,
             Tag::End | Tag::Values | Tag::Instant | Tag::Close | Tag::Follows => 2,
         }
     }
 
     fn of(byte: u8) -> Option<Tag> {
-        const ALL: [Tag; 11] = [
+        const ALL: [Tag; 13] = [
             Tag::Slice,
             Tag::Span,
             Tag::End,
@@ -121,6 +127,8 @@ impl Tag {
             Tag::Follows,
             Tag::Lane,
             Tag::Memory,
+            Tag::Stack,
+            Tag::Counts,
         ];
         ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
@@ -225,7 +233,7 @@ mod tests {
         // What is left in the slots from the record before must not matter.
         let chunk = Chunk::new();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
-        for tag in (1..=11).filter_map(Tag::of) {
+        for tag in (1..=13).filter_map(Tag::of) {
             for length in (0..20).chain(longest.iter().copied()) {
                 chunk.open(SLOTS as u64, 1);
                 let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();

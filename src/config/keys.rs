@@ -165,6 +165,15 @@ keys! {
     DisablePlugins: Both Now "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
     ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
+    WithStack: Both Now "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
+        "records from where each span is entered: the call stack (feature `backtrace`)";
+    PythonStackTrace: Both Now "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "the same";
+    StackFrames: Both Now "STACK_FRAMES", Kind::Int(1..=128), Is("32"), "stack_frames(count)",
+        "the most frames of such a stack";
+    StackFilter: Both Now "STACK_FILTER", Kind::Filter, Says("everything"), "stack_filter(targets)",
+        "whose spans have such stacks";
+    PerformanceEvents: Both Now "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
+        "counts these for each thread, and shows how many each slice took: cycles, instructions, page-faults … (Linux)";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
@@ -181,8 +190,6 @@ keys! {
     OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
         "asks the program for input shapes";
     InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
-    PythonStackTrace: Both Later "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "asks the program for stacks";
-    WithStack: Both Later "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "", "the same";
     WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
     StartTime: Both Later "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when a requested trace starts; 0 means soon";
@@ -251,14 +258,14 @@ impl Key {
             Key::VerboseLogLevel => Key::LogLevel,
             Key::DurationMsecs => Key::DurationSecs,
             Key::InputShapes => Key::OpInputs,
-            Key::WithStack => Key::PythonStackTrace,
+            Key::PythonStackTrace => Key::WithStack,
             other => other,
         }
     }
 
     /// Whether a later line about another key of the family takes this one's place, instead of standing beside it.
     pub(super) fn replaces_family(self) -> bool {
-        matches!(self.family(), Key::DurationSecs | Key::OpInputs | Key::PythonStackTrace)
+        matches!(self.family(), Key::DurationSecs | Key::OpInputs | Key::WithStack)
     }
 }
 
@@ -308,10 +315,11 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 7] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 4] = [
+const FEATURES: [(&str, &str, &str); 5] = [
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("cli", "off", "builds the command `kineto` (`cargo install tracing-kineto --features cli`)"),
+    ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
     ("itt", "off", "`Mode::Itt`: spans as tasks of ITT, for VTune (needs a C compiler)"),
 ];
 

@@ -5,6 +5,7 @@
 //! says, cannot be overruled by the program.
 
 mod async_spans;
+mod companions;
 mod distributed;
 mod env;
 mod file;
@@ -25,6 +26,7 @@ use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 pub use async_spans::AsyncSpans;
+pub(crate) use companions::Companions;
 pub use distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use env::{Env, Switch};
 pub(crate) use gpu::Gpu;
@@ -80,6 +82,7 @@ pub(crate) struct Config {
     pub(crate) trace_id: Option<String>,
     /// The tool that listens to NVTX.
     pub(crate) nvtx_injection: Option<PathBuf>,
+    pub(crate) companions: Companions,
     pub(crate) gpu: Gpu,
     pub(crate) log_level: Severity,
     pub(crate) verbose_log_modules: Vec<String>,
@@ -179,6 +182,7 @@ impl Config {
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
             (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
+            _ if self.companions.set(key, value) => {}
             _ => self.gpu.set(key, value),
         }
     }
@@ -273,6 +277,7 @@ impl Default for Config {
             host_name: None,
             trace_id: None,
             nvtx_injection: None,
+            companions: Companions::default(),
             gpu: Gpu::default(),
             log_level: Door::DEFAULT_THRESHOLD,
             verbose_log_modules: Vec::new(),

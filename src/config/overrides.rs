@@ -33,6 +33,10 @@ pub(crate) struct Overrides {
     pub(crate) overload_names: Option<bool>,
     pub(crate) fwd_bwd: Option<bool>,
     pub(crate) collectives: Option<bool>,
+    pub(crate) with_stack: Option<bool>,
+    pub(crate) stack_frames: Option<usize>,
+    pub(crate) stack_filter: Option<Targets>,
+    pub(crate) performance_events: Option<Vec<String>>,
     pub(crate) deny_fields: Option<Vec<String>>,
     pub(crate) events: Option<LevelFilter>,
     pub(crate) async_spans: Option<AsyncSpans>,
@@ -70,7 +74,8 @@ impl Overrides {
         let flag = |key: Key, flag: Option<bool>| (key, flag.map(Value::Bool));
         let int = |key: Key, value: Option<i64>| (key, value.map(Value::Int));
         // A number too large for i64 is too large for its key.
-        let field_limit = self.field_limit_bytes.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let count = |count: Option<usize>| count.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+        let targets = |targets: &Option<Targets>| targets.clone().map(|targets| Value::Filter(Box::new(targets)));
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| Value::Text(path.display().to_string()));
         let values = [
             (Key::ConfigFile, path(&self.config_file)),
@@ -79,7 +84,7 @@ impl Overrides {
             (Key::Mode, self.mode.map(Value::Modes)),
             (Key::ActivityTypes, self.activities.map(Value::Activities)),
             (Key::LogFile, self.output.clone().map(Value::Output)),
-            (Key::Filter, self.filter.clone().map(|targets| Value::Filter(Box::new(targets)))),
+            (Key::Filter, targets(&self.filter)),
             flag(Key::WithArgs, self.with_args),
             flag(Key::WithTarget, self.with_target),
             flag(Key::WithLocation, self.with_location),
@@ -88,11 +93,15 @@ impl Overrides {
             flag(Key::OverloadNames, self.overload_names),
             flag(Key::FwdBwd, self.fwd_bwd),
             flag(Key::Collectives, self.collectives),
+            flag(Key::WithStack, self.with_stack),
+            int(Key::StackFrames, count(self.stack_frames)),
+            (Key::StackFilter, targets(&self.stack_filter)),
+            (Key::PerformanceEvents, self.performance_events.clone().map(Value::List)),
             (Key::DenyFields, self.deny_fields.clone().map(Value::List)),
             (Key::Events, self.events.map(Value::Events)),
             (Key::AsyncSpans, self.async_spans.map(Value::AsyncSpans)),
             (Key::BufferLimit, self.buffer_limit_bytes.map(Value::Bytes)),
-            int(Key::FieldLimit, field_limit),
+            int(Key::FieldLimit, count(self.field_limit_bytes)),
             (Key::Overflow, self.overflow.map(Value::Overflow)),
             (Key::FlushTimeout, self.flush_timeout.map(Value::Time)),
             flag(Key::RecordFromStart, self.record_from_start),
@@ -169,6 +178,10 @@ mod tests {
             overload_names: Some(true),
             fwd_bwd: Some(true),
             collectives: Some(true),
+            with_stack: Some(true),
+            stack_frames: Some(1),
+            stack_filter: Some(Targets::new()),
+            performance_events: Some(vec![]),
             deny_fields: Some(vec![]),
             events: Some(LevelFilter::INFO),
             async_spans: Some(AsyncSpans::Both),

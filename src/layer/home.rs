@@ -8,6 +8,7 @@ use super::need::Need;
 use super::reach;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
+use crate::os::counters::{self, Group};
 use crate::os::thread;
 use crate::recorder::{Frames, Recorder};
 use std::cell::{Cell, RefCell};
@@ -38,6 +39,8 @@ struct Owned {
     recorder: Arc<Recorder>,
     frames: &'static Frames,
     chunk: Option<Chunk>,
+    /// What counts for it.
+    counters: Option<Group>,
     /// The number of its row.
     row: u64,
     is_first: bool,
@@ -105,7 +108,8 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
     let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| Rc::new(Lane::new()));
-    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, row, is_first };
+    let counters = recorder.companions.count().then(|| recorder.companions.open(&recorder.losses)).flatten();
+    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
     match &other {
         Some(lane) => owned.open(lane),
         None => LANE.with(|lane| {
@@ -144,7 +148,7 @@ pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
 fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
-    if recorder.street().is_none() {
+    if recorder.street().is_none() && !recorder.companions.are_wanted() {
         // None either if observers are told.
         LANE.with(|lane| lane.untold.set(lane.unobserved.get()));
     }
@@ -196,6 +200,7 @@ pub(crate) fn leave(epoch: u64) {
 
 /// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.
 pub(crate) fn forget_lane() {
+    counters::close_all();
     LANE.with(Lane::close_down);
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
@@ -245,6 +250,9 @@ impl Owned {
         let (street, observed) = (self.recorder.street(), self.recorder.observers.are_told());
         lane.open(self.epoch, self.place(self.chunk.as_ref()), street, observed);
         lane.limit(self.chunk.is_none());
+        if self.recorder.companions.are_wanted() {
+            lane.accompany(self.counters.as_ref().and_then(Group::reader));
+        }
     }
 
     /// Where a lane writes and stands; the records in the chunk say whose they are from here on.

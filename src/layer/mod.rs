@@ -3,6 +3,7 @@
 //! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
 //! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
+mod accompany;
 mod cache;
 mod event;
 mod find;
@@ -317,6 +318,9 @@ impl KinetoLayer {
             return;
         }
         home::name(&self.recorder, epoch);
+        if self.recorder.companions.are_wanted() && !reach::is_left_out(&self.recorder) {
+            return self.enter_accompanied(key, ctx, epoch);
+        }
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
@@ -324,7 +328,7 @@ impl KinetoLayer {
             return;
         }
         let hook = self.hook(epoch);
-        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &self.recorder));
+        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &[], &self.recorder));
         hook.take_back();
     }
 
@@ -346,16 +350,24 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key))
-            || reach::is_left_out(&self.recorder)
-        {
-            return;
+        if self.recorder.companions.count() && !reach::is_left_out(&self.recorder) {
+            return self.leave_counted(key, ctx, epoch);
         }
-        let (end, hook) = (clock::now(), self.hook(epoch));
-        let unsettled = self.retry(key, &ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
+        let done = home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key));
+        if !done && !reach::is_left_out(&self.recorder) {
+            self.leave_carefully(key, clock::now(), &ctx, self.hook(epoch));
+        }
+    }
+
+    /// Records that a span is left, whatever it takes.
+    fn leave_carefully<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
         hook.take_back();
         if let Some(Need::ExitElsewhere) = unsettled {
-            self.exit_elsewhere(key, end, &ctx, hook);
+            self.exit_elsewhere(key, end, ctx, hook);
         }
     }
 

@@ -1,5 +1,7 @@
-//! What only the operating system can tell or do: threads, forks, memory, the end of the process.
+//! What only the operating system can tell or do: threads, forks, memory, counters, stacks, the end of the process.
 
+pub(crate) mod backtrace;
+pub(crate) mod counters;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod memory;

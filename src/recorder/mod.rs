@@ -3,11 +3,14 @@
 //! Threads come here only when they start, need a chunk or meet a span that another thread knows; the one thing read
 //! on every hook is [`Recorder::epoch`].
 
+mod companions;
 mod frames;
 mod lanes;
 pub(crate) mod listeners;
 mod reach;
 
+pub use companions::CounterReport;
+pub(crate) use companions::{Companions, no_stacks};
 pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 pub(crate) use reach::Reach;
@@ -58,6 +61,8 @@ pub(crate) struct Recorder {
     seat: OnceLock<Seat>,
     /// Which threads are recorded.
     pub(crate) reach: Reach,
+    /// What slices have beside their times.
+    pub(crate) companions: Companions,
     pub(crate) settings: Settings,
 }
 
@@ -114,7 +119,13 @@ impl Shelf {
 }
 
 impl Recorder {
-    pub(crate) fn new(bytes_max: u64, sites: Sites, observers: Observers, settings: Settings) -> Recorder {
+    pub(crate) fn new(
+        bytes_max: u64,
+        sites: Sites,
+        observers: Observers,
+        companions: Companions,
+        settings: Settings,
+    ) -> Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(fork::generation()),
@@ -129,6 +140,7 @@ impl Recorder {
             observers,
             seat: OnceLock::new(),
             reach: Reach::new(settings.threads.clone()),
+            companions,
             settings,
         }
     }
@@ -137,7 +149,7 @@ impl Recorder {
     pub(crate) fn for_tests() -> Recorder {
         let (field_bytes_max, threads) = (100, ThreadFilter::All);
         let settings = Settings { field_bytes_max, fields_while_idle: false, records: true, threads };
-        Recorder::new(1 << 30, Sites::default(), Observers::default(), settings)
+        Recorder::new(1 << 30, Sites::default(), Observers::default(), Companions::default(), settings)
     }
 
     /// Returns the shelf of this process.

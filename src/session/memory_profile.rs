@@ -39,8 +39,13 @@ impl Session {
         (config.output, config.with_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };
-        let recorder =
-            Arc::new(Recorder::new(config.buffer_limit_bytes, Default::default(), Default::default(), settings));
+        let recorder = Arc::new(Recorder::new(
+            config.buffer_limit_bytes,
+            Default::default(),
+            Default::default(),
+            Default::default(),
+            settings,
+        ));
         if !recorder.listen() {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));

@@ -29,7 +29,7 @@ use crate::os::{fork, process};
 use crate::recorder::listeners::Own;
 use crate::recorder::{Recorder, ThreadFilter};
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, PostProcess, Recorded, Trace, Violations};
+use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Violations};
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
@@ -301,7 +301,7 @@ impl Session {
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
-        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.take()))
+        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.take()))
     }
 
     /// Looks at what was recorded so far, while the recording goes on.
@@ -319,7 +319,7 @@ impl Session {
         let mut collections = self.collectors.look();
         let converter = converter(self.pulse.anchors(), windows.since, Some(end));
         let recorded = windows.share(&mut collections, taken, &self.recorder, false);
-        Ok(self.trace(&state, recorded, collections, converter, self.recorder.losses.counts()))
+        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
     fn trace(
@@ -328,12 +328,13 @@ impl Session {
         recorded: Recorded,
         collections: Vec<Collection>,
         converter: Converter,
-        losses: [u64; crate::buffer::Loss::ALL.len()],
+        losses: &[u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
         let habits = self.steps.habits();
         let facts = Facts {
-            losses,
+            losses: *losses,
             observers: self.recorder.observers.reports(),
+            counters: self.recorder.companions.reports(),
             is_strict: habits.is_some_and(|habits| habits.is_strict),
             post_processing_timeout: habits.and_then(|habits| habits.post_processing_timeout),
             private_use1: habits.and_then(|habits| habits.private_use1.clone()),
@@ -434,8 +435,9 @@ fn facts(config: &Config, trace_id: String) -> Facts {
     Facts {
         is_recording: true,
         mode: config.mode,
-        losses: Default::default(),
+        losses: [0; crate::buffer::Loss::ALL.len()],
         observers: Vec::new(),
+        counters: Vec::new(),
         process: i64::from(std::process::id()),
         process_name: process::name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
@@ -462,6 +464,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         violations: Violations::default(),
         sinks: Arc::default(),
         post_process: None,
+        symbols: Arc::new(Symbols::new(config.companions.stack_frames)),
     }
 }
 

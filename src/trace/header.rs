@@ -1,11 +1,12 @@
 //! What the header of a trace file says.
 
-use super::{PostProcess, Trace, Violations};
+use super::{PostProcess, Symbols, Trace, Violations};
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
 use crate::config::{AsyncSpans, DistributedInfo, Modes};
 use crate::observer::ObserverReport;
+use crate::recorder::CounterReport;
 use crate::time::Timestamp;
 use crate::write::chrome::{base_time, is_reserved};
 use crate::write::sink::Sinks;
@@ -26,6 +27,10 @@ pub(crate) struct Facts {
     pub(crate) losses: [u64; Loss::ALL.len()],
     /// How those fared who were told of spans.
     pub(crate) observers: Vec<ObserverReport>,
+    /// How the counters of the CPU fared.
+    pub(crate) counters: Vec<CounterReport>,
+    /// What stands at return addresses.
+    pub(crate) symbols: Arc<Symbols>,
     pub(crate) process: i64,
     pub(crate) process_name: String,
     pub(crate) host_name: String,
@@ -163,6 +168,12 @@ impl Trace {
                 |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
             let reports = stats.observers.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
             about.insert("observers".to_owned(), Value::Object(reports.collect()));
+        }
+        if let (Some(about), false) = (about.as_object_mut(), stats.counters.is_empty()) {
+            let state =
+                |report: &CounterReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "counted".into());
+            let reports = stats.counters.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
+            about.insert("performance_events".to_owned(), Value::Object(reports.collect()));
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.recorded.is_empty()) {
             let start = self.window().0;

@@ -22,6 +22,10 @@ pub(crate) struct Index {
     pub(crate) values: Pairs,
     /// Error events, by slice and in order of time.
     pub(crate) errors: Pairs,
+    /// Records of what counters stood at when slices were left, by slice.
+    pub(crate) counts: Pairs,
+    /// Slices of threads whose counters had taken turns by then.
+    pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: HashMap<u64, Track>,
     /// Callsites of which a span, entered more than once, was closed by the thread that had just left it: so ends what
@@ -129,7 +133,12 @@ impl Index {
                         index.counter_values += unshown_values(recorded, &record);
                     }
                     Tag::Memory => index.memory += 1,
-                    Tag::Span => {}
+                    Tag::Counts if a != 0 => {
+                        let mut times = record.payload();
+                        index.scaled += u64::from(times.next() > times.next());
+                        index.counts.0.push((a, record.id()));
+                    }
+                    Tag::Span | Tag::Stack | Tag::Counts => {}
                 }
                 at = record.next();
                 run.to = at;
@@ -143,6 +152,7 @@ impl Index {
         values.sort_unstable();
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
+        index.counts.0.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
         index.find_arrows(recorded, converter, &follows);
         index

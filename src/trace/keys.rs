@@ -54,6 +54,11 @@ impl Keys {
         self.fields.iter().position(|field| field.own == key)
     }
 
+    /// Returns whether a field may be shown under that key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.fields.iter().any(|field| field.own == key || field.known.is_some_and(|entry| entry.key == key))
+    }
+
     /// Returns whether the callsite's spans stand for collective operations: they have such a name.
     pub(crate) fn is_collective(&self) -> bool {
         self.knows("Collective name")

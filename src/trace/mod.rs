@@ -2,6 +2,7 @@
 
 mod args;
 mod backward;
+mod companions;
 mod cpu;
 mod device;
 mod edit;
@@ -18,6 +19,7 @@ mod recorded;
 mod related;
 pub(crate) mod rows;
 mod stats;
+mod symbols;
 mod thread;
 mod timeline;
 mod value;
@@ -32,6 +34,7 @@ pub(crate) use header::{Facts, PRIVATE_USE1_KEY};
 pub(crate) use metadata::Metadata;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
+pub(crate) use symbols::Symbols;
 pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 pub use violations::InvariantViolation;
 pub(crate) use violations::Violations;
@@ -263,6 +266,7 @@ impl Trace {
         set(Loss::Clipped, index.clipped);
         set(Loss::Unfinished, index.unfinished);
         set(Loss::FollowsUnlinked, index.unlinked);
+        set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);
         set(Loss::Overlapping, self.met().overlapping);
         set(Loss::OverlappingWork, self.met().overlapping_work);
@@ -300,6 +304,7 @@ impl Trace {
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
             ),
             observers: self.inner.facts.observers.clone(),
+            counters: self.inner.facts.counters.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
             recorded: self.recorded_times(),
             violations: self.violations().to_vec(),
@@ -427,6 +432,8 @@ impl Trace {
             with_target: inner.facts.with_target,
             with_location: inner.facts.with_location,
             with_function_ids: inner.facts.execution_trace,
+            symbols: &inner.facts.symbols,
+            counters: &inner.facts.counters,
             own: CpuRows {
                 traces: &inner.own,
                 selected: inner.facts.selected,

@@ -4,6 +4,7 @@ use super::InvariantViolation;
 use crate::buffer::Loss;
 use crate::collector::CollectorReport;
 use crate::observer::ObserverReport;
+use crate::recorder::CounterReport;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::fmt;
@@ -37,6 +38,8 @@ pub struct TraceStats {
     pub collectors: Vec<CollectorReport>,
     /// How each observer fared.
     pub observers: Vec<ObserverReport>,
+    /// How each of the `performance_events` fared.
+    pub counters: Vec<CounterReport>,
     /// When the host and each collector that ran were recorded; empty if nothing was ever paused.
     pub recorded: Vec<RecordedTime>,
     /// Assertions that did not hold.
@@ -92,6 +95,7 @@ impl fmt::Display for TraceStats {
         }
         self.collectors.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.observers.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
+        self.counters.iter().try_for_each(|report| write!(f, "\n  {report}"))?;
         self.recorded.iter().try_for_each(|recorded| write!(f, "\n  {recorded}"))?;
         self.violations.iter().try_for_each(|violation| write!(f, "\n  {violation}"))?;
         self.losses.iter().try_for_each(|(loss, count)| write!(f, "\n  {}: {count}", loss.as_str()))

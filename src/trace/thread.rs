@@ -1,6 +1,7 @@
 //! The rows of one thread on their way out.
 
 use super::args::{EventArgs, FieldArgs, Source};
+use super::companions::Companions;
 use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
@@ -15,7 +16,7 @@ use crate::activity::{
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
-use crate::fields::Word;
+use crate::fields::{Word, values};
 use crate::time::{Ticks, Timestamp};
 use std::io;
 
@@ -37,17 +38,20 @@ pub(super) struct Thread<'w> {
     clock: Cursor<'w>,
     /// The fields of the slice at hand.
     words: Vec<Word>,
+    companions: Companions,
     memory: MemoryRows,
 }
 
 /// What the recording says of a slice.
-struct Marks {
+struct Marks<'m> {
     finished: bool,
     clipped: bool,
     /// The thread, if the slice is not on its own row.
     thread: Option<i64>,
     /// The name of the slice in an execution trace, if there is one.
     function: Option<u64>,
+    /// What was recorded beside it.
+    beside: Option<&'m dyn Args>,
 }
 
 impl<'w> Thread<'w> {
@@ -62,8 +66,8 @@ impl<'w> Thread<'w> {
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), Vec::new());
-        let memory = MemoryRows::default();
-        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, memory }
+        let (companions, memory) = (Companions::default(), MemoryRows::default());
+        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, companions, memory }
     }
 
     /// Returns how many rows the thread needs.
@@ -77,6 +81,10 @@ impl<'w> Thread<'w> {
             Tag::Slice => self.slice(window, record),
             Tag::Instant | Tag::Counter => self.event(record),
             Tag::Memory => self.memory(record),
+            Tag::Stack | Tag::Counts => {
+                self.companions.meet(record);
+                Ok(())
+            }
             _ => Ok(()),
         })?;
         self.own_until(None)?;
@@ -93,6 +101,7 @@ impl<'w> Thread<'w> {
                 clipped: call.clipped,
                 thread: self.stranger(place.row),
                 function: None,
+                beside: None,
             };
             self.rows.activity(&Activity {
                 kind: call.entry.kind(),
@@ -139,7 +148,7 @@ impl<'w> Thread<'w> {
         self.last = start;
         let place = self.nest.place(start, end);
         let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
-        let marks = Marks { finished, clipped: is_clipped(record), thread, function };
+        let mut marks = Marks { finished, clipped: is_clipped(record), thread, function, beside: None };
         self.met.add(&marks);
 
         let definition = walk.recorded.definition(record);
@@ -153,6 +162,11 @@ impl<'w> Thread<'w> {
         {
             walk.recorded.payload(made, &mut self.words);
         }
+        let words = &self.words;
+        marks.beside = self.companions.of(record, walk, &row.keys, finished, |each| match more {
+            Some(more) => more.visit(each),
+            None => values(words).for_each(|value| row.keys.show(value, each)),
+        });
         let mut name = Vec::new();
         self.rows.slice(&SliceRow {
             name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
@@ -238,7 +252,7 @@ pub(super) fn in_order(
 /// What is said of a call: its own arguments, and what the recording says of it.
 struct CallArgs<'c> {
     call: &'c Call<'c>,
-    marks: &'c Marks,
+    marks: &'c Marks<'c>,
 }
 
 impl Args for CallArgs<'_> {
@@ -250,7 +264,7 @@ impl Args for CallArgs<'_> {
 
 impl Met {
     #[inline]
-    fn add(&mut self, slice: &Marks) {
+    fn add(&mut self, slice: &Marks<'_>) {
         self.slices += 1;
         self.clipped += u64::from(slice.clipped);
         self.unfinished += u64::from(!slice.finished);
@@ -258,15 +272,15 @@ impl Met {
     }
 }
 
-impl Marks {
+impl Marks<'_> {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
-        if is_usual { None } else { Some(self) }
+        if is_usual && self.beside.is_none() { None } else { Some(self) }
     }
 }
 
-impl Args for Marks {
+impl Args for Marks<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         if !self.finished {
             each("finished", ArgValue::Bool(false));
@@ -280,6 +294,7 @@ impl Args for Marks {
         if let Some(function) = self.function {
             each("Record function id", ArgValue::U64(function));
         }
+        self.beside.iter().for_each(|beside| beside.visit(each));
     }
 }
 

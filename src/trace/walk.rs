@@ -7,12 +7,14 @@ use super::index::{Index, Run, Track};
 use super::keys::Keys;
 use super::recorded::Recorded;
 use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
+use super::symbols::Symbols;
 use super::thread::Thread;
 use crate::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
 use crate::callsite::{COUNTER_TARGET, Site};
 use crate::clock::Converter;
 use crate::collector::Collection;
 use crate::config::AsyncSpans;
+use crate::recorder::CounterReport;
 use crate::time::{Ticks, Timestamp};
 use crate::write::chrome::{base_time, resolution_ns};
 use std::cell::RefCell;
@@ -36,6 +38,9 @@ pub(crate) struct Walk<'t> {
     pub(crate) with_location: bool,
     /// Slices have the id by which an execution trace names them.
     pub(crate) with_function_ids: bool,
+    /// What stands at return addresses, and what was counted.
+    pub(super) symbols: &'t Symbols,
+    pub(super) counters: &'t [CounterReport],
     /// What the program has pushed itself.
     pub(super) own: CpuRows<'t>,
     /// Name of the row that shows the whole recording, if there was one.

@@ -82,6 +82,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("fork_while_a_clock_is_read", fork_while_a_clock_is_read),
     ("fork_with_observer", fork_with_observer),
     ("fork_with_memory_profile", fork_with_memory_profile),
+    ("fork_with_counters", fork_with_counters),
     ("fork_inside_of_a_span_that_is_waited_for", fork_inside_of_a_span_that_is_waited_for),
     ("forks_among_threads", forks_among_threads),
 ];
@@ -155,6 +156,9 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("a_forked_child_may_take_a_memory_profile_of_its_own", || {
         assert_eq!(play("fork_with_memory_profile").succeeded().report(), "Exit(0)\n");
+    }),
+    ("a_forked_child_has_none_of_its_parents_counters_and_may_have_its_own", || {
+        assert_eq!(play("fork_with_counters").succeeded().report(), "Exit(0)\n");
     }),
     ("a_forked_child_is_not_inside_of_the_spans_of_its_parents_threads", || {
         assert_eq!(play("fork_inside_of_a_span_that_is_waited_for").succeeded().report(), "Exit(0)\n");
@@ -252,6 +256,48 @@ fn fork_with_memory_profile(folder: &Path) {
     }
     report(folder, &format!("{:?}", sys::wait(child)));
     profiler.stop_memory_profile().unwrap();
+}
+
+/// The counters that this process has open.
+fn open_counters() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("perf_event")).count()
+}
+
+fn fork_with_counters(folder: &Path) {
+    use tracing_subscriber::prelude::*;
+    let (layer, guard) = KinetoLayer::builder().no_output().performance_events(["task-clock"]).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let counted = |trace: &tracing_kineto::Trace| {
+        let events = trace.events();
+        events.iter().filter(|event| event.performance_counters().next().is_some()).count()
+    };
+    let (counts, ends) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (theirs, their_end) = (counts.clone(), ends.clone());
+    let thread = std::thread::Builder::new().spawn(move || {
+        in_child(1);
+        theirs.wait();
+        their_end.wait();
+    });
+    in_child(1);
+    counts.wait();
+    let is_counted = open_counters() == 2;
+    let child = sys::fork();
+    if child == 0 {
+        assert_eq!(open_counters(), 0);
+        guard.profiler().start().unwrap();
+        in_child(3);
+        assert_eq!(open_counters(), usize::from(is_counted));
+        assert_eq!(counted(&guard.profiler().stop().unwrap()), if is_counted { 3 } else { 0 });
+        sys::exit_now(0);
+    }
+    report(folder, &format!("{:?}", sys::wait(child)));
+    in_child(1);
+    ends.wait();
+    thread.unwrap().join().unwrap();
+    assert_eq!(open_counters(), usize::from(is_counted));
+    assert_eq!(counted(&guard.finish().unwrap()), if is_counted { 3 } else { 0 });
 }
 
 fn fork_inside_of_a_span_that_is_waited_for(folder: &Path) {

@@ -1,0 +1,195 @@
+//! The careful twins of the hooks: what they do whatever it takes, or as a [`Need`] what is missing.
+
+use super::{Lane, Open, Parent, Place};
+use crate::buffer::{Head, Loss, Tag};
+use crate::callsite::Site;
+use crate::clock;
+use crate::layer::need::Need;
+use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
+use crate::time::Ticks;
+
+impl Lane {
+    /// Makes a span: records it if it has fields, and puts it above the innermost frame.
+    pub(crate) fn new_span_carefully(
+        &self,
+        key: u64,
+        site: &Site,
+        parent: Parent,
+        fields: Option<(&[u64], u8)>,
+        recorder: &Recorder,
+    ) -> Result<(), Need> {
+        let parent = match parent {
+            Parent::Current => self.current()?,
+            Parent::Span(parent) => parent,
+        };
+        let frame = self.above()?;
+        if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
+            return Err(Need::Store(frame.key(), frame.state()));
+        }
+        let mut made = SpanState { span: 0, meta: site.state, parent };
+        if !site.is_recorded() {
+            made.meta = site.left_out_state();
+        } else if let Some((payload, head_flags)) = fields {
+            made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
+            match made.span {
+                0 => recorder.losses.add(Loss::FieldsOverLimit, 1),
+                _ => made.meta &= !state::UNDEFINED,
+            }
+        }
+        match frame {
+            Some(frame) => frame.set(key, made, 0),
+            None if !state::is_known_elsewhere(made.meta) => return Err(Need::StoreNew(made)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The frame above the innermost open slice, if there is one so deep.
+    fn above(&self) -> Result<Option<&'static Frame>, Need> {
+        let frames = self.place()?.frames;
+        Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
+    }
+
+    /// Opens a slice, whatever it takes; `stack` is from where, if that is to be recorded.
+    pub(crate) fn enter_carefully(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Need> {
+        let around = self.current()?;
+        let known = self.known(key, recorder).ok_or(Need::Find)?;
+        let Place { frames, writer } = self.place()?;
+        let frame = self.above()?;
+        let stands_here = frame.is_some_and(|frame| frame.key() == key);
+        if !stands_here && known.meta & (state::STORED | state::IGNORED) == 0 {
+            // It stands in another frame, or is to go where others cannot see it.
+            return Err(Need::Store(key, known));
+        }
+        if let Some(frame) = frame.filter(|frame| !stands_here && !frame.is_free()) {
+            return Err(Need::Store(frame.key(), frame.state()));
+        }
+        let mut entered = SpanState { meta: state::entered(known.meta), ..known };
+        let (mut slice, mut word) = (0, known.span);
+        if known.meta & state::IGNORED != 0 {
+            // It passes on the one around it.
+            entered.span = around;
+        } else {
+            slice = self.reserve_slice(stack, recorder)?;
+            if known.meta & state::UNDEFINED != 0 {
+                (entered.span, word) = (if slice == 0 { ids() } else { slice }, known.parent);
+            }
+            recorder.losses.add(Loss::SlicesOverLimit, u64::from(slice == 0));
+        }
+        match frame {
+            // The key stays, so that it cannot be lent unnoticed.
+            Some(frame) if stands_here => {
+                frame.set_span(entered.span);
+                frame.set_slice(slice);
+                frame.set_meta(entered.meta);
+            }
+            Some(frame) => frame.set(key, entered, slice),
+            None => {
+                if let Ok(mut deep) = self.deep.try_borrow_mut() {
+                    deep.push(Open { key, state: entered, slice });
+                }
+            }
+        }
+        frames.set_top((frames.top() + 1).min(BEYOND));
+        if slice != 0 {
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
+            writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
+        }
+        Ok(())
+    }
+
+    /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
+    pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
+        self.repair()?;
+        let frames = self.place()?.frames;
+        let in_deep = self.deep.try_borrow().ok().and_then(|deep| {
+            let at = deep.iter().rposition(|open| open.key == key)?;
+            Some((at, deep.get(at)?.slice, at + 1 == deep.len()))
+        });
+        if let Some((at, slice, is_innermost)) = in_deep {
+            self.end(slice, end, is_innermost, recorder)?;
+            if let Ok(mut deep) = self.deep.try_borrow_mut() {
+                deep.remove(at);
+                frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+            }
+        } else {
+            let open = frames.open().find(|(_, frame)| frame.holds(key));
+            let (at, frame) = open.ok_or(Need::ExitElsewhere)?;
+            if frames.top() == BEYOND && !frame.is_free() {
+                // A deep frame will come down into the last visible one, so there is no place for what is left here.
+                return Err(Need::Store(key, frame.state()));
+            }
+            self.end(frame.slice(), end, at == frames.top(), recorder)?;
+            self.remove(frames, at, key);
+        }
+        self.last_exit.set(key);
+        self.follow(frames);
+        Ok(())
+    }
+
+    /// Ends a slice: in place if its chunk is still at hand, else by a record of its own.
+    pub(in crate::layer) fn end(&self, slice: u64, end: Ticks, is_innermost: bool, recorder: &Recorder) -> Result<(), Need> {
+        if slice != 0 && !self.place()?.writer.end(slice, end) {
+            let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
+            recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
+        }
+        if !is_innermost {
+            recorder.note_disorder();
+        }
+        Ok(())
+    }
+
+    /// Takes the open frame `at` out of the stack; those above move down, and the span stands above them if it is found
+    /// nowhere else.
+    fn remove(&self, frames: &Frames, at: usize, key: u64) {
+        let last = frames.top().min(BEYOND - 1);
+        let left = frames.frame(at).state();
+        let stays = frames.frame(at).take() == key && key != 0 && left.meta & state::STORED == 0;
+        (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
+        let mut deep = self.deep.try_borrow_mut().ok();
+        if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
+            let Open { key, state, slice } = deep.remove(0);
+            frames.frame(last).set(key, state, slice);
+            frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+            return;
+        }
+        if stays {
+            frames.frame(last).set(key, left, 0);
+        }
+        frames.set_top(last - 1);
+    }
+
+    /// Drops the frames that other threads have exited.
+    pub(super) fn repair(&self) -> Result<(), Need> {
+        let frames = self.place()?.frames;
+        let exits = frames.exits();
+        if self.seen_exits.replace(exits) != exits {
+            while let Some((at, _)) = frames.open().find(|(_, frame)| frame.key() == 0) {
+                self.remove(frames, at, 0);
+            }
+            self.follow(frames);
+        }
+        Ok(())
+    }
+
+    /// Tells the collectors which slices the thread is in, after one has gone from the middle.
+    fn follow(&self, frames: &Frames) {
+        let deep = self.deep.try_borrow().ok();
+        let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| open.slice));
+        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| {
+            mirror.follow(frames.open().rev().map(|(_, frame)| frame.slice()).chain(deep))
+        });
+    }
+
+    /// The span is gone; `Need::CloseElsewhere` if others may know it.
+    pub(crate) fn close_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+        let frames = self.place()?.frames;
+        let is_own = |state: &SpanState| state.meta & state::STORED == 0;
+        let own = frames.known(key).filter(is_own).ok_or(Need::CloseElsewhere)?;
+        if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
+            self.close_record(key, own.span, recorder)?;
+        }
+        frames.forget(key);
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! What the kernel and the processor count for one thread (`perf_event_open`).
+#![allow(unsafe_code, reason = "the kernel's counters have no safe form")]
+
+use std::io;
+
+/// Something that can be counted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// As `perf` calls it.
+    pub(crate) name: &'static str,
+    /// Of hardware 0, of software 1, and which of them: the numbers are Linux's.
+    kind: u32,
+    number: u64,
+    /// It happens inside the kernel, where nothing else is counted.
+    in_kernel: bool,
+}
+
+const fn hardware(name: &'static str, number: u64) -> Event {
+    Event { name, kind: 0, number, in_kernel: false }
+}
+
+const fn software(name: &'static str, number: u64, in_kernel: bool) -> Event {
+    Event { name, kind: 1, number, in_kernel }
+}
+
+/// All that can be counted. The first two are torch's.
+pub(crate) static EVENTS: [Event; 19] = [
+    hardware("cycles", 0),
+    hardware("instructions", 1),
+    hardware("cache-references", 2),
+    hardware("cache-misses", 3),
+    hardware("branches", 4),
+    hardware("branch-misses", 5),
+    hardware("bus-cycles", 6),
+    hardware("stalled-cycles-frontend", 7),
+    hardware("stalled-cycles-backend", 8),
+    hardware("ref-cycles", 9),
+    software("cpu-clock", 0, false),
+    software("task-clock", 1, false),
+    software("page-faults", 2, false),
+    software("context-switches", 3, true),
+    software("cpu-migrations", 4, true),
+    software("minor-faults", 5, false),
+    software("major-faults", 6, false),
+    software("alignment-faults", 7, false),
+    software("emulation-faults", 8, false),
+];
+
+impl Event {
+    /// Returns the event of that name.
+    pub(crate) fn named(name: &str) -> Option<&'static Event> {
+        EVENTS.iter().find(|event| event.name == name)
+    }
+}
+
+/// The most events that are counted together.
+pub(crate) const EVENTS_MAX: usize = 12;
+
+/// What a thread's counters stand at: for how many nanoseconds they were wanted and for how many they counted, then a number
+/// for each event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    words: [u64; 3 + EVENTS_MAX],
+    length: usize,
+}
+
+impl Reading {
+    /// Returns the two times and the counts.
+    pub(crate) fn words(&self) -> &[u64] {
+        self.words.get(1..self.length).unwrap_or_default()
+    }
+}
+
+/// Reads a thread's counters; as good as its [`Group`] lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    descriptor: i32,
+}
+
+pub(crate) use kernel::Group;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod kernel {
+    use super::{EVENTS_MAX, Event, Reader, Reading, io};
+    use crate::os::fork;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    /// The counters of the thread that has made it. They count until it is dropped, which any thread may do.
+    #[derive(Debug)]
+    pub(crate) struct Group {
+        /// The places of its descriptors among all; the first is the one that is read.
+        places: Vec<usize>,
+        born: u64,
+    }
+
+    /// Linux's `perf_event_attr`, as far as its first version went.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        kind: u32,
+        size: u32,
+        number: u64,
+        sample_period: u64,
+        sample_type: u64,
+        read_format: u64,
+        flags: u64,
+        wakeup: u32,
+        breakpoint: u32,
+        more: u64,
+    }
+
+    const SIZE: u32 = 64;
+    const _: () = assert!(size_of::<Attributes>() == SIZE as usize);
+    /// A reading has the times for which the group was enabled and counted, and all of its counts.
+    const READ_FORMAT: u64 = 1 | 1 << 1 | 1 << 3;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+
+    /// The open descriptors of the process, each plus 1; 0 is a free place. A forked child closes those of its parent,
+    /// which would go on counting there as long as the child has them.
+    static OPEN: [AtomicI32; 4096] = [const { AtomicI32::new(0) }; 4096];
+
+    impl Group {
+        /// Begins to count on the calling thread what of `events` can be counted, and calls `refused` with the rest.
+        pub(crate) fn open(
+            events: impl Iterator<Item = &'static Event>,
+            refused: &mut dyn FnMut(&'static Event, io::Error),
+        ) -> Group {
+            let mut group = Group { places: Vec::with_capacity(EVENTS_MAX), born: fork::generation() };
+            for event in events.take(EVENTS_MAX) {
+                match group.add(event) {
+                    Ok(place) => group.places.push(place),
+                    Err(why) => refused(event, why),
+                }
+            }
+            group
+        }
+
+        /// Returns what reads it; `None` if it counts nothing.
+        pub(crate) fn reader(&self) -> Option<Reader> {
+            let place = OPEN.get(*self.places.first()?)?.load(Ordering::Relaxed);
+            (place > 0).then_some(Reader { descriptor: place - 1 })
+        }
+
+        fn add(&self, event: &Event) -> io::Result<usize> {
+            let usable = OPEN.len().min(usable_descriptors());
+            let free = OPEN.iter().take(usable).enumerate().find(|(_, place)| claim(place));
+            let (at, place) = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+            let leader = self.reader().map_or(-1, |reader| reader.descriptor);
+            let opened = open(event, leader);
+            place.store(opened.as_ref().map_or(0, |descriptor| descriptor + 1), Ordering::Relaxed);
+            opened.map(|_| at)
+        }
+    }
+
+    impl Drop for Group {
+        fn drop(&mut self) {
+            // In a forked child, the places are others' by now.
+            if self.born == fork::generation() {
+                // The leader goes last.
+                self.places.iter().rev().filter_map(|at| OPEN.get(*at)).for_each(close);
+            }
+        }
+    }
+
+    impl Reader {
+        /// Reads the counters of the calling thread, whose they are.
+        #[inline]
+        pub(crate) fn read(self) -> Option<Reading> {
+            let mut reading = Reading::default();
+            let (words, bytes) = (reading.words.as_mut_ptr().cast(), size_of_val(&reading.words));
+            // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has as many.
+            let read = unsafe { libc::read(self.descriptor, words, bytes) };
+            reading.length = usize::try_from(read).ok().filter(|read| *read > 3 * size_of::<u64>())? / size_of::<u64>();
+            Some(reading)
+        }
+    }
+
+    /// So many descriptors a quarter of the process's limit is.
+    fn usable_descriptors() -> usize {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a valid place for the result.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        usize::try_from(limit.rlim_cur / 4).unwrap_or(usize::MAX)
+    }
+
+    fn claim(place: &AtomicI32) -> bool {
+        place.compare_exchange(0, -1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn open(event: &Event, leader: i32) -> io::Result<i32> {
+        let attributes = Attributes {
+            kind: event.kind,
+            size: SIZE,
+            number: event.number,
+            read_format: READ_FORMAT,
+            // What a program does in the kernel may be counted by who has the right to; it is left out for all, so that
+            // figures mean the same.
+            flags: EXCLUDE_HYPERVISOR | if event.in_kernel { 0 } else { EXCLUDE_KERNEL },
+            ..Attributes::default()
+        };
+        let (thread, processor) = (0 as libc::pid_t, -1 as libc::c_int);
+        // SAFETY: `attributes` is as long as it says and only read; the other arguments are numbers.
+        let descriptor = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, processor, leader, CLOSE_ON_EXEC)
+        };
+        match i32::try_from(descriptor) {
+            Ok(descriptor @ 0..) => Ok(descriptor),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn close(place: &AtomicI32) {
+        if let Some(descriptor @ 0..) = place.swap(0, Ordering::Relaxed).checked_sub(1) {
+            // SAFETY: the descriptor was opened here, and only who takes it out of its place closes it.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+
+    /// Closes what a forked child has of its parent's.
+    pub(crate) fn close_all() {
+        OPEN.iter().for_each(close);
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) use kernel::close_all;
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod kernel {
+    use super::{Event, Reader, Reading, io};
+
+    /// Nothing is counted on this platform.
+    #[derive(Debug)]
+    pub(crate) struct Group;
+
+    impl Group {
+        /// Refuses all.
+        pub(crate) fn open(
+            events: impl Iterator<Item = &'static Event>,
+            refused: &mut dyn FnMut(&'static Event, io::Error),
+        ) -> Group {
+            events.for_each(|event| refused(event, io::ErrorKind::Unsupported.into()));
+            Group
+        }
+
+        pub(crate) fn reader(&self) -> Option<Reader> {
+            None
+        }
+    }
+
+    impl Reader {
+        pub(crate) fn read(self) -> Option<Reading> {
+            None
+        }
+    }
+}
+
+/// There is nothing to close on this platform.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn close_all() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_known() {
+        for event in &EVENTS {
+            assert!(std::ptr::eq(Event::named(event.name).unwrap(), event), "{}", event.name);
+        }
+        assert!(Event::named("warp-drives").is_none());
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn what_can_be_counted_is_and_the_rest_has_a_reason() {
+        let mut refused = Vec::new();
+        let group = Group::open(EVENTS[..EVENTS_MAX].iter(), &mut |event, why| refused.push((event.name, why)));
+        assert!(refused.iter().all(|(_, why)| why.raw_os_error().is_some()), "{refused:?}");
+        let Some(reader) = group.reader() else { return };
+        let (first, second) = (reader.read().unwrap(), reader.read().unwrap());
+        assert_eq!(first.words().len(), 2 + EVENTS_MAX - refused.len());
+        assert!(first.words().iter().zip(second.words()).all(|(first, second)| first <= second));
+    }
+}

@@ -1,0 +1,142 @@
+//! What stands at return addresses: found once for each, when somebody wants to see it.
+
+use crate::os::backtrace;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The names of a trace's return addresses.
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    /// The most frames of a stack.
+    frames: usize,
+    known: Mutex<HashMap<u64, Arc<[Frame]>>>,
+}
+
+/// A frame of a call stack.
+#[derive(Debug)]
+struct Frame {
+    text: String,
+    /// It is not the program's own.
+    is_library: bool,
+}
+
+impl Symbols {
+    /// Of stacks of so many frames.
+    pub(crate) fn new(frames: usize) -> Symbols {
+        Symbols { frames, known: Mutex::default() }
+    }
+
+    /// Writes a stack into `out` in place of what was there: from the innermost frame that is not of what records it, `;`
+    /// between.
+    pub(super) fn show(&self, addresses: &[u64], out: &mut String) {
+        out.clear();
+        let (mut before, mut shown) = (true, 0);
+        for address in addresses {
+            for frame in self.at(*address).iter() {
+                before &= frame.is_library;
+                if before {
+                    continue;
+                }
+                if !out.is_empty() {
+                    out.push(';');
+                }
+                out.push_str(&frame.text);
+            }
+            shown += usize::from(!before);
+            if shown == self.frames {
+                break;
+            }
+        }
+    }
+
+    /// The frames at an address: more than one where functions are inlined.
+    fn at(&self, address: u64) -> Arc<[Frame]> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(frames) = known().get(&address) {
+            return frames.clone();
+        }
+        let mut frames = Vec::new();
+        backtrace::resolve(address, &mut |symbol| frames.push(Frame::new(address, &symbol)));
+        if frames.is_empty() {
+            frames.push(Frame::new(address, &backtrace::Symbol::default()));
+        }
+        let frames: Arc<[Frame]> = frames.into();
+        known().insert(address, frames.clone());
+        frames
+    }
+}
+
+impl Frame {
+    fn new(address: u64, symbol: &backtrace::Symbol) -> Frame {
+        let backtrace::Symbol { name, file, line } = symbol;
+        let text = match (name.is_empty(), file.is_empty()) {
+            (true, _) => format!("{address:#x}"),
+            (false, true) => name.clone(),
+            (false, false) => format!("{file}({line}): {name}"),
+        };
+        // Arrays have it in their names.
+        Frame { text: text.replace(';', ","), is_library: is_library(name) }
+    }
+}
+
+/// Whether that is a function between the program's own and the recording of its span.
+fn is_library(name: &str) -> bool {
+    const THEIRS: [&str; 8] = [
+        "tracing_kineto::",
+        "tracing::",
+        "tracing_core::",
+        "tracing_subscriber::",
+        "backtrace::",
+        "core::",
+        "std::",
+        "alloc::",
+    ];
+    let path = name.trim_start_matches(['<', '&', '*', ' ']);
+    THEIRS.iter().any(|theirs| path.starts_with(theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name, file and line.
+    type At<'a> = (&'a str, &'a str, u32);
+
+    fn symbols(frames: usize, all: &[(u64, &[At<'_>])]) -> Symbols {
+        let symbols = Symbols::new(frames);
+        for (address, at) in all {
+            let frame = |(name, file, line): &At<'_>| {
+                let symbol = backtrace::Symbol { name: (*name).to_owned(), file: (*file).to_owned(), line: *line };
+                Frame::new(*address, &symbol)
+            };
+            symbols.known.lock().unwrap().insert(*address, at.iter().map(frame).collect());
+        }
+        symbols
+    }
+
+    fn shown(symbols: &Symbols, addresses: &[u64]) -> String {
+        let mut out = "what was there".to_owned();
+        symbols.show(addresses, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_stack_begins_with_the_programs_own_function() {
+        let symbols = symbols(
+            2,
+            &[
+                (
+                    1,
+                    &[("<tracing_subscriber::layer::layered::Layered<L,S> as tracing_core::Subscriber>::enter", "", 0)],
+                ),
+                (2, &[("tracing::span::Span::enter", "span.rs", 7), ("app::inner", "src/app.rs", 12)]),
+                (3, &[("std::thread::spawn", "thread.rs", 3)]),
+                (4, &[("<[u8; 4] as app::Work>::work", "", 0)]),
+                (5, &[("", "", 0)]),
+            ],
+        );
+        assert_eq!(shown(&symbols, &[1, 2, 3, 4]), "src/app.rs(12): app::inner;thread.rs(3): std::thread::spawn");
+        assert_eq!(shown(&symbols, &[1, 3, 4, 5]), "<[u8, 4] as app::Work>::work;0x5");
+        assert_eq!(shown(&symbols, &[1, 3]), "");
+    }
+}
