@@ -1,7 +1,7 @@
 //! What must be true of the trace.
 
-use crate::program::ROWS;
 use crate::STEPS;
+use crate::program::ROWS;
 use std::error::Error;
 use tracing_kineto::analysis::Event;
 use tracing_kineto::collector::DeferredEvents;
@@ -12,6 +12,8 @@ use tracing_kineto::{ActivityType, Trace};
 pub(crate) struct Checks {
     /// When each step was submitted, and when it was seen to be over, by the collector's own clock.
     steps: Vec<[u64; 2]>,
+    /// The GPU's clock is known to be CLOCK_MONOTONIC.
+    pub(crate) ticks_are_known: bool,
     failed: usize,
 }
 
@@ -37,9 +39,8 @@ impl Checks {
         println!("{alignment}; by CLOCK_REALTIME {} ns", report.clock_error_ns);
 
         let all = trace.events();
-        let device = |event: &Event<'_>| {
-            matches!(event.kind(), Some(ActivityType::ConcurrentKernel | ActivityType::GpuMemcpy))
-        };
+        let device =
+            |event: &Event<'_>| matches!(event.kind(), Some(ActivityType::ConcurrentKernel | ActivityType::GpuMemcpy));
         let mut rows: Vec<_> = all.iter().filter(device).collect();
         rows.sort_by_key(|row| row.start());
         let found: Vec<_> = rows.iter().filter_map(|row| Some((row.kind()?, row.name()))).collect();
@@ -56,6 +57,12 @@ impl Checks {
         self.check("each is of the span that encoded it", linked == rows.len(), linked);
         self.within(&rows, events, report.clock_error_ns)?;
 
+        // That of Mesa's driver for processors is CLOCK_MONOTONIC, so how wrong the alignment is can be seen.
+        let now = events.now();
+        let located = events.locate(now).filter(|_| self.ticks_are_known);
+        if let Some((at, error)) = located {
+            self.check("the error is no greater than said", at.abs_diff(now) <= error, at.abs_diff(now));
+        }
         let losses = format!("{:?}", stats.losses);
         self.check("nothing is lost", stats.losses.is_empty(), losses);
         self.check("no time contradicts what the host saw", alignment.contradicted == 0, alignment.contradicted);

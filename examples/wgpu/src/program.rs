@@ -3,8 +3,8 @@
 use tracing_kineto::ActivityType;
 use tracing_kineto_wgpu::{TimedEncoder, Timestamps, wgpu};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, BufferDescriptor, BufferUsages, ComputePass, ComputePipeline,
-    ComputePipelineDescriptor, ShaderModule, ShaderModuleDescriptor, ShaderSource,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, Buffer, BufferDescriptor, BufferUsages, ComputePass,
+    ComputePipeline, ComputePipelineDescriptor, ShaderModule, ShaderModuleDescriptor, ShaderSource,
 };
 
 /// What the GPU does in each step, in this order.
@@ -117,7 +117,8 @@ fn stage(
         compilation_options: Default::default(),
         cache: None,
     });
-    let entries = [(0, x), (1, y)].map(|(binding, buffer)| BindGroupEntry { binding, resource: buffer.as_entire_binding() });
+    let entries =
+        [(0, x), (1, y)].map(|(binding, buffer)| BindGroupEntry { binding, resource: buffer.as_entire_binding() });
     let group = device.create_bind_group(&BindGroupDescriptor { label: None, layout: &layout, entries: &entries });
     (pipeline, group)
 }

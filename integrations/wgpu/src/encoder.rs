@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tracing_kineto::ActivityType;
 use tracing_kineto::collector::Submission;
 use wgpu::{
-    CommandBuffer, CommandEncoder, ComputePass, ComputePassDescriptor, ComputePassTimestampWrites, Features, RenderPass,
-    RenderPassDescriptor, RenderPassTimestampWrites,
+    CommandBuffer, CommandEncoder, ComputePass, ComputePassDescriptor, ComputePassTimestampWrites, Features,
+    RenderPass, RenderPassDescriptor, RenderPassTimestampWrites,
 };
 
 /// A command encoder whose passes and copies are timed while a recording goes on.
@@ -103,7 +103,8 @@ impl TimedEncoder {
             }
             timed.push((inner.queries(), Vec::new()));
         };
-        let (submission, encoded) = inner.events.submit_as(inner.call(call, kind), STREAM, || encode(encoder, Some((queries, at))));
+        let (submission, encoded) =
+            inner.events.submit_as(inner.call(call, kind), STREAM, || encode(encoder, Some((queries, at))));
         passes.push(Pass { submission, kind, name: name.to_owned() });
         encoded
     }

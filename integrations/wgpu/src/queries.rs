@@ -28,7 +28,12 @@ impl Queries {
         });
         let buffer = |usage| {
             let size = u64::from(QUERIES) * BYTES;
-            device.create_buffer(&BufferDescriptor { label: Some("timestamps"), size, usage, mapped_at_creation: false })
+            device.create_buffer(&BufferDescriptor {
+                label: Some("timestamps"),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
         };
         let resolved = buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC);
         Queries { set, resolved, readback: buffer(BufferUsages::COPY_DST | BufferUsages::MAP_READ), used: 0 }
@@ -67,7 +72,8 @@ impl Queries {
 
     fn ticks(&self) -> Option<Vec<u64>> {
         let view = self.readback.get_mapped_range(self.bytes()).ok()?;
-        let ticks = view.chunks_exact(size_of::<u64>()).filter_map(|bytes| bytes.try_into().ok().map(u64::from_le_bytes));
+        let ticks =
+            view.chunks_exact(size_of::<u64>()).filter_map(|bytes| bytes.try_into().ok().map(u64::from_le_bytes));
         Some(ticks.collect())
     }
 }

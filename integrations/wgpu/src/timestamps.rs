@@ -38,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) as_cuda: bool,
     pub(crate) device: Device,
     queue: Queue,
+    align: Align,
     calibrator: Option<Calibrator>,
     calibrated: Mutex<Option<Instant>>,
     free: Mutex<Vec<Queries>>,
@@ -51,7 +52,7 @@ impl Timestamps {
         let calibrator = if align == Align::Best { Calibrator::new(&device) } else { None };
         let (calibrated, free) = (Mutex::default(), Mutex::default());
         let (events, as_cuda) = (gpu.collector(), gpu.as_cuda);
-        let inner = Arc::new(Inner { events, as_cuda, device, queue, calibrator, calibrated, free });
+        let inner = Arc::new(Inner { events, as_cuda, device, queue, align, calibrator, calibrated, free });
         inner.calibrate(Duration::ZERO);
         let weak: Weak<Inner> = Arc::downgrade(&inner);
         inner.events.set_resolver(move |_, deadline| {
@@ -79,10 +80,10 @@ impl Timestamps {
 
     /// Returns by what the device's clock is put against the host's.
     pub fn aligned_by(&self) -> AlignedBy {
-        match &self.inner.calibrator {
-            Some(_) => AlignedBy::Calibrations,
-            None if self.inner.events.locate(0).is_some_and(|(at, _)| at == 0) => AlignedBy::Statement,
-            None => AlignedBy::Brackets,
+        match (&self.inner.calibrator, self.inner.align) {
+            (Some(_), _) => AlignedBy::Calibrations,
+            (None, Align::HostClock) => AlignedBy::Statement,
+            (None, _) => AlignedBy::Brackets,
         }
     }
 

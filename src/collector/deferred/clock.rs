@@ -88,7 +88,11 @@ impl DeviceClock {
 
     /// Turns ticks into nanoseconds, of which there are 2^63 at most.
     fn nanos(&self, ticks: u64) -> u64 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and 2^62, or it saturates")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within 0 and 2^62, or it saturates"
+        )]
         let ns_per_tick = (self.ns_per_tick * 2f64.powi(32)) as u64;
         let nanos = (u128::from(ticks) * u128::from(ns_per_tick)) >> 32;
         u64::try_from(nanos).unwrap_or(u64::MAX).min(i64::MAX.cast_unsigned())
@@ -112,6 +116,11 @@ impl Knowledge {
         *self = Knowledge { clock, ..Knowledge::default() };
     }
 
+    /// Forgets what was seen before a recording: a clock may have been set or stopped since.
+    pub(super) fn forget_brackets(&mut self) {
+        self.brackets = Brackets::default();
+    }
+
     pub(super) fn clock(&self) -> &DeviceClock {
         &self.clock
     }
@@ -132,6 +141,9 @@ impl Knowledge {
     /// Takes what a device did between two moments of the host, if that can be.
     pub(super) fn bracket(&mut self, host: [u64; 2], ticks: [u64; 2]) {
         if host.is_sorted() && ticks.is_sorted() {
+            // A tick shows when it began, and what it counts may have been at its end.
+            let resolution = self.clock.resolution_ns();
+            let host = [host[0].saturating_sub(resolution), host[1].saturating_add(resolution)];
             self.brackets.add(host, ticks.map(|at| self.clock.nanos(at)), self.clock.drift_ppm);
         }
     }
@@ -171,7 +183,8 @@ impl Aligned<'_> {
         let error = error.saturating_add(clock.resolution_ns());
         let ahead = i128::from(host) - i128::from(device);
         let is_possible = |(least, most): (i64, i64)| {
-            (i128::from(least) - i128::from(error)..=i128::from(most) + i128::from(error)).contains(&ahead) && least <= most
+            (i128::from(least) - i128::from(error)..=i128::from(most) + i128::from(error)).contains(&ahead)
+                && least <= most
         };
         self.report.contradicted += u64::from(!limits.is_none_or(is_possible));
         self.report.error_ns = self.report.error_ns.max(error);
@@ -213,6 +226,11 @@ impl AlignedBy {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers that are small by what they are made of"
+)]
 mod tests {
     use super::*;
     use proptest::collection::vec;
@@ -321,7 +339,8 @@ mod tests {
 
     #[test]
     fn impossible_clocks_are_told() {
-        let possible = [0.5, 1.0, 52.083, 0.0, -1.0, f64::NAN, f64::INFINITY].map(|ns| DeviceClock::ticking(ns).is_possible());
+        let possible =
+            [0.5, 1.0, 52.083, 0.0, -1.0, f64::NAN, f64::INFINITY].map(|ns| DeviceClock::ticking(ns).is_possible());
         assert_eq!(possible, [true, true, true, false, false, false, false]);
         assert_eq!(DeviceClock::ticking(1.0).nanos(u64::MAX), i64::MAX.cast_unsigned());
     }

@@ -64,6 +64,8 @@ struct Shared {
     host_clock: Option<Box<ReadClock>>,
     /// Submissions are taken now.
     runs: AtomicBool,
+    /// The number of the recording, or of the last one.
+    recording: AtomicU64,
     settings: fork::Own<Settings>,
     known: fork::Own<Knowledge>,
     taken: fork::Own<Taken>,
@@ -155,6 +157,7 @@ impl DeferredEvents {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             host_clock,
             runs: AtomicBool::new(false),
+            recording: AtomicU64::new(0),
             settings: fork::Own::default(),
             known: fork::Own::default(),
             taken: fork::Own::default(),
@@ -188,7 +191,7 @@ impl DeferredEvents {
 
     /// Has `resolver` called when a recording stops with submissions that have no times yet: it is to
     /// [`resolve`](DeferredEvents::resolve) what it can until the deadline, which is the builder's `flush_timeout` away. It keeps
-    /// the program's thread that stops the recording.
+    /// the thread that stops the recording, and must not call the [`Profiler`](crate::Profiler).
     pub fn set_resolver(&self, resolver: impl Fn(&[Submission], Instant) + Send + Sync + 'static) {
         self.shared.settings.lock().resolver = Some(Arc::new(resolver));
     }
@@ -316,7 +319,11 @@ impl DeferredEvents {
 impl fmt::Debug for DeferredEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { name, number, runs, .. } = &*self.shared;
-        f.debug_struct("DeferredEvents").field("name", name).field("number", number).field("runs", runs).finish_non_exhaustive()
+        f.debug_struct("DeferredEvents")
+            .field("name", name)
+            .field("number", number)
+            .field("runs", runs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -345,13 +352,16 @@ impl Collector for DeferredEvents {
         if taken.sink.is_some() {
             return Err(Unavailable::new(Why::Busy, "it is in another recording", "stop that one first"));
         }
-        *taken = Taken::new(RECORDING.fetch_add(1, Ordering::Relaxed), selection.types, sink);
+        let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
+        *taken = Taken::new(recording, selection.types, sink);
+        self.shared.known.lock().forget_brackets();
+        self.shared.recording.store(recording, Ordering::Relaxed);
         self.shared.runs.store(true, Ordering::Release);
         Ok(can)
     }
 
     fn push(&self, id: CorrelationId) -> bool {
-        let recording = self.shared.taken.lock().recording;
+        let recording = self.shared.recording.load(Ordering::Relaxed);
         INSIDE.try_with(|inside| inside.borrow_mut().push((self.shared.number, recording, id.0))).is_ok()
     }
 

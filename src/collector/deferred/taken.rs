@@ -1,7 +1,7 @@
 //! What was submitted and resolved in a recording.
 
-use super::clock::{AlignedBy, Alignment, Knowledge};
 use super::Submission;
+use super::clock::{AlignedBy, Alignment, Knowledge};
 use crate::activity::{ActivityType, ActivityTypes, ArgValue};
 use crate::collector::{DeviceWork, Name, RecordSink, Shape, Shaped};
 use std::collections::BTreeMap;
