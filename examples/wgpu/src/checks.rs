@@ -13,11 +13,15 @@ pub(crate) struct Checks {
     /// When each step was submitted, and when it was seen to be over, by the collector's own clock.
     steps: Vec<[u64; 2]>,
     /// The GPU's clock is known to be CLOCK_MONOTONIC.
-    pub(crate) ticks_are_known: bool,
+    ticks_are_known: bool,
     failed: usize,
 }
 
 impl Checks {
+    pub(crate) fn new(ticks_are_known: bool) -> Checks {
+        Checks { ticks_are_known, ..Checks::default() }
+    }
+
     pub(crate) fn step(&mut self, before: u64, after: u64) {
         self.steps.push([before, after]);
     }

@@ -65,8 +65,7 @@ async fn run() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::from(NOTHING_TO_RUN_ON));
     }
     println!("{}: {} ns a tick", adapter.get_info().name, timestamps.queue().get_timestamp_period());
-    let ticks_are_known = adapter.get_info().name.starts_with("llvmpipe");
-    let mut checks = Checks { ticks_are_known, ..Checks::default() };
+    let mut checks = Checks::new(adapter.get_info().name.starts_with("llvmpipe"));
     work(step, &gpu, &timestamps, &mut checks)?;
 
     let trace = guard.finish()?;
