@@ -26,6 +26,9 @@ pub struct Alignment {
     /// By how much the device's clock was taken to drift at most, in millionths: what was stated, or as much more as it takes
     /// for brackets not to contradict one another.
     pub drift_ppm: u32,
+    /// By how much it was stated to drift at most; if that is less, brackets contradict one another, and durations are not to
+    /// be trusted.
+    pub stated_drift_ppm: u32,
     /// Times that cannot be what they were said to be, for all that brackets tell.
     pub contradicted: u64,
 }
@@ -158,7 +161,8 @@ impl Knowledge {
         } else {
             (AlignedBy::Brackets, self.brackets.seen(), fitting.unwrap_or(1_000_000))
         };
-        let report = Alignment { source, observations, error_ns: 0, drift_ppm, contradicted: 0 };
+        let stated_drift_ppm = self.clock.drift_ppm;
+        let report = Alignment { source, observations, error_ns: 0, drift_ppm, stated_drift_ppm, contradicted: 0 };
         Aligned { known: self, map: ClockMap::new(&self.calibrations), report }
     }
 }
@@ -200,13 +204,16 @@ impl Aligned<'_> {
 
 impl fmt::Display for Alignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Alignment { source, observations, error_ns, drift_ppm, contradicted } = self;
+        let Alignment { source, observations, error_ns, drift_ppm, stated_drift_ppm, contradicted } = self;
         match source {
             AlignedBy::Calibrations => write!(f, "the device's clock is known by {observations} calibrations")?,
             AlignedBy::Statement => f.write_str("the device's clock is stated to be the host's")?,
             AlignedBy::Brackets => write!(f, "the device's clock is known by {observations} brackets")?,
         }
         write!(f, ", to within {error_ns} ns if it drifts by no more than {drift_ppm} ppm")?;
+        if drift_ppm > stated_drift_ppm {
+            write!(f, "; brackets contradict one another by the {stated_drift_ppm} ppm that were stated")?;
+        }
         match contradicted {
             0 => Ok(()),
             _ => write!(f, "; {contradicted} times contradict when the host submitted or saw the end"),
@@ -313,6 +320,25 @@ mod tests {
         aligned.at(2000);
         assert_eq!(aligned.report.contradicted, 1);
         assert!(aligned.report.to_string().ends_with("; 1 times contradict when the host submitted or saw the end"));
+    }
+
+    #[test]
+    fn brackets_that_contradict_one_another_are_said() {
+        let mut known = Knowledge::default();
+        known.begin(DeviceClock::ticking(1.0));
+        // A millisecond of the device in a microsecond of the host.
+        known.bracket([9_000_000, 9_001_000], [0, 1_000_000]);
+        let mut aligned = known.aligned();
+        let [start, end] = [0, 1_000_000].map(|at| aligned.at(at).unwrap().0);
+        assert!(9_000_000 <= start && start <= end && end <= 9_001_000, "{start} {end}");
+        assert_eq!((aligned.report.drift_ppm, aligned.report.contradicted), (1_000_000, 0));
+        let said = aligned.report.to_string();
+        assert!(said.ends_with("brackets contradict one another by the 100 ppm that were stated"), "{said}");
+        // The same ticks at another time.
+        known.bracket([1_000, 2_000], [500, 600]);
+        let mut aligned = known.aligned();
+        aligned.at(500);
+        assert_eq!(aligned.report.contradicted, 1);
     }
 
     #[test]

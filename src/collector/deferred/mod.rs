@@ -44,7 +44,7 @@ use taken::{Resolved, Taken};
 /// let (layer, guard) = tracing_kineto::KinetoLayer::builder().no_output().collector(gpu.clone()).build()?;
 /// # drop(layer);
 /// let submission = gpu.submit(0);
-/// // The device works, and its timestamps are read.
+/// std::thread::sleep(std::time::Duration::from_millis(1)); // The device works, and its timestamps are read.
 /// gpu.resolve(submission, "saxpy", 7_000, 9_000);
 /// let trace = guard.finish()?;
 /// assert_eq!(trace.stats().device_activities, 1);
