@@ -58,15 +58,16 @@ impl Queries {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readback, 0, self.bytes().end);
     }
 
-    /// Has `read` called with their ticks when the GPU has come so far, by whichever thread polls the device.
+    /// Has `read` called with their ticks when the GPU has come so far, by whichever thread polls the device; never, if the
+    /// device is lost.
     pub(crate) fn read(self, read: impl FnOnce(Queries, &[u64]) + Send + 'static) {
         let (readback, bytes) = (self.readback.clone(), self.bytes());
         readback.map_async(MapMode::Read, bytes, move |mapped| {
-            let ticks = mapped.ok().and_then(|()| self.ticks()).unwrap_or_default();
-            let mut queries = self;
-            queries.readback.unmap();
-            queries.used = 0;
-            read(queries, &ticks);
+            if mapped.is_ok() {
+                let ticks = self.ticks().unwrap_or_default();
+                self.readback.unmap();
+                read(Queries { used: 0, ..self }, &ticks);
+            }
         });
     }
 
