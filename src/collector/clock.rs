@@ -31,6 +31,11 @@ impl Reading {
         (0..TRIES).filter_map(reading).min_by_key(Reading::width)
     }
 
+    /// A reading that somebody else has taken: when `theirs` was on the host's clock, to within that many nanoseconds.
+    pub(super) fn new(theirs: u64, host: u64, deviation_ns: u64) -> Reading {
+        Reading { before: host.saturating_sub(deviation_ns), theirs, after: host.saturating_add(deviation_ns) }
+    }
+
     fn width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }

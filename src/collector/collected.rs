@@ -73,6 +73,8 @@ pub(crate) struct Collected {
     pub(crate) devices: Vec<Device>,
     /// Correlation ids of launches in pauses: their work may have come before they did.
     pub(super) unwanted: HashSet<u64>,
+    /// How far times may be wrong by the collector's own clock, in nanoseconds.
+    pub(crate) clock_error_ns: u64,
     pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
 }
 
@@ -106,6 +108,7 @@ impl Collected {
             notes: Vec::new(),
             devices: Vec::new(),
             unwanted: HashSet::new(),
+            clock_error_ns: 0,
             owned: None,
         }
     }

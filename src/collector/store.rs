@@ -54,6 +54,8 @@ struct Held {
     notes: Vec<String>,
     /// Correlation ids of launches in pauses, which are not kept; neither is their work.
     unwanted: HashSet<u64>,
+    /// How far times may be wrong by the collector's own clock, in nanoseconds.
+    clock_error_ns: u64,
     /// The recording has not begun: what comes is none of it.
     waits: bool,
     closed: bool,
@@ -113,6 +115,18 @@ impl RecordSink {
         }
     }
 
+    /// Says how far times that were handed over may be from the [clock](super::Collector::clock) that they are said to be by,
+    /// in nanoseconds; the most that was said is added to how far that is from CLOCK_REALTIME.
+    pub fn clock_error(&self, ns: u64) {
+        let mut held = self.held();
+        held.clock_error_ns = held.clock_error_ns.max(ns);
+    }
+
+    /// Whether the recording has not begun.
+    pub(super) fn waits(&self) -> bool {
+        self.held().waits
+    }
+
     /// Takes no records until [`discard`](RecordSink::discard): the recording has not begun, and may not for long.
     pub(crate) fn wait(&self) {
         self.held().waits = true;
@@ -158,6 +172,7 @@ impl RecordSink {
             notes: held.notes.clone(),
             devices: Vec::new(),
             unwanted: held.unwanted.clone(),
+            clock_error_ns: held.clock_error_ns,
             owned: Some((self.store.budget.clone(), owned)),
         };
         if close {

@@ -243,7 +243,8 @@ impl Collection {
         let mut report = CollectorReport::new(self.name, self.state.clone());
         report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
         report.notes.extend(self.records.notes.iter().cloned());
-        (report.clock_error_ns, report.clock_offset_ns) = (self.clock.error_at_most_ns(), self.clock.offset_ns());
+        report.clock_error_ns = self.clock.error_at_most_ns().saturating_add(self.records.clock_error_ns);
+        report.clock_offset_ns = self.clock.offset_ns();
         report
     }
 

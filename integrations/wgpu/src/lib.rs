@@ -1,0 +1,85 @@
+#![doc = include_str!("../README.md")]
+
+mod calibration;
+mod encoder;
+mod queries;
+mod timestamps;
+
+pub use encoder::TimedEncoder;
+pub use timestamps::{Align, Timestamps};
+pub use wgpu;
+
+use rustix::time::{ClockId, clock_gettime};
+use tracing_kineto::ActivityType;
+use tracing_kineto::collector::{DeferredEvents, Device, DeviceClock};
+use wgpu::{Adapter, DeviceDescriptor, Features, RequestDeviceError};
+
+/// A GPU as a trace knows it; a cheap clone.
+///
+/// Its [collector](Gpu::collector) goes to the layer's builder, before or after the device is there.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    pub(crate) events: DeferredEvents,
+    number: i32,
+    pub(crate) as_cuda: bool,
+}
+
+impl Gpu {
+    /// Makes the GPU of that number in the trace, which no other collector's device should have.
+    pub fn new(number: i32) -> Gpu {
+        Gpu { events: DeferredEvents::with_host_clock("wgpu", monotonic), number, as_cuda: false }
+    }
+
+    /// Has the host's rows look like CUDA's (`cudaLaunchKernel`, `cudaMemcpyAsync`, `cudaMemsetAsync`), by which alone HTA's queue
+    /// lengths and critical path know launches. Default: `compute_pass`, `render_pass` and `commands`, of a device of its own.
+    #[must_use]
+    pub fn as_cuda(self) -> Gpu {
+        self.events.set_call_type(ActivityType::CudaRuntime);
+        Gpu { as_cuda: true, ..self }
+    }
+
+    /// Returns what records it, for the builder's `collector(…)`, and for whoever wants to know how sure its times are.
+    pub fn collector(&self) -> DeferredEvents {
+        self.events.clone()
+    }
+
+    /// Opens the adapter's device with what timestamps need, as far as the adapter has it: the features `TIMESTAMP_QUERY` and
+    /// `TIMESTAMP_QUERY_INSIDE_ENCODERS`, and on Vulkan the extension `VK_EXT_calibrated_timestamps`.
+    ///
+    /// # Errors
+    /// Those of [`Adapter::request_device`].
+    pub async fn open(
+        &self,
+        adapter: &Adapter,
+        descriptor: &DeviceDescriptor<'_>,
+        align: Align,
+    ) -> Result<Timestamps, RequestDeviceError> {
+        let wanted = Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
+        let required_features = descriptor.required_features | (adapter.features() & wanted);
+        let descriptor = DeviceDescriptor { required_features, ..descriptor.clone() };
+        let calibrated = if align == Align::Best { calibration::open(adapter, &descriptor) } else { None };
+        let (device, queue) = match calibrated {
+            Some(opened) => opened,
+            None => adapter.request_device(&descriptor).await?,
+        };
+        Ok(self.attach(adapter, device, queue, align))
+    }
+
+    /// Does the same with a device that is open already, such as a framework's: passes are timed if it has `TIMESTAMP_QUERY`,
+    /// and calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
+    pub fn attach(&self, adapter: &Adapter, device: wgpu::Device, queue: wgpu::Queue, align: Align) -> Timestamps {
+        let ticking = DeviceClock::ticking(f64::from(queue.get_timestamp_period()));
+        self.events.set_clock(if align == Align::HostClock { DeviceClock::of_host() } else { ticking });
+        let mut described = Device::new(self.number, adapter.get_info().name);
+        described.label = format!("GPU {} (wgpu)", self.number);
+        self.events.set_device(described);
+        Timestamps::new(self, device, queue, align)
+    }
+}
+
+/// Reads CLOCK_MONOTONIC, in nanoseconds.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Neither is negative.
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}

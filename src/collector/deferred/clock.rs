@@ -1,0 +1,373 @@
+//! A device's clock against the host's: what is known of it, and how sure that is.
+
+use super::brackets::{Brackets, drift_over};
+use crate::collector::clock::{ClockMap, Reading};
+use std::fmt;
+
+/// What is known of a device's clock beforehand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceClock {
+    ns_per_tick: f64,
+    is_hosts: bool,
+    drift_ppm: u32,
+}
+
+/// How a device's times were turned into the host's, and how far they may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Alignment {
+    /// What that was known by.
+    pub source: AlignedBy,
+    /// How many calibrations or brackets there were.
+    pub observations: u64,
+    /// How far times may be from the host's clock, in nanoseconds, while the device's clock drifts by no more than
+    /// `drift_ppm`: the most of all that were turned.
+    pub error_ns: u64,
+    /// By how much the device's clock was taken to drift at most, in millionths: what was stated, or as much more as it takes
+    /// for brackets not to contradict one another.
+    pub drift_ppm: u32,
+    /// By how much it was stated to drift at most; if that is less, brackets contradict one another, and durations are not to
+    /// be trusted.
+    pub stated_drift_ppm: u32,
+    /// Times that cannot be what they were said to be, for all that brackets tell.
+    pub contradicted: u64,
+}
+
+/// What a device's clock is known by, from the best to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AlignedBy {
+    /// Readings of both clocks at once.
+    Calibrations,
+    /// The program: it is the host's clock.
+    Statement,
+    /// When the host submitted work, and when it saw that it had ended.
+    Brackets,
+}
+
+/// All that is known of a device's clock by now.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    clock: DeviceClock,
+    calibrations: Vec<Reading>,
+    /// The first and last time of the device's with a calibration.
+    calibrated: Option<(u64, u64)>,
+    seen: u64,
+    brackets: Brackets,
+}
+
+/// The same, ready to turn times.
+#[derive(Debug)]
+pub(super) struct Aligned<'k> {
+    known: &'k Knowledge,
+    map: ClockMap,
+    pub(super) report: Alignment,
+}
+
+/// How many calibrations are kept: with one a second, those of the last hour at least.
+const KEPT: usize = 8192;
+
+impl DeviceClock {
+    /// A clock of which a tick takes so many nanoseconds, and which began at whatever time.
+    pub const fn ticking(ns_per_tick: f64) -> DeviceClock {
+        DeviceClock { ns_per_tick, is_hosts: false, drift_ppm: 100 }
+    }
+
+    /// The host's clock itself: ticks are its nanoseconds.
+    pub const fn of_host() -> DeviceClock {
+        DeviceClock { is_hosts: true, ..DeviceClock::ticking(1.0) }
+    }
+
+    /// By how many millionths it runs faster or slower than the host's at most. Default: 100; quartzes keep to 50 each.
+    #[must_use]
+    pub const fn drift_ppm(self, drift_ppm: u32) -> DeviceClock {
+        DeviceClock { drift_ppm, ..self }
+    }
+
+    /// Whether there can be such a clock.
+    pub(super) fn is_possible(&self) -> bool {
+        self.ns_per_tick.is_finite() && self.ns_per_tick > 0.0 && self.ns_per_tick < 1e9
+    }
+
+    /// Turns ticks into nanoseconds, of which there are 2^63 at most.
+    fn nanos(&self, ticks: u64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within 0 and 2^62, or it saturates"
+        )]
+        let ns_per_tick = (self.ns_per_tick * 2f64.powi(32)) as u64;
+        let nanos = (u128::from(ticks) * u128::from(ns_per_tick)) >> 32;
+        u64::try_from(nanos).unwrap_or(u64::MAX).min(i64::MAX.cast_unsigned())
+    }
+
+    /// What whole ticks, and whole nanoseconds, leave open.
+    fn resolution_ns(&self) -> u64 {
+        self.nanos(1) + 2
+    }
+}
+
+impl Default for DeviceClock {
+    fn default() -> DeviceClock {
+        DeviceClock::ticking(1.0)
+    }
+}
+
+impl Knowledge {
+    /// Forgets all of another clock, and begins with this one.
+    pub(super) fn begin(&mut self, clock: DeviceClock) {
+        *self = Knowledge { clock, ..Knowledge::default() };
+    }
+
+    /// Forgets what was seen before a recording: a clock may have been set or stopped since.
+    pub(super) fn forget_brackets(&mut self) {
+        self.brackets = Brackets::default();
+    }
+
+    pub(super) fn clock(&self) -> &DeviceClock {
+        &self.clock
+    }
+
+    /// Takes a reading of both clocks at once.
+    pub(super) fn calibrate(&mut self, ticks: u64, host: u64, deviation_ns: u64) {
+        let device = self.clock.nanos(ticks);
+        self.calibrations.push(Reading::new(device, host, deviation_ns));
+        let (first, last) = self.calibrated.unwrap_or((device, device));
+        self.calibrated = Some((first.min(device), last.max(device)));
+        self.seen += 1;
+        if self.calibrations.len() > KEPT {
+            let old: Vec<_> = self.calibrations.drain(..KEPT / 2).step_by(2).collect();
+            self.calibrations.splice(..0, old);
+        }
+    }
+
+    /// Takes what a device did between two moments of the host, if that can be.
+    pub(super) fn bracket(&mut self, host: [u64; 2], ticks: [u64; 2]) {
+        if host.is_sorted() && ticks.is_sorted() {
+            // A tick shows when it began, and what it counts may have been at its end.
+            let resolution = self.clock.resolution_ns();
+            let host = [host[0].saturating_sub(resolution), host[1].saturating_add(resolution)];
+            self.brackets.add(host, ticks.map(|at| self.clock.nanos(at)), self.clock.drift_ppm);
+        }
+    }
+
+    /// Makes up its mind.
+    pub(super) fn aligned(&self) -> Aligned<'_> {
+        let fitting = self.brackets.fitting_drift(self.clock.drift_ppm);
+        let (source, observations, drift_ppm) = if !self.calibrations.is_empty() {
+            (AlignedBy::Calibrations, self.seen, self.clock.drift_ppm)
+        } else if self.clock.is_hosts {
+            (AlignedBy::Statement, 1, self.clock.drift_ppm)
+        } else {
+            (AlignedBy::Brackets, self.brackets.seen(), fitting.unwrap_or(1_000_000))
+        };
+        let stated_drift_ppm = self.clock.drift_ppm;
+        let report = Alignment { source, observations, error_ns: 0, drift_ppm, stated_drift_ppm, contradicted: 0 };
+        Aligned { known: self, map: ClockMap::new(&self.calibrations), report }
+    }
+}
+
+impl Aligned<'_> {
+    /// Returns when a tick was on the host's clock, and how far from there it may have been at most, in nanoseconds; `None`
+    /// if nothing is known. Later ticks are not earlier.
+    pub(super) fn at(&mut self, ticks: u64) -> Option<(u64, u64)> {
+        let clock = &self.known.clock;
+        let device = clock.nanos(ticks);
+        let limits = self.known.brackets.limits(device, self.report.drift_ppm);
+        let (host, error) = match self.report.source {
+            AlignedBy::Calibrations => (self.map.timestamp(device).as_nanos(), self.calibration_error(device)),
+            AlignedBy::Statement => (device, 0),
+            AlignedBy::Brackets => {
+                let (least, most) = limits?;
+                let (least, most) = (i128::from(least), i128::from(most));
+                let host = u64::try_from(i128::from(device) + (least + most).div_euclid(2)).unwrap_or(0);
+                (host, u64::try_from((most - least).abs() / 2 + 1).unwrap_or(u64::MAX))
+            }
+        };
+        let error = error.saturating_add(clock.resolution_ns());
+        let ahead = i128::from(host) - i128::from(device);
+        let is_possible = |(least, most): (i64, i64)| {
+            (i128::from(least) - i128::from(error)..=i128::from(most) + i128::from(error)).contains(&ahead)
+                && least <= most
+        };
+        self.report.contradicted += u64::from(!limits.is_none_or(is_possible));
+        self.report.error_ns = self.report.error_ns.max(error);
+        Some((host, error))
+    }
+
+    /// Between two calibrations, when their clock changed its distance is not known; beyond them, how it goes on.
+    fn calibration_error(&self, device: u64) -> u64 {
+        let beyond = self.known.calibrated.map_or(0, |(first, last)| device.abs_diff(device.clamp(first, last)));
+        self.map.error_at_most_ns().saturating_add(drift_over(beyond, self.report.drift_ppm))
+    }
+}
+
+impl fmt::Display for Alignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Alignment { source, observations, error_ns, drift_ppm, stated_drift_ppm, contradicted } = self;
+        match source {
+            AlignedBy::Calibrations => write!(f, "the device's clock is known by {observations} calibrations")?,
+            AlignedBy::Statement => f.write_str("the device's clock is stated to be the host's")?,
+            AlignedBy::Brackets => write!(f, "the device's clock is known by {observations} brackets")?,
+        }
+        write!(f, ", to within {error_ns} ns if it drifts by no more than {drift_ppm} ppm")?;
+        if drift_ppm > stated_drift_ppm {
+            write!(f, "; brackets contradict one another by the {stated_drift_ppm} ppm that were stated")?;
+        }
+        match contradicted {
+            0 => Ok(()),
+            _ => write!(f, "; {contradicted} times contradict when the host submitted or saw the end"),
+        }
+    }
+}
+
+impl AlignedBy {
+    /// Returns its word, as rows have it under `timing_source`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AlignedBy::Calibrations => "calibrations",
+            AlignedBy::Statement => "statement",
+            AlignedBy::Brackets => "brackets",
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers that are small by what they are made of"
+)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn between_calibrations_and_beyond_the_truth_is_within_the_error(
+            period in 0.5..90.0_f64,
+            ahead in 0..1_700_000_000_000_000_000_u64,
+            drifts in vec(-90..=90_i32, 2..8),
+            deviations in vec((0..2000_u64, -1.0..1.0_f64), 2..8),
+            asked in vec(0.0..1.0_f64, 1..30),
+        ) {
+            const SECOND: f64 = 1e9;
+            let stretches = drifts.len().min(deviations.len()) - 1;
+            // In seconds of the device since the first calibration.
+            let truth = |at: f64| {
+                let before = |nth: usize| (at - nth as f64).clamp(0.0, if nth + 1 < stretches { 1.0 } else { 1e9 });
+                let first = at.min(0.0) * f64::from(drifts[0]);
+                let drifted: f64 = (0..stretches).map(|nth| before(nth) * f64::from(drifts[nth])).sum::<f64>() + first;
+                let ns = at * SECOND + drifted * 1000.0;
+                (ahead + 10_000_000_000).checked_add_signed(ns.round() as i64).unwrap()
+            };
+            let ticks = |at: f64| ((at + 5.0) * SECOND / period).round() as u64;
+            let mut known = Knowledge::default();
+            known.begin(DeviceClock::ticking(period));
+            for (nth, (deviation, of)) in deviations.iter().take(stretches + 1).enumerate() {
+                let off = (*deviation as f64 * of) as i64;
+                known.calibrate(ticks(nth as f64), truth(nth as f64).checked_add_signed(off).unwrap(), *deviation);
+            }
+            let mut aligned = known.aligned();
+            for at in asked.into_iter().map(|at| at * (stretches as f64 + 2.0) - 1.0) {
+                let (host, error) = aligned.at(ticks(at)).unwrap();
+                prop_assert!(host.abs_diff(truth(at)) <= error, "{host} for {} +- {error}", truth(at));
+            }
+            prop_assert_eq!((aligned.report.source, aligned.report.contradicted), (AlignedBy::Calibrations, 0));
+        }
+
+        #[test]
+        fn by_brackets_times_keep_their_order_and_lie_where_the_host_saw_them(
+            period in 0.5..90.0_f64,
+            work in vec((1..9_000_000_u64, 1..900_000_u64, 1..300_000_u64, 1..300_000_u64), 1..50),
+        ) {
+            let mut known = Knowledge::default();
+            known.begin(DeviceClock::ticking(period));
+            let (mut now, mut seen) = (7_000_000, Vec::new());
+            for (gap, length, delay, late) in work {
+                let ticks = [now + gap, now + gap + length];
+                now = ticks[1];
+                let host = ticks.map(|at| 1_000_000_000_000 + known.clock.nanos(at));
+                let host = [host[0] - delay, host[1] + late];
+                known.bracket(host, ticks);
+                seen.push((host, ticks));
+            }
+            let mut aligned = known.aligned();
+            let mut last = 0;
+            for (host, ticks) in seen {
+                let [start, end] = ticks.map(|at| aligned.at(at).unwrap());
+                let resolution = known.clock.resolution_ns();
+                prop_assert!(host[0] <= start.0 + resolution && end.0 <= host[1] + resolution);
+                prop_assert!(last <= start.0 && start.0 <= end.0);
+                let truth = 1_000_000_000_000 + known.clock.nanos(ticks[0]);
+                prop_assert!(start.0.abs_diff(truth) <= start.1, "{start:?} for {truth}");
+                last = end.0;
+            }
+            prop_assert_eq!((aligned.report.drift_ppm, aligned.report.contradicted), (100, 0));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_stated_to_be_the_hosts_is_held_against_brackets() {
+        let mut known = Knowledge::default();
+        known.begin(DeviceClock::of_host());
+        known.bracket([1000, 5000], [2000, 3000]);
+        let mut aligned = known.aligned();
+        assert_eq!((aligned.at(2000), aligned.report.contradicted), (Some((2000, 3)), 0));
+        known.bracket([1_000_000, 1_005_000], [2000, 3000]);
+        let mut aligned = known.aligned();
+        aligned.at(2000);
+        assert_eq!(aligned.report.contradicted, 1);
+        assert!(aligned.report.to_string().ends_with("; 1 times contradict when the host submitted or saw the end"));
+    }
+
+    #[test]
+    fn brackets_that_contradict_one_another_are_said() {
+        let mut known = Knowledge::default();
+        known.begin(DeviceClock::ticking(1.0));
+        // A millisecond of the device in a microsecond of the host.
+        known.bracket([9_000_000, 9_001_000], [0, 1_000_000]);
+        let mut aligned = known.aligned();
+        let [start, end] = [0, 1_000_000].map(|at| aligned.at(at).unwrap().0);
+        assert!(9_000_000 <= start && start <= end && end <= 9_001_000, "{start} {end}");
+        assert_eq!((aligned.report.drift_ppm, aligned.report.contradicted), (1_000_000, 0));
+        let said = aligned.report.to_string();
+        assert!(said.ends_with("brackets contradict one another by the 100 ppm that were stated"), "{said}");
+        // The same ticks at another time.
+        known.bracket([1_000, 2_000], [500, 600]);
+        let mut aligned = known.aligned();
+        aligned.at(500);
+        assert_eq!(aligned.report.contradicted, 1);
+    }
+
+    #[test]
+    fn a_calibration_says_more_than_a_statement_or_brackets() {
+        let mut known = Knowledge::default();
+        known.begin(DeviceClock::of_host());
+        known.calibrate(2000, 5000, 10);
+        assert_eq!(known.aligned().at(2000), Some((5000, 14)));
+        known.begin(DeviceClock::ticking(1.0));
+        assert_eq!(known.aligned().at(2000), None, "what was known of another clock is forgotten");
+    }
+
+    #[test]
+    fn the_newest_calibrations_are_kept_and_half_of_the_others() {
+        let mut known = Knowledge::default();
+        for nth in 0..3 * KEPT as u64 {
+            known.calibrate(nth * 1_000_000_000, nth * 1_000_000_000 + 77, 1);
+        }
+        assert!(known.calibrations.len() <= KEPT);
+        let mut aligned = known.aligned();
+        assert_eq!(aligned.at(5_500_000_000).unwrap().0, 5_500_000_077);
+        assert_eq!(aligned.report.observations, 3 * KEPT as u64);
+    }
+
+    #[test]
+    fn impossible_clocks_are_told() {
+        let possible =
+            [0.5, 1.0, 52.083, 0.0, -1.0, f64::NAN, f64::INFINITY].map(|ns| DeviceClock::ticking(ns).is_possible());
+        assert_eq!(possible, [true, true, true, false, false, false, false]);
+        assert_eq!(DeviceClock::ticking(1.0).nanos(u64::MAX), i64::MAX.cast_unsigned());
+    }
+}
