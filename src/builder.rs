@@ -327,6 +327,21 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records the NVTX ranges that libraries of the process make (NCCL, cuDF, TensorRT), as far as CUPTI records. Default:
+    /// false.
+    ///
+    /// They come as user annotations on the row of their thread, instants as instants, with the arguments `nvtx.domain`,
+    /// `nvtx.category`, `nvtx.color` and `nvtx.payload`. A range that overlaps spans without nesting has a row beside theirs.
+    ///
+    /// Each library asks the variable `NVTX_INJECTION64_PATH` who listens when it makes its first range, so that has to name
+    /// libcupti when the program starts; if it does not, the report of the collector says what to set. Where it does, that
+    /// libcupti is the one in use unless `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans do
+    /// not come a second time.
+    pub fn nvtx_ranges(mut self, on: bool) -> Self {
+        self.overrides.nvtx_ranges = Some(on);
+        self
+    }
+
     /// Records by that schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
     ///
     /// Each cycle has a trace of its own, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the

@@ -30,6 +30,7 @@ pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
 pub use cuda::CudaEvents;
 pub use cupti::Cupti;
+pub(crate) use cupti::{OWN_DOMAIN as OWN_NVTX_DOMAIN, nvtx_fault};
 pub use device::Device;
 pub(crate) use library::Library;
 pub use library::{Attempt, Places};
@@ -105,6 +106,11 @@ pub trait Collector: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it records the ranges of NVTX, if the [selection](Selection::nvtx_ranges) asks for them.
+    fn sees_nvtx(&self) -> bool {
+        false
+    }
+
     /// Hands over what has ended, without waiting for what has not.
     fn drain(&self) {}
 
@@ -155,6 +161,11 @@ pub struct Selection {
     pub proof: Duration,
     /// To be told where the program begins and ends a range: outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
     pub range: Option<CaptureRange>,
+    /// The NVTX ranges of the process's libraries are recorded too: user annotations and instants, as far as those types are
+    /// selected. `NVTX_RANGES`.
+    pub nvtx_ranges: bool,
+    /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
+    pub nvtx_injection: Option<PathBuf>,
 }
 
 /// What a collector can do, or does.

@@ -264,6 +264,11 @@ impl Batch<'_> {
         self.pauses.meet(start, end)
     }
 
+    /// Counts what is not there.
+    pub(crate) fn lost(&mut self, cause: Loss, count: u64) {
+        self.held.lost(cause, count);
+    }
+
     /// Returns the number of a name; that of the empty one if it finds no room.
     pub fn name(&mut self, text: &str) -> Name {
         if let Some(name) = self.held.names.find(text) {

@@ -210,6 +210,8 @@ impl Selection {
             teardown: false,
             proof: Duration::from_secs(1),
             range: None,
+            nvtx_ranges: false,
+            nvtx_injection: None,
         }
     }
 }

@@ -146,6 +146,8 @@ keys! {
         "a launch of a CUDA graph is one row, not one for each node";
     ProfilerRange: Both Now "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
         "nothing is recorded but between cudaProfilerStart and cudaProfilerStop";
+    NvtxRanges: Both Now "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
+        "records the NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH has to name libcupti";
     DisableCupti: Both Now "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
         "leaves NVIDIA GPUs alone: no library is looked for";
     TeardownCupti: Both Now "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",

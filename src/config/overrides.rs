@@ -43,6 +43,7 @@ pub(crate) struct Overrides {
     pub(crate) execution_trace: Option<bool>,
     pub(crate) graph_trace: Option<bool>,
     pub(crate) profiler_range: Option<bool>,
+    pub(crate) nvtx_ranges: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
@@ -92,6 +93,7 @@ impl Overrides {
             flag(Key::ExecutionTrace, self.execution_trace),
             flag(Key::GraphTrace, self.graph_trace),
             flag(Key::ProfilerRange, self.profiler_range),
+            flag(Key::NvtxRanges, self.nvtx_ranges),
             (Key::LogLevel, self.log_level.map(Value::Severity)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -169,6 +171,7 @@ mod tests {
             execution_trace: Some(true),
             graph_trace: Some(true),
             profiler_range: Some(true),
+            nvtx_ranges: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),

@@ -5,7 +5,7 @@ use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
 use super::memory::{MemoryRecord, MemoryRows};
-use super::nest::Nest;
+use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
 use super::walk::{Met, Walk};
@@ -86,7 +86,13 @@ impl<'w> Thread<'w> {
     /// Hands on the calls that begin before a slice does, for all that the clocks know.
     fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
         while let Some(call) = self.calls.next(slice, self.last) {
-            let place = self.nest.place(call.start, call.end);
+            let is_instant = call.entry.kind() == ActivityType::CpuInstantEvent;
+            let place = match (is_instant, call.is_beside) {
+                (true, _) => Place { row: 0, start: call.start, end: call.start },
+                (false, true) => self.nest.place_beside(call.start, call.end),
+                (false, false) => self.nest.place(call.start, call.end),
+            };
+            let (start, end) = (place.start, place.end);
             let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
             let marks = Marks {
                 finished: call.finished,
@@ -98,7 +104,7 @@ impl<'w> Thread<'w> {
                 kind: call.entry.kind(),
                 name: call.name(),
                 track,
-                body: Body::Slice { start: place.start, end: place.end },
+                body: if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
                 id: CorrelationId(0),
                 linked: CorrelationId(call.linked),
                 flow: call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start }),

@@ -11,9 +11,11 @@ mod error;
 mod ffi;
 mod holders;
 mod hub;
+mod injection;
 mod kernels;
 mod kinds;
 mod ledger;
+mod markers;
 mod names;
 mod pool;
 mod reader;
@@ -24,6 +26,9 @@ mod start;
 mod text;
 mod walk;
 mod worker;
+
+pub(crate) use injection::nvtx_fault;
+pub(crate) use markers::OWN_DOMAIN;
 
 use super::clock::now;
 use super::library::{Attempt, Places};
@@ -162,6 +167,10 @@ impl Collector for Cupti {
     }
 
     fn sees_ranges(&self) -> bool {
+        true
+    }
+
+    fn sees_nvtx(&self) -> bool {
         true
     }
 

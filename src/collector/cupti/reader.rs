@@ -3,6 +3,7 @@
 use super::ffi::{DRIVER, RUNTIME};
 use super::kernels::KernelNames;
 use super::ledger::Ledger;
+use super::markers::Markers;
 use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memset, Record, Synchronization};
 use super::shapes;
@@ -26,6 +27,7 @@ pub(super) struct Reader {
     /// Names that are put together from numbers.
     composed: Vec<(u32, Name)>,
     pub(super) ledger: Ledger,
+    markers: Markers,
     /// The ids that came last, the newest at `newest`.
     pushed: [Pushed; THREADS],
     newest: usize,
@@ -95,6 +97,7 @@ impl Reader {
             functions: Functions::default(),
             composed: Vec::new(),
             ledger: Ledger::new(),
+            markers: Markers::new(types),
             pushed: [Pushed { correlation: 0, id: 0, taken: true }; THREADS],
             newest: 0,
             context: (0, u32::MAX),
@@ -120,11 +123,17 @@ impl Reader {
                 }
             }
             self.pushed.iter_mut().for_each(|pushed| pushed.settle(batch));
+            self.markers.settle(batch);
             unread
         });
         // How many more there were cannot be known.
         sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
         !records.broken()
+    }
+
+    /// No more comes.
+    pub(super) fn finish(&mut self) {
+        self.sink.record(|batch| self.markers.finish(batch));
     }
 
     #[inline]
@@ -151,6 +160,8 @@ impl Reader {
                 let name = batch.name(overhead_name(overhead.what()));
                 batch.overhead(&Overhead { name, start: overhead.start(), end: overhead.end() });
             }
+            Record::Marker(marker) => self.markers.marker(marker, batch),
+            Record::MarkerData(data) => self.markers.data(data, batch),
             Record::GraphTrace(graph) => self.graph(graph, batch),
         }
     }

@@ -11,6 +11,8 @@ pub(super) mod kind {
     pub(crate) const DRIVER: u32 = 4;
     pub(crate) const RUNTIME: u32 = 5;
     pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const MARKER: u32 = 12;
+    pub(crate) const MARKER_DATA: u32 = 13;
     pub(crate) const OVERHEAD: u32 = 17;
     pub(crate) const MEMCPY2: u32 = 22;
     pub(crate) const CUDA_EVENT: u32 = 36;
@@ -111,6 +113,15 @@ views! {
     Overhead, 40 bytes {
         what: u32 @ 4, start: u64 @ 24, end: u64 @ 32,
     }
+    /// A range of NVTX begins or ends, or something happens.
+    Marker, 56 bytes {
+        flags: u32 @ 4, timestamp: u64 @ 8, id: u32 @ 16, object_kind: u32 @ 20, process: u32 @ 24, thread: u32 @ 28,
+        name: u64 @ 40, domain: u64 @ 48,
+    }
+    /// What else is said of it.
+    MarkerData, 32 bytes {
+        flags: u32 @ 4, id: u32 @ 8, payload_kind: u32 @ 12, payload: u64 @ 16, color: u32 @ 24, category: u32 @ 28,
+    }
     /// The launch of a graph, as one.
     GraphTrace, 48 bytes {
         correlation: u32 @ 4, start: u64 @ 8, end: u64 @ 16, device: u32 @ 24, graph: u32 @ 28, context: u32 @ 32,
@@ -131,6 +142,8 @@ pub(super) enum Record<'b> {
     CudaEvent(CudaEvent<'b>),
     ExternalCorrelation(ExternalCorrelation<'b>),
     Overhead(Overhead<'b>),
+    Marker(Marker<'b>),
+    MarkerData(MarkerData<'b>),
     GraphTrace(GraphTrace<'b>),
 }
 
@@ -150,6 +163,8 @@ impl<'b> Record<'b> {
             kind::CUDA_EVENT => Record::CudaEvent(CudaEvent::new(bytes)?),
             kind::EXTERNAL_CORRELATION => Record::ExternalCorrelation(ExternalCorrelation::new(bytes)?),
             kind::OVERHEAD => Record::Overhead(Overhead::new(bytes)?),
+            kind::MARKER => Record::Marker(Marker::new(bytes)?),
+            kind::MARKER_DATA => Record::MarkerData(MarkerData::new(bytes)?),
             kind::GRAPH_TRACE => Record::GraphTrace(GraphTrace::new(bytes)?),
             _ => return None,
         })
@@ -370,9 +385,24 @@ mod tests {
     }
 
     #[test]
+    fn markers_and_their_data_are_read() {
+        let fields = [(4, 4, 2), (8, 8, 1), (16, 4, 3), (20, 4, 4), (24, 4, 5), (28, 4, 6), (40, 8, 7), (48, 8, 8)];
+        let bytes = record(12, 56, &fields);
+        let Some(Record::Marker(marker)) = Record::read(&bytes) else { panic!() };
+        assert_eq!([marker.flags(), marker.id(), marker.object_kind(), marker.process(), marker.thread()], [2, 3, 4, 5, 6]);
+        assert_eq!([marker.timestamp(), marker.name(), marker.domain()], [1, 7, 8]);
+        for size in [32, 40] {
+            let bytes = record(13, size, &[(4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 8, 4), (24, 4, 5), (28, 4, 6)]);
+            let Some(Record::MarkerData(data)) = Record::read(&bytes) else { panic!() };
+            assert_eq!([data.flags(), data.id(), data.payload_kind(), data.color(), data.category()], [1, 2, 3, 5, 6]);
+            assert_eq!(data.payload(), 4);
+        }
+    }
+
+    #[test]
     fn what_is_too_short_or_unknown_is_no_record() {
         for (number, size) in
-            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48)]
+            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48), (12, 56), (13, 32)]
         {
             assert!(Record::read(&record(number, size, &[])).is_some(), "{number}");
             assert!(Record::read(&record(number, size, &[])[..size - 1]).is_none(), "{number}");

@@ -4,6 +4,7 @@ use super::callbacks;
 use super::error::CuptiError;
 use super::ffi::{Api, RUNTIME, Subscriber};
 use super::hub::HUB;
+use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
@@ -40,6 +41,9 @@ const KINDS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::CudaEvent, &[kind::CUDA_EVENT]),
     (ActivityType::Overhead, &[kind::OVERHEAD]),
 ];
+
+/// What NVTX's markers become.
+const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
 
 /// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
@@ -122,6 +126,11 @@ impl Loaded {
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
         }
+        if selection.nvtx_ranges
+            && let Some(library) = &self.path
+        {
+            capabilities.notes.extend(nvtx_fault(selection.nvtx_injection.as_deref(), library));
+        }
         Ok((capabilities, orders, kinds))
     }
 
@@ -202,6 +211,9 @@ impl Loaded {
                 }
             }
         }
+        if selection.nvtx_ranges {
+            self.enable_markers(selection, capabilities, &mut enabled);
+        }
         match refused {
             Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),
             _ => {}
@@ -218,6 +230,27 @@ impl Loaded {
             capabilities.notes.push(format!("events have no time of the device's: {error}"));
         }
         Ok(enabled)
+    }
+
+    /// Enables NVTX's markers.
+    fn enable_markers(&self, selection: &Selection, capabilities: &mut Capabilities, enabled: &mut Vec<u32>) {
+        let types = selection.types.intersection(BY_NVTX);
+        if types.is_empty() {
+            return;
+        }
+        if let Err(error) = self.api.enable(kind::MARKER) {
+            capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.hint()));
+            return;
+        }
+        enabled.push(kind::MARKER);
+        capabilities.types |= types;
+        match self.api.enable(kind::MARKER_DATA) {
+            Ok(()) => enabled.push(kind::MARKER_DATA),
+            Err(error) => {
+                let what = "categories, colours and payloads of NVTX ranges are not recorded";
+                capabilities.notes.push(format!("{what}: {error}"));
+            }
+        }
     }
 
     /// Makes a call that changes nothing, and sees whether its record arrives.

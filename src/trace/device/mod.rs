@@ -2,6 +2,7 @@
 
 mod calls;
 mod lanes;
+mod ranges;
 mod records;
 mod rows;
 mod spans;
@@ -37,6 +38,8 @@ pub(crate) struct Linked {
     /// Waits and events that are rows, by device, stream and start.
     marks: Vec<Mark>,
     overheads: Vec<u32>,
+    /// Ranges that have no place among the slices of their thread, in order.
+    crossing: Vec<Handle>,
     counts: Counts,
     /// How many collections of the trace have records before this one.
     number: usize,
@@ -87,7 +90,9 @@ impl Linked {
         };
         let reach: Vec<_> = windows.iter().map(wider).collect();
         let records = Records { collection, threads: &threads };
-        let spans = HostSpans::new(host, &threads, error + host.converter.error_ns());
+        let slack = error + host.converter.error_ns();
+        let spans = HostSpans::new(host, &threads, slack);
+        let mut ranges = Vec::new();
         let mut calls = link::Calls::new(&records, &spans);
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
@@ -98,7 +103,11 @@ impl Linked {
             counts.calls += 1;
             counts.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
             calls.add(&call);
+            if entry.kind() == ActivityType::UserAnnotation {
+                ranges.push(link::Call { end: cut(&windows, call.start, call.end).0, ..call });
+            }
         }
+        let crossing = ranges::crossing(&ranges, &spans, slack);
         let mut joining = calls.finish(records.externals());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
@@ -139,7 +148,7 @@ impl Linked {
                 _ => others.push(entry),
             }
         }
-        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, counts, number };
+        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, crossing, counts, number };
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
     }
@@ -186,8 +195,7 @@ impl Linked {
 
     /// Returns when something of the host's is drawn to end, and whether it did: with the recording at last, as slices.
     fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-        let around = self.windows.get(self.windows.partition_point(|window| window.1 < start));
-        around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
+        cut(&self.windows, start, end)
     }
 
     /// Whether something began before the recording did.
@@ -276,6 +284,11 @@ impl Collection {
 fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
     let begun = windows.partition_point(|window| window.0 <= end);
     begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
+}
+
+fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
+    let around = windows.get(windows.partition_point(|window| window.1 < start));
+    around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
 
 /// Whether that kind is done by a device.

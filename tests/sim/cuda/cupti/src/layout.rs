@@ -10,6 +10,8 @@ pub(crate) mod kind {
     pub(crate) const DRIVER: u32 = 4;
     pub(crate) const RUNTIME: u32 = 5;
     pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const MARKER: u32 = 12;
+    pub(crate) const MARKER_DATA: u32 = 13;
     pub(crate) const OVERHEAD: u32 = 17;
     pub(crate) const MEMCPY2: u32 = 22;
     pub(crate) const CUDA_EVENT: u32 = 36;
@@ -32,10 +34,10 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     // Contexts.
     (9, &[("11.7", 16), ("12.4", 24), ("12.5", 32), ("13.1", 40)]),
     (kind::CONCURRENT_KERNEL, KERNELS),
-    // Names, markers and their data.
+    // Names.
     (11, &[("11.7", 32)]),
-    (12, &[("11.7", 56)]),
-    (13, &[("11.7", 32), ("13.0", 40)]),
+    (kind::MARKER, &[("11.7", 56)]),
+    (kind::MARKER_DATA, &[("11.7", 32), ("13.0", 40)]),
     (kind::OVERHEAD, &[("11.7", 40), ("12.3", 48), ("12.4", 56)]),
     (kind::MEMCPY2, &[("11.7", 96)]),
     // Counters of unified memory.
