@@ -129,6 +129,18 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records what CUDA's calls allocate on devices and give back (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
+    /// CUPTI sees it: `[memory]` instants of the device, on the thread and in the span that made the call. Default: false.
+    ///
+    /// It is the memory below a caching allocator. One that reports the same devices ([`memory::record`](crate::memory::record))
+    /// would have it counted twice, so what is reported of CUDA's devices is left out then, and counted. The totals are kept
+    /// from the start of the recording on; with what is given back that was there before, they begin with that. The host's
+    /// memory is recorded by [`with_memory`](Self::with_memory) alone.
+    pub fn with_device_memory(mut self, on: bool) -> Self {
+        self.overrides.device_memory = Some(on);
+        self
+    }
+
     /// Leaves out the fields of these names.
     pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.overrides.deny_fields = Some(names.into_iter().map(Into::into).collect());

@@ -37,7 +37,7 @@ pub use library::{Attempt, Places};
 pub use names::Name;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
-pub use record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+pub use record::{DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 pub use report::CollectorReport;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
@@ -47,7 +47,7 @@ pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
 
-use crate::activity::{ActivityTypes, CorrelationId};
+use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
 use std::fmt;
 use std::path::PathBuf;
@@ -164,6 +164,8 @@ pub struct Selection {
     /// The NVTX ranges of the process's libraries are recorded too: user annotations and instants, as far as those types are
     /// selected. `NVTX_RANGES`.
     pub nvtx_ranges: bool,
+    /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
+    pub device_memory: bool,
     /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
     pub nvtx_injection: Option<PathBuf>,
 }
@@ -180,6 +182,9 @@ pub struct Capabilities {
     pub library: Option<PathBuf>,
     /// Whether records were seen to arrive; `None` where that cannot be shown.
     pub proven: Option<bool>,
+    /// The kind of devices whose memory it records: what allocators of the program report of those is left out, since it is
+    /// the same memory.
+    pub memory_of: Option<DeviceType>,
     /// What is not as it could be, in sentences.
     pub notes: Vec<String>,
 }

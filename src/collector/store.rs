@@ -7,7 +7,7 @@
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
 use super::names::{Name, Names};
 use super::pauses::Pauses;
-use super::record::{DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+use super::record::{DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
 use super::shape::Shape;
 use super::threads::Threads;
 use crate::activity::{ActivityType, CorrelationId};
@@ -361,6 +361,16 @@ impl Batch<'_> {
         }
         let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
         self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], &[]);
+    }
+
+    /// Adds memory that was allocated or given back.
+    pub fn memory(&mut self, memory: &DeviceMemory) {
+        if self.is_paused(memory.at, memory.at) {
+            return self.skip();
+        }
+        let head = Head { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
+        let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
+        self.put(Role::Memory, &head, [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()], &[]);
     }
 
     /// Says on which device a context is.

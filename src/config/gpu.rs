@@ -18,6 +18,8 @@ pub(crate) struct Gpu {
     pub(crate) graph_trace: bool,
     /// Nothing is recorded but between cudaProfilerStart and cudaProfilerStop.
     pub(crate) profiler_range: bool,
+    /// What is allocated on devices is recorded.
+    pub(crate) memory: bool,
     /// The NVTX ranges of libraries are recorded too.
     pub(crate) nvtx_ranges: bool,
     pub(crate) cupti: bool,
@@ -41,6 +43,7 @@ impl Gpu {
             (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
             (Key::GraphTrace, Value::Bool(on)) => self.graph_trace = *on,
             (Key::ProfilerRange, Value::Bool(on)) => self.profiler_range = *on,
+            (Key::DeviceMemory, Value::Bool(on)) => self.memory = *on,
             (Key::NvtxRanges, Value::Bool(on)) => self.nvtx_ranges = *on,
             (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
             (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
@@ -73,6 +76,7 @@ impl Default for Gpu {
             wait_events: true,
             graph_trace: false,
             profiler_range: false,
+            memory: false,
             nvtx_ranges: false,
             cupti: true,
             teardown_cupti: false,
@@ -98,12 +102,13 @@ mod tests {
             (Key::PmSamplingDevice, "0"),
             (Key::GraphTrace, "true"),
             (Key::ProfilerRange, "true"),
+            (Key::DeviceMemory, "true"),
             (Key::NvtxRanges, "true"),
             (Key::DisableCupti, "true"),
             (Key::TeardownCupti, "true"),
             (Key::CuptiPath, "/opt/libcupti.so.13"),
         ];
-        let of_cuda = |key: &&Key| ["CUPTI", "CUDA", "GPU", "NVTX"].iter().any(|word| key.spec().name.contains(word));
+        let of_cuda = |key: &&Key| ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY"].iter().any(|word| key.spec().name.contains(word));
         assert_eq!(Key::ALL.iter().filter(of_cuda).count(), keys.len(), "a key without an owner");
         for (key, text) in keys {
             let mut gpu = Gpu::default();

@@ -156,6 +156,8 @@ keys! {
         "the libcupti to use, or its folder";
     ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
+    DeviceMemory: Both Now "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
+        "records what CUDA's calls allocate on devices, in place of what allocators report of it";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",

@@ -44,6 +44,7 @@ pub(crate) struct Overrides {
     pub(crate) graph_trace: Option<bool>,
     pub(crate) profiler_range: Option<bool>,
     pub(crate) nvtx_ranges: Option<bool>,
+    pub(crate) device_memory: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
@@ -94,6 +95,7 @@ impl Overrides {
             flag(Key::GraphTrace, self.graph_trace),
             flag(Key::ProfilerRange, self.profiler_range),
             flag(Key::NvtxRanges, self.nvtx_ranges),
+            flag(Key::DeviceMemory, self.device_memory),
             (Key::LogLevel, self.log_level.map(Value::Severity)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -172,6 +174,7 @@ mod tests {
             graph_trace: Some(true),
             profiler_range: Some(true),
             nvtx_ranges: Some(true),
+            device_memory: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),

@@ -4,7 +4,7 @@ use super::args::{EventArgs, FieldArgs, Source};
 use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
-use super::memory::{MemoryRecord, MemoryRows};
+use super::memory::{MemoryRecord, MemoryRows, is_recorded};
 use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
@@ -183,8 +183,11 @@ impl<'w> Thread<'w> {
     }
 
     fn memory(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let event = MemoryRecord::of(record);
-        let at = self.clock.timestamp(event.time);
+        let (time, event) = MemoryRecord::of(record);
+        if is_recorded(event.device, self.walk.collections) {
+            return Ok(());
+        }
+        let at = self.clock.timestamp(time);
         let track = Track::new(self.walk.process, self.walk.row(self.id, 0));
         self.memory.show(&event, self.source, at, track, self.rows)
     }

@@ -5,13 +5,13 @@ use super::kernels::KernelNames;
 use super::ledger::Ledger;
 use super::markers::Markers;
 use super::names::Functions;
-use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memset, Record, Synchronization};
+use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
 use super::walk::{Records, Steps, Walker};
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::buffer::Loss;
 use crate::collector::{
-    Batch, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink, Synchronization as Wait, Thread,
+    Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink, Synchronization as Wait, Thread,
 };
 
 /// Gives the name of a function, by its domain and number.
@@ -161,6 +161,7 @@ impl Reader {
                 batch.overhead(&Overhead { name, start: overhead.start(), end: overhead.end() });
             }
             Record::Marker(marker) => self.markers.marker(marker, batch),
+            Record::Memory2(memory) => allocation(memory, batch),
             Record::MarkerData(data) => self.markers.data(data, batch),
             Record::GraphTrace(graph) => self.graph(graph, batch),
         }
@@ -320,6 +321,30 @@ fn synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
         shape: &shapes::SYNC,
         words: &shapes::sync_words(sync.context(), sync.what(), sync.event()),
     });
+}
+
+/// Memory of a device; that of the host is not the device's.
+fn allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
+    /// What is done, and kinds of memory.
+    const ALLOCATE: u32 = 1;
+    const RELEASE: u32 = 2;
+    const PINNED: u32 = 2;
+    let bytes = i64::try_from(memory.bytes()).unwrap_or(i64::MAX);
+    let bytes = match memory.operation() {
+        ALLOCATE => bytes,
+        RELEASE => -bytes,
+        _ => return,
+    };
+    if memory.memory_kind() > PINNED {
+        batch.memory(&DeviceMemory {
+            kind: DeviceType::Cuda,
+            device: i16::try_from(memory.device()).unwrap_or(-1),
+            address: memory.address(),
+            bytes,
+            at: memory.timestamp(),
+            correlation: memory.correlation().into(),
+        });
+    }
 }
 
 /// What libkineto calls kinds of memory.

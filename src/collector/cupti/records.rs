@@ -18,6 +18,7 @@ pub(super) mod kind {
     pub(crate) const CUDA_EVENT: u32 = 36;
     pub(crate) const SYNCHRONIZATION: u32 = 38;
     pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
+    pub(crate) const MEMORY2: u32 = 49;
     pub(crate) const GRAPH_TRACE: u32 = 51;
 }
 
@@ -122,6 +123,11 @@ views! {
     MarkerData, 32 bytes {
         flags: u32 @ 4, id: u32 @ 8, payload_kind: u32 @ 12, payload: u64 @ 16, color: u32 @ 24, category: u32 @ 28,
     }
+    /// Memory is allocated or given back.
+    Memory2, 120 bytes {
+        operation: u32 @ 4, memory_kind: u32 @ 8, correlation: u32 @ 12, address: u64 @ 16, bytes: u64 @ 24,
+        timestamp: u64 @ 32, device: u32 @ 52,
+    }
     /// The launch of a graph, as one.
     GraphTrace, 48 bytes {
         correlation: u32 @ 4, start: u64 @ 8, end: u64 @ 16, device: u32 @ 24, graph: u32 @ 28, context: u32 @ 32,
@@ -144,6 +150,7 @@ pub(super) enum Record<'b> {
     Overhead(Overhead<'b>),
     Marker(Marker<'b>),
     MarkerData(MarkerData<'b>),
+    Memory2(Memory2<'b>),
     GraphTrace(GraphTrace<'b>),
 }
 
@@ -165,6 +172,7 @@ impl<'b> Record<'b> {
             kind::OVERHEAD => Record::Overhead(Overhead::new(bytes)?),
             kind::MARKER => Record::Marker(Marker::new(bytes)?),
             kind::MARKER_DATA => Record::MarkerData(MarkerData::new(bytes)?),
+            kind::MEMORY2 => Record::Memory2(Memory2::new(bytes)?),
             kind::GRAPH_TRACE => Record::GraphTrace(GraphTrace::new(bytes)?),
             _ => return None,
         })
@@ -400,9 +408,20 @@ mod tests {
     }
 
     #[test]
+    fn allocations_of_every_version_are_read() {
+        for size in [120, 128] {
+            let fields = [(4, 4, 1), (8, 4, 3), (12, 4, 4), (16, 8, 5), (24, 8, 6), (32, 8, 7), (48, 4, 99), (52, 4, 8)];
+            let bytes = record(49, size, &fields);
+            let Some(Record::Memory2(memory)) = Record::read(&bytes) else { panic!("{size}") };
+            assert_eq!([memory.operation(), memory.memory_kind(), memory.correlation(), memory.device()], [1, 3, 4, 8]);
+            assert_eq!([memory.address(), memory.bytes(), memory.timestamp()], [5, 6, 7]);
+        }
+    }
+
+    #[test]
     fn what_is_too_short_or_unknown_is_no_record() {
         for (number, size) in
-            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48), (12, 56), (13, 32)]
+            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48), (12, 56), (13, 32), (49, 120)]
         {
             assert!(Record::read(&record(number, size, &[])).is_some(), "{number}");
             assert!(Record::read(&record(number, size, &[])[..size - 1]).is_none(), "{number}");

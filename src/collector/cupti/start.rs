@@ -10,7 +10,7 @@ use super::reader::Reader;
 use super::records::kind;
 use super::worker::{Orders, Worker};
 use super::{holders, names, search};
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::library::{Attempt, Places};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
@@ -97,6 +97,7 @@ impl Loaded {
             ],
             library: self.path.clone(),
             proven: None,
+            memory_of: None,
             notes,
         }
     }
@@ -213,6 +214,18 @@ impl Loaded {
         }
         if selection.nvtx_ranges {
             self.enable_markers(selection, capabilities, &mut enabled);
+        }
+        if selection.device_memory {
+            match self.api.enable(kind::MEMORY2) {
+                Ok(()) => {
+                    enabled.push(kind::MEMORY2);
+                    capabilities.memory_of = Some(DeviceType::Cuda);
+                }
+                Err(error) => {
+                    let advice = error.hint();
+                    capabilities.notes.push(format!("memory of devices is not recorded: {error}{advice}"));
+                }
+            }
         }
         match refused {
             Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),

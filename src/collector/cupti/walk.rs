@@ -140,6 +140,7 @@ impl Strides {
             kind::CUDA_EVENT => &[(0, 24), (26, 56)],
             kind::GRAPH_TRACE => &[(0, 48), (21, 56)],
             kind::MARKER => &[(0, 56)],
+            kind::MEMORY2 => &[(0, 120), (24, 128)],
             kind::MARKER_DATA => &[(0, 32), (130_001, 40)],
             _ => return None,
         };

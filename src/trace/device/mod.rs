@@ -2,6 +2,7 @@
 
 mod calls;
 mod lanes;
+mod memory;
 mod ranges;
 mod records;
 mod rows;
@@ -38,6 +39,8 @@ pub(crate) struct Linked {
     /// Waits and events that are rows, by device, stream and start.
     marks: Vec<Mark>,
     overheads: Vec<u32>,
+    /// What was allocated and given back, in order.
+    memory: Vec<memory::Piece>,
     /// Ranges that have no place among the slices of their thread, in order.
     crossing: Vec<Handle>,
     counts: Counts,
@@ -134,7 +137,7 @@ impl Linked {
             }
         }
         let links = joining.finish(records.events());
-        let (mut others, mut overheads) = (Vec::new(), Vec::new());
+        let (mut others, mut overheads, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for entry in collection.records.rest() {
             match entry.role() {
                 Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
@@ -145,10 +148,19 @@ impl Linked {
                 Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
                 Role::Overhead => counts.out_of_window += 1,
                 Role::External => {}
+                Role::Memory => {
+                    let at = collection.interval(&entry).0;
+                    if overlaps(&reach, (at, at)) {
+                        memory.push(memory::Piece::new(at, &entry));
+                    } else {
+                        counts.out_of_window += 1;
+                    }
+                }
                 _ => others.push(entry),
             }
         }
-        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, crossing, counts, number };
+        memory::settle(&mut memory, &records, &links, &spans);
+        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, memory, crossing, counts, number };
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
     }

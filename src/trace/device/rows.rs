@@ -9,6 +9,7 @@ use crate::collector::{Collection, Entry, Role, Shaped};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
+use crate::trace::memory::MemoryRows;
 use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
 use crate::trace::walk::{Met, NEXT_ROW, Walk};
 use std::collections::BTreeMap;
@@ -75,6 +76,17 @@ impl<'w> DeviceRows<'w> {
                 out.syncs(&on)?;
             }
             self.overheads(collection, linked, taken, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what was allocated on devices and given back, on the rows of the threads that did.
+    pub(in crate::trace) fn memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        let (process, mut out) = (self.walk.process, MemoryRows::default());
+        for (collection, linked) in self.collections() {
+            for (at, thread, record) in linked.memory(collection, process) {
+                out.show(&record, self.source, at, Track::new(process, self.walk.row(thread, 0)), rows)?;
+            }
         }
         Ok(())
     }

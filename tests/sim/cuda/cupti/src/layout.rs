@@ -17,6 +17,7 @@ pub(crate) mod kind {
     pub(crate) const CUDA_EVENT: u32 = 36;
     pub(crate) const SYNCHRONIZATION: u32 = 38;
     pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
+    pub(crate) const MEMORY2: u32 = 49;
     pub(crate) const GRAPH_TRACE: u32 = 51;
     /// No version has it: the simulator's own, to stand for those that come.
     pub(crate) const UNKNOWN: u32 = 900;
@@ -47,8 +48,8 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     (37, &[("11.7", 24)]),
     (kind::SYNCHRONIZATION, &[("11.7", 40), ("12.8", 56)]),
     (kind::EXTERNAL_CORRELATION, &[("11.7", 24)]),
-    // Memory and its pools.
-    (49, &[("11.7", 120), ("12.6", 128)]),
+    (kind::MEMORY2, &[("11.7", 120), ("12.6", 128)]),
+    // Pools of memory.
     (50, &[("11.7", 72), ("13.0", 80)]),
     (kind::GRAPH_TRACE, &[("11.7", 48), ("12.3", 56)]),
     // Compilation: the libraries step by the longer record before the headers show it.
