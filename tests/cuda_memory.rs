@@ -23,7 +23,8 @@ fn with_memory(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
 
 /// What was allocated or given back: device, bytes, the total then, and in which span.
 fn rows(file: &File) -> Vec<String> {
-    let mut all: Vec<_> = events(file, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "[memory]").collect();
+    let mut all: Vec<_> =
+        events(file, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "[memory]").collect();
     all.sort_by_key(|row| common::nanos(&row["ts"]));
     let show = |row: &&Value| {
         let args = &row["args"];
@@ -68,7 +69,9 @@ const EXPECTED: [&str; 8] = [
 
 #[test]
 fn what_is_allocated_is_in_the_trace_with_each_version() {
-    let mut table = "| CUPTI | driver | expected | found | of device 0 | of device 1 | in spans |\n|---|---|---|---|---|---|---|\n".to_owned();
+    let mut table =
+        "| CUPTI | driver | expected | found | of device 0 | of device 1 | in spans |\n|---|---|---|---|---|---|---|\n"
+            .to_owned();
     for (version, driver) in VERSIONS {
         let machine = machine(&format!("cupti={version},driver={driver},devices=2,nested_driver=1"));
         let contexts = [1, 0].map(|device| machine.context(device));
@@ -155,7 +158,10 @@ fn a_library_that_refuses_is_said_and_what_is_reported_stays() {
     );
     assert_eq!(rows(&file), ["1 0: 8 of 8 in "]);
     let notes = gpu::report(&file).notes;
-    assert!(notes.iter().any(|note| note.starts_with("memory of devices is not recorded: CUPTI_ERROR_NOT_SUPPORTED")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.starts_with("memory of devices is not recorded: CUPTI_ERROR_NOT_SUPPORTED")),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -164,12 +170,15 @@ fn a_pause_leaves_out_what_is_done_in_it() {
     machine.set_current(machine.context(0));
     let (layer, guard) = common::layer(with_memory);
     let profiler = guard.profiler();
-    tracing::subscriber::with_default(tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer), || {
-        let first = machine.allocate(8);
-        profiler.pause().unwrap();
-        machine.allocate(16);
-        profiler.resume().unwrap();
-        machine.free(first);
-    });
+    tracing::subscriber::with_default(
+        tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer),
+        || {
+            let first = machine.allocate(8);
+            profiler.pause().unwrap();
+            machine.allocate(16);
+            profiler.resume().unwrap();
+            machine.free(first);
+        },
+    );
     assert_eq!(rows(&File::of(guard.finish().unwrap())), ["1 0: 8 of 8 in ", "1 0: -8 of 0 in "]);
 }

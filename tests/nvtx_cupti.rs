@@ -35,9 +35,10 @@ fn work() {
 }
 
 fn text(address: u64) -> String {
-    // SAFETY: texts of records stay.
+    let address = std::ptr::with_exposed_provenance::<c_char>(usize::try_from(address).unwrap());
+    // SAFETY: it is null, or that of a text that stays.
     #[allow(unsafe_code, reason = "a record names its text by the address")]
-    let text = (address != 0).then(|| unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance::<c_char>(address as usize)) });
+    let text = (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) });
     text.map(|text| text.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 

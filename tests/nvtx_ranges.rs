@@ -150,7 +150,11 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     let instants: Vec<_> = events(file, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "tick").collect();
     assert_eq!(instants.len(), 1, "{version}");
     assert_eq!(instants[0]["args"].get("nvtx.payload"), is_whole.then_some(&json!(0.5)), "{version}");
-    assert_eq!(report.notes.iter().any(|note| note.contains("payloads of NVTX ranges are not")), !is_whole, "{version}");
+    assert_eq!(
+        report.notes.iter().any(|note| note.contains("payloads of NVTX ranges are not")),
+        !is_whole,
+        "{version}"
+    );
     assert!(!report.notes.iter().any(|note| note.contains("NVTX_INJECTION64_PATH")), "{version}: {:?}", report.notes);
 
     let kernels = gpu::kernels(file);
@@ -199,10 +203,12 @@ fn nothing_of_nvtx_is_there_unless_it_is_asked_for() {
 fn child_that_does_not_ask() {
     let (_machine, ranges) = (machine(""), Ranges::open());
     let asked = std::env::var("KINETO_NVTX_RANGES").is_ok();
-    let file = gpu::record(|| info_span!("span").in_scope(|| {
-        ranges.push("theirs");
-        ranges.pop();
-    }));
+    let file = gpu::record(|| {
+        info_span!("span").in_scope(|| {
+            ranges.push("theirs");
+            ranges.pop();
+        })
+    });
     assert!(ranges.are_heard());
     assert_eq!(ranges_of(&file).len(), usize::from(asked));
 }
@@ -226,7 +232,10 @@ fn child_that_nobody_hears() {
     assert_eq!((ranges_of(&file).len(), file.tree(&[]).as_str()), (0, "main\n  span\n"));
     let advice = format!("start the program with NVTX_INJECTION64_PATH={}", cupti().display());
     let notes = gpu::report(&file).notes;
-    assert!(notes.iter().any(|note| note.starts_with("NVTX ranges are not recorded") && note.ends_with(&advice)), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.starts_with("NVTX ranges are not recorded") && note.ends_with(&advice)),
+        "{notes:?}"
+    );
 }
 
 #[test]

@@ -370,7 +370,12 @@ impl Batch<'_> {
         }
         let head = Head { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
         let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
-        self.put(Role::Memory, &head, [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()], &[]);
+        self.put(
+            Role::Memory,
+            &head,
+            [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()],
+            &[],
+        );
     }
 
     /// Says on which device a context is.

@@ -108,7 +108,9 @@ mod tests {
             (Key::TeardownCupti, "true"),
             (Key::CuptiPath, "/opt/libcupti.so.13"),
         ];
-        let of_cuda = |key: &&Key| ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY"].iter().any(|word| key.spec().name.contains(word));
+        let of_cuda = |key: &&Key| {
+            ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY"].iter().any(|word| key.spec().name.contains(word))
+        };
         assert_eq!(Key::ALL.iter().filter(of_cuda).count(), keys.len(), "a key without an owner");
         for (key, text) in keys {
             let mut gpu = Gpu::default();

@@ -85,7 +85,8 @@ impl Markers {
     pub(super) fn data(&mut self, data: &MarkerData<'_>, batch: &mut Batch<'_>) {
         let color = (data.flags() & HAS_COLOR != 0).then(|| data.color());
         if let Some(known) = self.entry(data.id(), batch) {
-            known.details = Details { category: data.category(), color, payload: (data.payload_kind(), data.payload()) };
+            known.details =
+                Details { category: data.category(), color, payload: (data.payload_kind(), data.payload()) };
         }
     }
 
@@ -162,12 +163,13 @@ impl Markers {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
+#[cfg(not(miri))]
 mod tests {
     use super::super::records::Record;
     use super::*;
-    use crate::collector::trial::{self, Findings};
     use crate::collector::RecordSink;
+    use crate::collector::trial::{self, Findings};
 
     fn record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
         let mut bytes = vec![0u8; size];
@@ -232,8 +234,9 @@ mod tests {
             let found = found(buffers);
             assert_eq!(shown(&found), ["user_annotation all reduce 10-20"]);
             let range = &found.records[0];
-            let args = ["nvtx.domain", "nvtx.category", "nvtx.color", "nvtx.payload"].map(|key| range.arg(key).unwrap());
-            assert_eq!((args, range.thread), (["NCCL", "3", "#008000", "64"], Some(Thread::Handle(5))));
+            let args =
+                ["nvtx.domain", "nvtx.category", "nvtx.color", "nvtx.payload"].map(|key| range.arg(key).unwrap());
+            assert_eq!((args, range.thread), ([r#""NCCL""#, "3", r##""#008000""##, "64"], Some(Thread::Handle(5))));
         }
     }
 
@@ -241,7 +244,7 @@ mod tests {
     fn what_is_not_said_is_no_argument() {
         let found = found(&[&[marker(1, INSTANT, 10, b"tick\0", b""), data(1, &[(4, 4, 1)])]]);
         assert_eq!(shown(&found), ["cpu_instant_event tick 10-10"]);
-        assert_eq!(found.records[0].args, [("nvtx.domain".to_owned(), "default".to_owned())]);
+        assert_eq!(found.records[0].args, [("nvtx.domain".to_owned(), "\"default\"".to_owned())]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use super::walk::{Records, Steps, Walker};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::buffer::Loss;
 use crate::collector::{
-    Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink, Synchronization as Wait, Thread,
+    Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink,
+    Synchronization as Wait, Thread,
 };
 
 /// Gives the name of a function, by its domain and number.

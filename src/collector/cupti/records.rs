@@ -397,7 +397,10 @@ mod tests {
         let fields = [(4, 4, 2), (8, 8, 1), (16, 4, 3), (20, 4, 4), (24, 4, 5), (28, 4, 6), (40, 8, 7), (48, 8, 8)];
         let bytes = record(12, 56, &fields);
         let Some(Record::Marker(marker)) = Record::read(&bytes) else { panic!() };
-        assert_eq!([marker.flags(), marker.id(), marker.object_kind(), marker.process(), marker.thread()], [2, 3, 4, 5, 6]);
+        assert_eq!(
+            [marker.flags(), marker.id(), marker.object_kind(), marker.process(), marker.thread()],
+            [2, 3, 4, 5, 6]
+        );
         assert_eq!([marker.timestamp(), marker.name(), marker.domain()], [1, 7, 8]);
         for size in [32, 40] {
             let bytes = record(13, size, &[(4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 8, 4), (24, 4, 5), (28, 4, 6)]);
@@ -410,7 +413,8 @@ mod tests {
     #[test]
     fn allocations_of_every_version_are_read() {
         for size in [120, 128] {
-            let fields = [(4, 4, 1), (8, 4, 3), (12, 4, 4), (16, 8, 5), (24, 8, 6), (32, 8, 7), (48, 4, 99), (52, 4, 8)];
+            let fields =
+                [(4, 4, 1), (8, 4, 3), (12, 4, 4), (16, 8, 5), (24, 8, 6), (32, 8, 7), (48, 4, 99), (52, 4, 8)];
             let bytes = record(49, size, &fields);
             let Some(Record::Memory2(memory)) = Record::read(&bytes) else { panic!("{size}") };
             assert_eq!([memory.operation(), memory.memory_kind(), memory.correlation(), memory.device()], [1, 3, 4, 8]);
@@ -420,9 +424,22 @@ mod tests {
 
     #[test]
     fn what_is_too_short_or_unknown_is_no_record() {
-        for (number, size) in
-            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48), (12, 56), (13, 32), (49, 120)]
-        {
+        for (number, size) in [
+            (10, 176),
+            (1, 88),
+            (22, 96),
+            (2, 88),
+            (5, 40),
+            (4, 40),
+            (38, 40),
+            (36, 24),
+            (39, 24),
+            (17, 40),
+            (51, 48),
+            (12, 56),
+            (13, 32),
+            (49, 120),
+        ] {
             assert!(Record::read(&record(number, size, &[])).is_some(), "{number}");
             assert!(Record::read(&record(number, size, &[])[..size - 1]).is_none(), "{number}");
         }

@@ -1,7 +1,8 @@
 //! What a collector recorded of devices' memory, in order, with the totals that follow from it.
 
-use super::Linked;
-use crate::collector::{Collection, Entry, Role};
+use super::records::Records;
+use super::{Counts, Linked, overlaps};
+use crate::collector::{Collection, Role};
 use crate::link::{Handle, Links, Records as _, Spans, Work};
 use crate::memory::Device;
 use crate::time::Timestamp;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 /// Memory that was allocated or given back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    pub(super) at: Timestamp,
+    at: Timestamp,
     /// The record.
     place: u32,
     /// Who did it, if a call is known that did.
@@ -22,20 +23,36 @@ pub(super) struct Piece {
     allocated: u64,
 }
 
-impl Piece {
-    pub(super) fn new(at: Timestamp, entry: &Entry<'_>) -> Piece {
-        Piece { at, place: entry.at, thread: None, slice: 0, allocated: 0 }
+/// All pieces in order, with who did it and how much was allocated then; those outside of the recording are counted.
+pub(super) fn pieces(
+    records: &Records<'_>,
+    reach: &[(Timestamp, Timestamp)],
+    links: &Links,
+    spans: &impl Spans,
+    counts: &mut Counts,
+) -> Vec<Piece> {
+    let collection = records.collection;
+    let mut pieces = Vec::new();
+    for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
+        let at = collection.interval(&entry).0;
+        if overlaps(reach, (at, at)) {
+            pieces.push(Piece { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
+        } else {
+            counts.out_of_window += 1;
+        }
     }
+    pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));
+    find_callers(&mut pieces, records, links, spans);
+    add_up(&mut pieces, collection);
+    pieces
 }
 
-/// Puts all pieces in order, and finds out who did it and how much was allocated then.
-pub(super) fn settle(pieces: &mut [Piece], records: &super::Records<'_>, links: &Links, spans: &impl Spans) {
-    pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));
-    let collection = records.collection;
+/// Finds the call that each piece shares its correlation id with, and in which slice it was made.
+fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, spans: &impl Spans) {
     let mut questions = Vec::new();
     for (number, piece) in pieces.iter_mut().enumerate() {
-        let Some(entry) = collection.records.entry(piece.place) else { continue };
-        let (at, correlation) = (Handle(piece.place), entry.correlation());
+        let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
+        let at = Handle(piece.place);
         let work = Work { at, correlation, device: 0, stream: 0, start: piece.at, end: piece.at };
         let Some(call) = links.launch(&work).map(|call| records.call_at(call)) else { continue };
         (piece.thread, piece.slice) = (Some(call.thread), links.linked(&call));
@@ -45,10 +62,10 @@ pub(super) fn settle(pieces: &mut [Piece], records: &super::Records<'_>, links: 
     }
     questions.sort_unstable();
     let asked: Vec<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
-    for ((.., number), slice) in questions.iter().zip(spans.innermost(&asked)) {
+    let answers = if asked.is_empty() { Vec::new() } else { spans.innermost(&asked) };
+    for ((.., number), slice) in questions.iter().zip(answers) {
         pieces.get_mut(*number).into_iter().for_each(|piece| piece.slice = slice);
     }
-    add_up(pieces, collection);
 }
 
 /// What is given back without having been allocated here was there before.
@@ -83,7 +100,11 @@ impl Linked {
             // The process's first thread has its number.
             let thread = piece.thread.map_or(process, |thread| self.threads.id(thread));
             let (device, address) = (Device::of(kind, index), entry.end());
-            Some((piece.at, thread, MemoryRecord::of_device(device, address, entry.bytes(), piece.allocated, piece.slice)))
+            Some((
+                piece.at,
+                thread,
+                MemoryRecord::of_device(device, address, entry.bytes(), piece.allocated, piece.slice),
+            ))
         })
     }
 

@@ -137,32 +137,33 @@ impl Linked {
             }
         }
         let links = joining.finish(records.events());
-        let (mut others, mut overheads, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+        let memory = memory::pieces(&records, &reach, &links, &spans, &mut counts);
+        let (marks, overheads) = (Vec::new(), Vec::new());
+        let mut linked =
+            Linked { links, threads, windows, reach, over, marks, overheads, memory, crossing, counts, number };
+        let others = linked.take_overheads(collection);
+        linked.marks = linked.marks_among(collection, &others, host.wait_events);
+        linked
+    }
+
+    /// Takes what it cost to record, and returns waits and events.
+    fn take_overheads<'t>(&mut self, collection: &'t Collection) -> Vec<Entry<'t>> {
+        let mut others = Vec::new();
         for entry in collection.records.rest() {
             match entry.role() {
-                Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
-                    counts.beyond_end += collection.is_beyond_end(&entry);
-                    overheads.push(entry.at);
+                Role::Overhead if overlaps(&self.windows, collection.interval(&entry)) => {
+                    self.counts.beyond_end += collection.is_beyond_end(&entry);
+                    self.overheads.push(entry.at);
                 }
                 // What it took to begin is none of the recording.
-                Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
-                Role::Overhead => counts.out_of_window += 1,
-                Role::External => {}
-                Role::Memory => {
-                    let at = collection.interval(&entry).0;
-                    if overlaps(&reach, (at, at)) {
-                        memory.push(memory::Piece::new(at, &entry));
-                    } else {
-                        counts.out_of_window += 1;
-                    }
+                Role::Overhead if self.windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {
                 }
+                Role::Overhead => self.counts.out_of_window += 1,
+                Role::External | Role::Memory => {}
                 _ => others.push(entry),
             }
         }
-        memory::settle(&mut memory, &records, &links, &spans);
-        let mut linked = Linked { links, threads, windows, reach, over, marks: Vec::new(), overheads, memory, crossing, counts, number };
-        linked.marks = linked.marks_among(collection, &others, host.wait_events);
-        linked
+        others
     }
 
     /// The waits and events that are shown: those inside the recording, and of the waits of streams for streams those

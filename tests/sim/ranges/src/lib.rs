@@ -103,13 +103,13 @@ fn written(slots: &Slots, at: usize) -> *mut c_void {
 
 /// Calls the function in a slot; `$none` where there is none.
 macro_rules! call {
-    ($slots:ident[$at:literal]($($argument:expr => $type:ty),*) -> $returned:ty, $none:expr) => {{
+    ($slots:ident[$at:literal]($($argument:expr => $type:ty),*) $(-> $returned:ty, $none:expr)?) => {{
         let function = written(&$slots, $at);
         if function.is_null() {
-            return $none;
+            return $($none)?;
         }
         // SAFETY: that is the type that NVTX gives the function in that place.
-        let function = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn($($type),*) -> $returned>(function) };
+        let function = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn($($type),*) $(-> $returned)?>(function) };
         function($($argument),*)
     }};
 }
@@ -168,13 +168,13 @@ pub extern "C" fn rangesStart(text: *const c_char) -> u64 {
 /// `nvtxRangeEnd`
 #[unsafe(no_mangle)]
 pub extern "C" fn rangesEnd(range: u64) {
-    call!(CORE_SLOTS[7](range => u64) -> (), ());
+    call!(CORE_SLOTS[7](range => u64));
 }
 
 /// `nvtxMarkA`
 #[unsafe(no_mangle)]
 pub extern "C" fn rangesMark(text: *const c_char) {
-    call!(CORE_SLOTS[2](text => *const c_char) -> (), ());
+    call!(CORE_SLOTS[2](text => *const c_char));
 }
 
 /// `nvtxDomainCreateA`
@@ -209,7 +209,7 @@ pub extern "C" fn rangesPopAll(domain: usize) -> c_int {
 pub extern "C" fn rangesMarkValue(text: *const c_char, value: f64) {
     let attributes =
         Attributes { payload_type: 3, payload: value.to_bits(), ..Attributes::new(1, text.expose_provenance()) };
-    call!(CORE_SLOTS[1](&raw const attributes => *const Attributes) -> (), ());
+    call!(CORE_SLOTS[1](&raw const attributes => *const Attributes));
 }
 
 /// Whether somebody listens.
@@ -219,4 +219,3 @@ pub extern "C" fn rangesAreHeard() -> c_int {
 }
 
 const _: () = assert!(size_of::<Attributes>() == 48);
-
