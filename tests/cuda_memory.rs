@@ -99,7 +99,7 @@ fn check_timeline(version: &str, file: &File) {
     let count = |action| timeline.rows().iter().filter(|row| row.action == action).count();
     let actions = [MemoryAction::Preexisting, MemoryAction::Create, MemoryAction::Destroy].map(count);
     assert_eq!(actions, [1, 3, 4], "{version}: {:?}", timeline.rows());
-    let counters: Vec<_> = file.events().filter(|event| event["ph"] == "C").map(|event| name(event)).collect();
+    let counters: Vec<_> = file.events().filter(|event| event["ph"] == "C").map(name).collect();
     assert_eq!(counters.iter().filter(|name| **name == "GPU 0 allocated").count(), 7, "{version}: {counters:?}");
 }
 
@@ -113,6 +113,7 @@ fn what_an_allocator_reports_of_the_same_devices_is_counted_once() {
             memory::record(memory.address, 4096, 4096, 0, Device::cuda(0));
             memory::record(0x10, 8, 8, 0, Device::CPU);
             memory::record(memory.address, -4096, 0, 0, Device::cuda(0));
+            memory::record_out_of_memory(1 << 40, 0, 0, Device::cuda(0));
             machine.free(memory);
         });
     };
@@ -120,7 +121,9 @@ fn what_an_allocator_reports_of_the_same_devices_is_counted_once() {
     let expected = ["1 0: 4096 of 4096 in span", "0 -1: 8 of 8 in span", "1 0: -4096 of 0 in span"];
     assert_eq!(rows(&both), expected);
     let stats = both.trace.stats();
-    assert_eq!((stats.memory_events, stats.lost(Loss::MemoryReplaced)), (3, 2), "{stats}");
+    assert_eq!((stats.memory_events, stats.lost(Loss::MemoryReplaced)), (4, 2), "{stats}");
+    let failed = events(&both, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "[OutOfMemory]");
+    assert_eq!(failed.count(), 1, "CUDA's calls that fail leave no record");
     assert_eq!(both.trace.memory_timeline(Device::cuda(0)).rows().len(), 2);
     // Nobody has asked for what CUPTI sees.
     let reported = common::record_with(|builder| gpu::all(builder).with_memory(true), program);

@@ -51,9 +51,12 @@ impl MemoryRecord {
     }
 }
 
-/// Whether a collector records the memory of that device: what a program reports of it is left out.
-pub(super) fn is_recorded(device: Device, collections: &[Collection]) -> bool {
-    collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == Some(device.kind)))
+/// Whether what a program reports is left out, since a collector records that device's memory. Of memory that could not be had,
+/// the program alone tells.
+pub(super) fn is_replaced(reported: &MemoryRecord, collections: &[Collection]) -> bool {
+    let kind = Some(reported.device.kind);
+    let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
+    !reported.is_out_of_memory && collections.iter().any(by)
 }
 
 /// Says what memory is for: what the scope said, else the innermost span that says something.

@@ -4,7 +4,7 @@ use super::args::{EventArgs, FieldArgs, Source};
 use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
-use super::memory::{MemoryRecord, MemoryRows, is_recorded};
+use super::memory::{MemoryRecord, MemoryRows, is_replaced};
 use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
@@ -184,7 +184,7 @@ impl<'w> Thread<'w> {
 
     fn memory(&mut self, record: &Record<'_>) -> io::Result<()> {
         let (time, event) = MemoryRecord::of(record);
-        if is_recorded(event.device, self.walk.collections) {
+        if is_replaced(&event, self.walk.collections) {
             return Ok(());
         }
         let at = self.clock.timestamp(time);

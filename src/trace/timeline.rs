@@ -1,7 +1,7 @@
 //! What lived in a device's memory when: PyTorch's memory timeline.
 
 use super::Trace;
-use super::memory::{Categories, MemoryRecord, is_recorded};
+use super::memory::{Categories, MemoryRecord, is_replaced};
 use crate::buffer::Tag;
 use crate::error::Error;
 use crate::memory::{Category, Device};
@@ -62,7 +62,7 @@ pub enum MemoryAction {
 }
 
 impl Trace {
-    /// Returns the devices whose allocators have reported something.
+    /// Returns the devices of which something was allocated or given back.
     pub fn memory_devices(&self) -> Vec<Device> {
         let mut devices = BTreeSet::new();
         self.memory_records(|_, record, _| {
@@ -109,7 +109,7 @@ impl Trace {
         for run in &self.index().runs {
             let records = self.inner.recorded.records(*run).filter(|record| record.head.tag == Tag::Memory);
             for (time, record) in records.map(|record| MemoryRecord::of(&record)) {
-                if !is_recorded(record.device, walk.collections) {
+                if !is_replaced(&record, walk.collections) {
                     each(walk.converter.timestamp(time), &record, categories.of(&record, &source));
                 }
             }
@@ -129,7 +129,7 @@ impl Trace {
         }
         let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records(*run));
         let reported = records.filter(|record| record.head.tag == Tag::Memory);
-        reported.filter(|record| is_recorded(MemoryRecord::of(record).1.device, collections)).count() as u64
+        reported.filter(|record| is_replaced(&MemoryRecord::of(record).1, collections)).count() as u64
     }
 }
 

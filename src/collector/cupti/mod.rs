@@ -46,7 +46,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use worker::{End, Orders};
 
-/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events.
+/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events; where that is asked for, the
+/// NVTX ranges of libraries and the memory of devices.
 ///
 /// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
 /// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
