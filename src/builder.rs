@@ -246,6 +246,18 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records what CUDA's calls allocate on devices and give back (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
+    /// CUPTI sees it: `[memory]` instants of the device, on the thread and in the span that made the call. Default: false.
+    ///
+    /// It is the memory below a caching allocator. One that reports the same devices ([`memory::record`](crate::memory::record))
+    /// would have it counted twice, so what is reported of CUDA's devices is left out then, and counted. The totals are kept
+    /// from the start of the recording on; with what is given back that was there before, they begin with that. The host's
+    /// memory is recorded by [`with_memory`](Self::with_memory) alone.
+    pub fn with_device_memory(mut self, on: bool) -> Self {
+        self.overrides.device_memory = Some(on);
+        self
+    }
+
     /// Leaves out the fields of these names.
     pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.overrides.deny_fields = Some(names.into_iter().map(Into::into).collect());
@@ -474,6 +486,21 @@ impl KinetoLayerBuilder {
     /// The calls are seen by CUPTI: where that cannot record, the trace is empty and says why.
     pub fn profiler_range(mut self, on: bool) -> Self {
         self.overrides.profiler_range = Some(on);
+        self
+    }
+
+    /// Records the NVTX ranges that libraries of the process make (NCCL, cuDF, TensorRT), as far as CUPTI records. Default:
+    /// false.
+    ///
+    /// They come as user annotations on the row of their thread, instants as instants, with the arguments `nvtx.domain`,
+    /// `nvtx.category`, `nvtx.color` and `nvtx.payload`. A range that overlaps spans without nesting has a row beside theirs.
+    ///
+    /// Each library asks the variable `NVTX_INJECTION64_PATH` who listens when it makes its first range, so that has to name
+    /// libcupti when the program starts; if it does not, the report of the collector says what to set. Where it does, that
+    /// libcupti is the one in use unless `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans do
+    /// not come a second time.
+    pub fn nvtx_ranges(mut self, on: bool) -> Self {
+        self.overrides.nvtx_ranges = Some(on);
         self
     }
 

@@ -11,32 +11,12 @@ mod gpu;
 
 use common::File;
 use cuda::{Context, Cuda, Graph, Kernel, Memory, Stream};
-use gpu::{Counts, events, interval, kernels, machine, name, tally, under};
+use gpu::{Counts, VERSIONS, events, interval, kernels, machine, name, tally, under};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tracing::info_span;
 use tracing_kineto::annotate;
-
-/// Versions of CUPTI, each with its driver.
-const VERSIONS: [(&str, u32); 16] = [
-    ("11.7", 11070),
-    ("11.8", 11080),
-    ("12.0", 12000),
-    ("12.1", 12010),
-    ("12.2", 12020),
-    ("12.3", 12030),
-    ("12.4", 12040),
-    ("12.5", 12050),
-    ("12.6", 12060),
-    ("12.8", 12080),
-    ("12.9", 12090),
-    ("13.0", 13000),
-    ("13.1", 13010),
-    ("13.2", 13020),
-    ("13.3", 13030),
-    ("13.4", 13040),
-];
 
 const STEPS: usize = 3;
 

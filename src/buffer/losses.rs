@@ -32,6 +32,7 @@ impl Loss {
                 | Loss::CountsScaled
                 | Loss::FieldsCut
                 | Loss::MemoryOwn
+                | Loss::MemoryReplaced
                 | Loss::UnfinishedWork
                 | Loss::TimesBeyondEnd
                 | Loss::CorrelationsReused
@@ -57,6 +58,8 @@ losses! {
     MemoryMissed = "memory_records_missed";
     /// Allocations and frees of this crate's own, which it passes over.
     MemoryOwn = "own_allocations_passed_over";
+    /// Allocations and frees that a program reported on devices whose memory a collector records: those are shown.
+    MemoryReplaced = "memory_records_replaced";
     /// Field values that were cut at the field limit.
     FieldsCut = "fields_cut";
     /// Spans made while nothing was recorded, so that their fields are not known.

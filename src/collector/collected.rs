@@ -31,6 +31,7 @@ pub(crate) enum Role {
     External = 5,
     Overhead = 6,
     Counter = 7,
+    Memory = 8,
 }
 
 impl Role {
@@ -213,6 +214,7 @@ impl<'t> Entry<'t> {
             4 => Role::Event,
             5 => Role::External,
             7 => Role::Counter,
+            8 => Role::Memory,
             _ => Role::Overhead,
         }
     }
@@ -271,6 +273,17 @@ impl<'t> Entry<'t> {
     #[inline]
     pub(crate) fn stream(&self) -> u32 {
         (self.own[3] & 0xFFFF_FFFF) as u32
+    }
+
+    /// Of memory: on which kind of device, and on which.
+    pub(crate) fn memory_of(&self) -> (u8, i16) {
+        let [kind, _, _, _, low, high, ..] = self.own[3].to_le_bytes();
+        (kind, i16::from_le_bytes([low, high]))
+    }
+
+    /// Of memory: how much, negative where it is given back. Its address stands for its end.
+    pub(crate) fn bytes(&self) -> i64 {
+        self.last.cast_signed()
     }
 
     /// Of a wait or an event.

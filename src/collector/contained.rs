@@ -106,6 +106,10 @@ impl Collector for Contained {
         self.ask("sees_ranges", |collector| collector.sees_ranges())
     }
 
+    fn sees_nvtx(&self) -> bool {
+        self.ask("sees_nvtx", |collector| collector.sees_nvtx())
+    }
+
     fn drain(&self) {
         self.ask("drain", |collector| collector.drain());
     }

@@ -32,6 +32,7 @@ pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
 pub use cuda::CudaEvents;
 pub use cupti::Cupti;
+pub(crate) use cupti::{OWN_DOMAIN as OWN_NVTX_DOMAIN, nvtx_fault};
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use device::{Device, Stream};
 pub(crate) use library::Library;
@@ -41,7 +42,9 @@ pub use plugin::EventType;
 pub(crate) use plugin::{abi, plugins};
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
-pub use record::{CounterSample, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+pub use record::{
+    CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
+};
 pub use report::CollectorReport;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
@@ -51,7 +54,7 @@ pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
 
-use crate::activity::{ActivityTypes, CorrelationId};
+use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
 use std::fmt;
 use std::path::PathBuf;
@@ -110,6 +113,11 @@ pub trait Collector: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it records the ranges of NVTX, if the [selection](Selection::nvtx_ranges) asks for them.
+    fn sees_nvtx(&self) -> bool {
+        false
+    }
+
     /// Hands over what has ended, without waiting for what has not.
     fn drain(&self) {}
 
@@ -162,6 +170,13 @@ pub struct Selection {
     pub range: Option<CaptureRange>,
     /// What the user has written for collectors. `CUSTOM_CONFIG`, torch's `custom_profiler_config`.
     pub custom_config: String,
+    /// The NVTX ranges of the process's libraries are recorded too: user annotations and instants, as far as those types are
+    /// selected. `NVTX_RANGES`.
+    pub nvtx_ranges: bool,
+    /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
+    pub device_memory: bool,
+    /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
+    pub nvtx_injection: Option<PathBuf>,
 }
 
 /// What a collector can do, or does.
@@ -176,6 +191,9 @@ pub struct Capabilities {
     pub library: Option<PathBuf>,
     /// Whether records were seen to arrive; `None` where that cannot be shown.
     pub proven: Option<bool>,
+    /// The kind of devices whose memory it records: what allocators of the program report of those is left out, since it is
+    /// the same memory.
+    pub memory_of: Option<DeviceType>,
     /// What is not as it could be, in sentences.
     pub notes: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use super::names::Name;
 use super::shape::Shape;
-use crate::activity::ActivityType;
+use crate::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver on a thread of the host.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +136,23 @@ pub struct External {
     pub correlation: u64,
     /// The slice.
     pub id: u64,
+}
+
+/// Memory of a device that was allocated or given back.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceMemory {
+    /// The kind of device.
+    pub kind: DeviceType,
+    /// The device's number.
+    pub device: i16,
+    /// Where it is, which names it until it is given back.
+    pub address: u64,
+    /// How much, in bytes; negative where it is given back.
+    pub bytes: i64,
+    /// When, in nanoseconds of the collector's clock.
+    pub at: u64,
+    /// That of the call that did it; 0 for none.
+    pub correlation: u64,
 }
 
 /// Time that the vendor's library took.

@@ -100,7 +100,8 @@ impl CollectorSet {
     pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
         let wanted = |collector: &&Arc<dyn Collector>| {
             let records = !collector.types().intersection(selection.types).is_empty();
-            records || selection.range.is_some() && collector.sees_ranges()
+            let ranges = selection.range.is_some() && collector.sees_ranges();
+            records || ranges || selection.nvtx_ranges && collector.sees_nvtx()
         };
         let mut running = Vec::new();
         for collector in self.collectors.iter().filter(wanted) {

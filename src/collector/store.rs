@@ -7,7 +7,9 @@
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
 use super::names::{Name, Names};
 use super::pauses::Pauses;
-use super::record::{CounterSample, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread};
+use super::record::{
+    CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
+};
 use super::shape::Shape;
 use super::threads::Threads;
 use crate::activity::{ActivityType, CorrelationId};
@@ -279,6 +281,11 @@ impl Batch<'_> {
         self.pauses.meet(start, end)
     }
 
+    /// Counts what is not there.
+    pub(crate) fn lost(&mut self, cause: Loss, count: u64) {
+        self.held.lost(cause, count);
+    }
+
     /// Returns the number of a name; that of the empty one if it finds no room.
     pub fn name(&mut self, text: &str) -> Name {
         if let Some(name) = self.held.names.find(text) {
@@ -381,6 +388,21 @@ impl Batch<'_> {
         let head = Head { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
         let place = u64::from(sample.device.cast_unsigned()) << 32 | u64::from(sample.stream);
         self.put(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
+    }
+
+    /// Adds memory that was allocated or given back.
+    pub fn memory(&mut self, memory: &DeviceMemory) {
+        if self.is_paused(memory.at, memory.at) {
+            return self.skip();
+        }
+        let head = Head { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
+        let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
+        self.put(
+            Role::Memory,
+            &head,
+            [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()],
+            &[],
+        );
     }
 
     /// Says on which device a context is.

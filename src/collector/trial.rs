@@ -126,6 +126,7 @@ impl Record {
         let device = match role {
             Role::Work | Role::Counter => entry.device_or_context().cast_signed(),
             Role::Sync | Role::Event => collected.device_of(entry.device_or_context()),
+            Role::Memory => entry.memory_of().1.into(),
             _ => -1,
         };
         let on_device = matches!(role, Role::Work | Role::Sync | Role::Event | Role::Counter);
@@ -143,7 +144,7 @@ impl Record {
             kind: entry.kind(),
             name: if is_external { String::new() } else { collected.names.text(entry.name).to_owned() },
             start: if is_external { 0 } else { entry.start() },
-            end: if is_external { 0 } else { entry.end() },
+            end: if matches!(role, Role::External | Role::Memory) { 0 } else { entry.end() },
             correlation,
             external,
             launches: role == Role::Call && entry.launches(),
@@ -157,8 +158,10 @@ impl Record {
     }
 
     fn shown(&self, collected: &Collected, entry: &Entry<'_>) -> Vec<(String, String)> {
-        if matches!(entry.role(), Role::External | Role::Overhead) {
-            return Vec::new();
+        match entry.role() {
+            Role::External | Role::Overhead => return Vec::new(),
+            Role::Memory => return vec![("bytes".to_owned(), entry.bytes().to_string())],
+            _ => {}
         }
         let shaped = Shaped {
             words: entry.words,
@@ -211,6 +214,9 @@ impl Selection {
             proof: Duration::from_secs(1),
             range: None,
             custom_config: String::new(),
+            device_memory: false,
+            nvtx_ranges: false,
+            nvtx_injection: None,
         }
     }
 }

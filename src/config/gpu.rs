@@ -19,6 +19,10 @@ pub(crate) struct Gpu {
     pub(crate) graph_trace: bool,
     /// Nothing is recorded but between cudaProfilerStart and cudaProfilerStop.
     pub(crate) profiler_range: bool,
+    /// What is allocated on devices is recorded.
+    pub(crate) memory: bool,
+    /// The NVTX ranges of libraries are recorded too.
+    pub(crate) nvtx_ranges: bool,
     pub(crate) cupti: bool,
     pub(crate) teardown_cupti: bool,
     pub(crate) cupti_path: Option<String>,
@@ -45,6 +49,8 @@ impl Gpu {
             (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
             (Key::GraphTrace, Value::Bool(on)) => self.graph_trace = *on,
             (Key::ProfilerRange, Value::Bool(on)) => self.profiler_range = *on,
+            (Key::DeviceMemory, Value::Bool(on)) => self.memory = *on,
+            (Key::NvtxRanges, Value::Bool(on)) => self.nvtx_ranges = *on,
             (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
             (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
             (Key::CuptiPath, Value::Text(path)) => self.cupti_path = Some(path.clone()).filter(|path| !path.is_empty()),
@@ -75,7 +81,10 @@ impl Gpu {
     /// Takes from the environment where libraries may lie.
     pub(super) fn look_for_places(&mut self, env: &Env) {
         let folder = |name: &str| env.text(name).map(PathBuf::from);
-        self.places.cupti = self.cupti_path.as_ref().map(PathBuf::from);
+        // The one that NVTX's calls go to is the one that has to record them.
+        let is_cupti = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
+        let listens = folder("NVTX_INJECTION64_PATH").filter(|path| self.nvtx_ranges && is_cupti(path));
+        self.places.cupti = self.cupti_path.as_ref().map(PathBuf::from).or(listens);
         self.places.toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(folder).collect();
         self.places.toolkits.dedup();
         self.places.conda = folder("CONDA_PREFIX");
@@ -91,6 +100,8 @@ impl Default for Gpu {
             wait_events: true,
             graph_trace: false,
             profiler_range: false,
+            memory: false,
+            nvtx_ranges: false,
             cupti: true,
             teardown_cupti: false,
             cupti_path: None,
@@ -119,11 +130,15 @@ mod tests {
             (Key::PmSamplingDevice, "0"),
             (Key::GraphTrace, "true"),
             (Key::ProfilerRange, "true"),
+            (Key::DeviceMemory, "true"),
+            (Key::NvtxRanges, "true"),
             (Key::DisableCupti, "true"),
             (Key::TeardownCupti, "true"),
             (Key::CuptiPath, "/opt/libcupti.so.13"),
         ];
-        let of_cuda = |key: &&Key| ["CUPTI", "CUDA", "GPU"].iter().any(|word| key.spec().name.contains(word));
+        let of_cuda = |key: &&Key| {
+            ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY"].iter().any(|word| key.spec().name.contains(word))
+        };
         assert_eq!(Key::ALL.iter().filter(of_cuda).count(), keys.len(), "a key without an owner");
         for (key, text) in keys {
             let mut gpu = Gpu::default();
@@ -153,6 +168,19 @@ mod tests {
         gpu.set(Key::CustomConfig, &Value::Text("disable_runtime_events,disable_insight_events".to_owned()));
         let left = mtia.without(ActivityType::MtiaRuntime).without(ActivityType::MtiaInsight);
         assert_eq!((gpu.allowed(mtia), gpu.allowed(ActivityTypes::EMPTY)), (left, ActivityTypes::EMPTY));
+    }
+
+    #[test]
+    fn the_libcupti_that_listens_to_nvtx_is_the_one_in_use() {
+        let cupti = |ranges: bool, path: &str, injection: &str| {
+            let mut gpu = Gpu { nvtx_ranges: ranges, cupti_path: Some(path.to_owned()), ..Gpu::default() };
+            gpu.cupti_path = gpu.cupti_path.filter(|path| !path.is_empty());
+            gpu.look_for_places(&Env::from_pairs([("NVTX_INJECTION64_PATH", injection)]));
+            gpu.places.cupti
+        };
+        assert_eq!(cupti(true, "", "/x/libcupti.so.13"), Some("/x/libcupti.so.13".into()));
+        assert_eq!(cupti(true, "/y.so", "/x/libcupti.so.13"), Some("/y.so".into()));
+        assert_eq!((cupti(false, "", "/x/libcupti.so.13"), cupti(true, "", "/cupti/nsys.so")), (None, None));
     }
 
     #[test]

@@ -154,6 +154,8 @@ keys! {
         "a launch of a CUDA graph is one row, not one for each node";
     ProfilerRange: Both Now "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
         "nothing is recorded but between cudaProfilerStart and cudaProfilerStop";
+    NvtxRanges: Both Now "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
+        "records the NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH has to name libcupti";
     DisableCupti: Both Now "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
         "leaves NVIDIA GPUs alone: no library is looked for";
     TeardownCupti: Both Now "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
@@ -174,6 +176,8 @@ keys! {
         "whose spans have such stacks";
     PerformanceEvents: Both Now "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
         "counts these for each thread, and shows how many each slice took: cycles, instructions, page-faults … (Linux)";
+    DeviceMemory: Both Now "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
+        "records what CUDA's calls allocate on devices, in place of what allocators report of it";
     ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines requests from outside";
     DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",

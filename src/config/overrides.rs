@@ -52,6 +52,8 @@ pub(crate) struct Overrides {
     pub(crate) graph_trace: Option<bool>,
     pub(crate) plugins: Option<PathBuf>,
     pub(crate) profiler_range: Option<bool>,
+    pub(crate) nvtx_ranges: Option<bool>,
+    pub(crate) device_memory: Option<bool>,
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
@@ -111,6 +113,8 @@ impl Overrides {
             flag(Key::ExecutionTrace, self.execution_trace),
             flag(Key::GraphTrace, self.graph_trace),
             flag(Key::ProfilerRange, self.profiler_range),
+            flag(Key::NvtxRanges, self.nvtx_ranges),
+            flag(Key::DeviceMemory, self.device_memory),
             (Key::LogLevel, self.log_level.map(Value::Severity)),
         ];
         values.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -197,6 +201,8 @@ mod tests {
             graph_trace: Some(true),
             plugins: Some("x".into()),
             profiler_range: Some(true),
+            nvtx_ranges: Some(true),
+            device_memory: Some(true),
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),

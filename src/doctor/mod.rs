@@ -11,7 +11,7 @@ use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::trial::Trial;
-use crate::collector::{self, Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why};
+use crate::collector::{self, Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why, nvtx_fault};
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use machine::Machine;
@@ -124,6 +124,11 @@ impl Doctor {
             found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
         }
         advise(&mut found, circumstances);
+        if config.gpu.nvtx_ranges
+            && let Some(library) = &found.library
+        {
+            found.advice.extend(nvtx_fault(config.nvtx_injection.as_deref(), library));
+        }
         found
     }
 

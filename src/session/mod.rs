@@ -222,6 +222,9 @@ impl Session {
             graph_trace: gpu.graph_trace,
             teardown: gpu.teardown_cupti,
             proof: PROOF,
+            device_memory: gpu.memory,
+            nvtx_ranges: gpu.nvtx_ranges,
+            nvtx_injection: config.nvtx_injection.clone(),
             range: gpu.profiler_range.then(|| {
                 let gate: Weak<Gate> = Arc::downgrade(&self.gate);
                 CaptureRange::new(gate as Weak<dyn Marks>)

@@ -4,6 +4,7 @@ use super::args::Source;
 use super::rows::Rows;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
 use crate::buffer::{Record, Whose, flag};
+use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
 use std::io;
@@ -11,7 +12,6 @@ use std::io;
 /// What an allocator reported, read out of its record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryRecord {
-    pub(super) time: Ticks,
     /// The slice in which it was done; 0 for none.
     pub(super) slice: u64,
     pub(super) address: u64,
@@ -25,13 +25,13 @@ pub(super) struct MemoryRecord {
 }
 
 impl MemoryRecord {
-    pub(super) fn of(record: &Record<'_>) -> MemoryRecord {
+    /// What a record says, and when it was made.
+    pub(super) fn of(record: &Record<'_>) -> (Ticks, MemoryRecord) {
         let [time, slice, address] = record.words;
         let mut payload = record.payload();
         let mut next = || payload.next().unwrap_or(0);
         let Whose { kind, index, category } = Whose::of(record.head.site);
-        MemoryRecord {
-            time: Ticks(time),
+        let memory = MemoryRecord {
             slice,
             address,
             bytes: next().cast_signed(),
@@ -40,8 +40,23 @@ impl MemoryRecord {
             device: Device::of(kind, index),
             category: Category::from_number(category).unwrap_or_default(),
             is_out_of_memory: record.head.flags & flag::OUT_OF_MEMORY != 0,
-        }
+        };
+        (Ticks(time), memory)
     }
+
+    /// What a collector has recorded, in that slice.
+    pub(super) fn of_device(device: Device, address: u64, bytes: i64, allocated: u64, slice: u64) -> MemoryRecord {
+        let (category, is_out_of_memory) = (Category::Unknown, false);
+        MemoryRecord { slice, address, bytes, allocated, reserved: 0, device, category, is_out_of_memory }
+    }
+}
+
+/// Whether what a program reports is left out, since a collector records that device's memory. Of memory that could not be had,
+/// the program alone tells.
+pub(super) fn is_replaced(reported: &MemoryRecord, collections: &[Collection]) -> bool {
+    let kind = Some(reported.device.kind);
+    let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
+    !reported.is_out_of_memory && collections.iter().any(by)
 }
 
 /// Says what memory is for: what the scope said, else the innermost span that says something.

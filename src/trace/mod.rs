@@ -268,6 +268,8 @@ impl Trace {
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);
+        let (on_devices, replaced) = (self.memory_on_devices(), self.memory_replaced());
+        set(Loss::MemoryReplaced, replaced);
         set(Loss::Overlapping, self.met().overlapping);
         set(Loss::OverlappingWork, self.met().overlapping_work);
         for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
@@ -287,7 +289,7 @@ impl Trace {
         TraceStats {
             slices,
             events,
-            memory_events: index.memory,
+            memory_events: index.memory - replaced + on_devices,
             threads: self
                 .inner
                 .recorded
@@ -349,7 +351,8 @@ impl Trace {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
         let devices: u64 = self.linked().iter().map(Linked::work).sum();
-        if index.slices + index.events + index.memory + devices + self.inner.own_rows() > 0 {
+        let memory = index.memory + self.memory_on_devices();
+        if index.slices + index.events + memory + devices + self.inner.own_rows() > 0 {
             None
         } else if !self.inner.facts.mode.records() {
             Some("the mode is one without kineto: spans were told to others, and nothing is recorded")
@@ -375,6 +378,11 @@ impl Trace {
         } else {
             Some("no span was entered while the recording ran")
         }
+    }
+
+    /// How often memory of devices was allocated or given back, as collectors have it.
+    fn memory_on_devices(&self) -> u64 {
+        self.linked().iter().map(Linked::memory_events).sum()
     }
 
     fn index(&self) -> &Index {

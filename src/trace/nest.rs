@@ -43,7 +43,19 @@ impl Nest {
 
     /// Finds the first row in which a slice fits; what readers could take for an overlap is cut off.
     pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> Place {
-        for (number, row) in self.rows.iter_mut().enumerate() {
+        self.place_from(0, start, end)
+    }
+
+    /// Does the same for what slices that come later are not to give way to: the thread's own row is not for it.
+    pub(crate) fn place_beside(&mut self, start: Timestamp, end: Timestamp) -> Place {
+        if self.rows.is_empty() {
+            self.rows.push(Row::default());
+        }
+        self.place_from(1, start, end)
+    }
+
+    fn place_from(&mut self, first: usize, start: Timestamp, end: Timestamp) -> Place {
+        for (number, row) in self.rows.iter_mut().enumerate().skip(first) {
             while let Some(closed) = row.open.pop_if(|open| open.drawn <= start) {
                 row.closed = closed.drawn;
             }
@@ -113,6 +125,16 @@ mod tests {
         assert_eq!(place(&mut nest, 10, 105), (0, 100));
         assert_eq!(place(&mut nest, 20, 130), (1, 130));
         assert_eq!(place(&mut nest, 110, 120), (0, 120), "the first row is free again");
+    }
+
+    #[test]
+    fn what_is_placed_beside_leaves_the_first_row_alone() {
+        let mut nest = Nest::new(0, 0);
+        assert_eq!(nest.place_beside(ns(0), ns(50)).row, 1);
+        assert_eq!(place(&mut nest, 10, 100), (0, 100));
+        assert_eq!(nest.place_beside(ns(20), ns(40)).row, 1);
+        assert_eq!(nest.place_beside(ns(30), ns(60)).row, 2);
+        assert_eq!((place(&mut nest, 40, 90), nest.rows()), ((0, 90), 3));
     }
 
     #[test]

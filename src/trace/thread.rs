@@ -5,8 +5,8 @@ use super::companions::Companions;
 use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
 use super::index::{Index, Run};
-use super::memory::{MemoryRecord, MemoryRows};
-use super::nest::Nest;
+use super::memory::{MemoryRecord, MemoryRows, is_replaced};
+use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
 use super::rows::{Rows, SliceRow, SpanArgs};
 use super::walk::{Met, Walk};
@@ -94,7 +94,13 @@ impl<'w> Thread<'w> {
     /// Hands on the calls that begin before a slice does, for all that the clocks know.
     fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
         while let Some(call) = self.calls.next(slice, self.last) {
-            let place = self.nest.place(call.start, call.end);
+            let is_instant = call.entry.kind() == ActivityType::CpuInstantEvent;
+            let place = match (is_instant, call.is_beside) {
+                (true, _) => Place { row: 0, start: call.start, end: call.start },
+                (false, true) => self.nest.place_beside(call.start, call.end),
+                (false, false) => self.nest.place(call.start, call.end),
+            };
+            let (start, end) = (place.start, place.end);
             let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
             let marks = Marks {
                 finished: call.finished,
@@ -107,10 +113,7 @@ impl<'w> Thread<'w> {
                 kind: call.entry.kind(),
                 name: call.name(),
                 track,
-                body: match call.entry.kind() {
-                    ActivityType::CpuInstantEvent => Body::Instant { at: call.start },
-                    _ => Body::Slice { start: place.start, end: place.end },
-                },
+                body: if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
                 id: CorrelationId(0),
                 linked: CorrelationId(call.linked),
                 flow: call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start }),
@@ -194,8 +197,11 @@ impl<'w> Thread<'w> {
     }
 
     fn memory(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let event = MemoryRecord::of(record);
-        let at = self.clock.timestamp(event.time);
+        let (time, event) = MemoryRecord::of(record);
+        if is_replaced(&event, self.walk.collections) {
+            return Ok(());
+        }
+        let at = self.clock.timestamp(time);
         let track = Track::new(self.walk.process, self.walk.row(self.id, 0));
         self.memory.show(&event, self.source, at, track, self.rows)
     }

@@ -1,7 +1,7 @@
 //! What lived in a device's memory when: PyTorch's memory timeline.
 
 use super::Trace;
-use super::memory::{Categories, MemoryRecord};
+use super::memory::{Categories, MemoryRecord, is_replaced};
 use crate::buffer::Tag;
 use crate::error::Error;
 use crate::memory::{Category, Device};
@@ -62,10 +62,10 @@ pub enum MemoryAction {
 }
 
 impl Trace {
-    /// Returns the devices whose allocators have reported something.
+    /// Returns the devices of which something was allocated or given back.
     pub fn memory_devices(&self) -> Vec<Device> {
         let mut devices = BTreeSet::new();
-        self.memory_records(|record, _| {
+        self.memory_records(|_, record, _| {
             devices.insert(record.device);
         });
         devices.into_iter().collect()
@@ -76,20 +76,20 @@ impl Trace {
     /// It takes some 100 bytes for each allocation.
     pub fn memory_timeline(&self, device: Device) -> MemoryTimeline {
         let mut records = Vec::new();
-        self.memory_records(|record, category| {
+        self.memory_records(|at, record, category| {
             if record.device == device && !record.is_out_of_memory {
-                records.push((*record, category));
+                records.push((at, *record, category));
             }
         });
         // Stable: of one thread, in its order.
-        records.sort_by_key(|(record, _)| record.time);
+        records.sort_by_key(|(at, ..)| *at);
         let mut pieces = Pieces::default();
-        for (record, category) in &records {
-            pieces.add(record, *category, self.inner.converter.timestamp(record.time));
+        for (at, record, category) in &records {
+            pieces.add(record, *category, *at);
         }
-        let first = records.first().map(|(record, _)| record);
+        let first = records.first().map(|(_, record, _)| record);
         let before = first.map_or(0, |first| i128::from(first.allocated) - i128::from(first.bytes));
-        let max = |of: fn(&MemoryRecord) -> u64| records.iter().map(|(record, _)| of(record)).max().unwrap_or(0);
+        let max = |of: fn(&MemoryRecord) -> u64| records.iter().map(|(_, record, _)| of(record)).max().unwrap_or(0);
         let (rows, peak) = pieces.into_rows(u64::try_from(before).unwrap_or(0));
         let allocated = max(|record| record.allocated);
         MemoryTimeline {
@@ -101,17 +101,35 @@ impl Trace {
         }
     }
 
-    /// Calls `each` with what allocators reported, and what it is for.
-    fn memory_records(&self, mut each: impl FnMut(&MemoryRecord, Category)) {
+    /// Calls `each` with when something was allocated or given back, what, and what it is for.
+    fn memory_records(&self, mut each: impl FnMut(Timestamp, &MemoryRecord, Category)) {
         let walk = self.walk();
         let sites = walk.sites();
         let (source, mut categories) = (walk.source(&sites), Categories::default());
         for run in &self.index().runs {
             let records = self.inner.recorded.records(*run).filter(|record| record.head.tag == Tag::Memory);
-            for record in records.map(|record| MemoryRecord::of(&record)) {
-                each(&record, categories.of(&record, &source));
+            for (time, record) in records.map(|record| MemoryRecord::of(&record)) {
+                if !is_replaced(&record, walk.collections) {
+                    each(walk.converter.timestamp(time), &record, categories.of(&record, &source));
+                }
             }
         }
+        for (collection, linked) in walk.collections.iter().zip(walk.linked) {
+            for (at, _, record) in linked.memory(collection, walk.process) {
+                each(at, &record, categories.of(&record, &source));
+            }
+        }
+    }
+
+    /// Returns how much of what allocators reported is left out: collectors have recorded the same memory.
+    pub(super) fn memory_replaced(&self) -> u64 {
+        let collections = &self.inner.collections;
+        if !collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some())) {
+            return 0;
+        }
+        let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records(*run));
+        let reported = records.filter(|record| record.head.tag == Tag::Memory);
+        reported.filter(|record| is_replaced(&MemoryRecord::of(record).1, collections)).count() as u64
     }
 }
 

@@ -85,6 +85,7 @@ impl<'t> Walk<'t> {
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
         devices.all(start, rows, &mut met)?;
+        devices.memory(rows)?;
         self.own.all_others((start, self.resolution_ns()), rows, &mut met)?;
         for (span, track) in self.tracks() {
             self.async_track(span, track, &source, rows)?;

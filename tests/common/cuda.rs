@@ -256,6 +256,41 @@ impl Cuda {
         Memory { address, bytes }
     }
 
+    pub(crate) fn allocate_async(&self, bytes: usize, stream: Stream) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocAsync(&raw mut address => *mut u64, bytes => usize, stream.0 => u64));
+        Memory { address, bytes }
+    }
+
+    pub(crate) fn free_async(&self, memory: Memory, stream: Stream) {
+        call!(cuMemFreeAsync(memory.address => u64, stream.0 => u64));
+    }
+
+    pub(crate) fn allocate_managed(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocManaged(&raw mut address => *mut u64, bytes => usize, 1 => u32));
+        Memory { address, bytes }
+    }
+
+    /// Memory of the host that devices reach.
+    pub(crate) fn allocate_pinned(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocHost_v2(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    /// `cudaMalloc`
+    pub(crate) fn allocate_by_runtime(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cudaMalloc(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    /// `cudaFree`
+    pub(crate) fn free_by_runtime(&self, memory: Memory) {
+        call!(cudaFree(memory.address => u64));
+    }
+
     pub(crate) fn free(&self, memory: Memory) {
         call!(cuMemFree_v2(memory.address => u64));
     }

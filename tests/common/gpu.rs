@@ -18,6 +18,26 @@ use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
 pub(crate) const TYPES: ActivityTypes =
     ActivityTypes::DEFAULT.with(ActivityType::CudaSync).with(ActivityType::CudaEvent);
 
+/// Versions of CUPTI, each with its driver.
+pub(crate) const VERSIONS: [(&str, u32); 16] = [
+    ("11.7", 11070),
+    ("11.8", 11080),
+    ("12.0", 12000),
+    ("12.1", 12010),
+    ("12.2", 12020),
+    ("12.3", 12030),
+    ("12.4", 12040),
+    ("12.5", 12050),
+    ("12.6", 12060),
+    ("12.8", 12080),
+    ("12.9", 12090),
+    ("13.0", 13000),
+    ("13.1", 13010),
+    ("13.2", 13020),
+    ("13.3", 13030),
+    ("13.4", 13040),
+];
+
 /// How long a stop may wait where all ends soon: far more than it takes, so that no slow machine fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -3,6 +3,7 @@
 
 use crate::walker;
 use libloading::Library;
+use std::ffi::{CString, c_char};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -53,6 +54,20 @@ pub(crate) fn play(scenario: &str, arguments: &[String]) {
         }
         unknown => panic!("{unknown:?}"),
     }
+}
+
+/// Has a library in C make an NVTX range while that tool listens.
+pub(crate) fn make_a_range(library: &Path, tool: &Path) {
+    let library = open(library.to_str().unwrap());
+    let [tool, text] = [tool.to_str().unwrap(), "range"].map(|text| CString::new(text).unwrap());
+    // SAFETY: the function has this type.
+    let connect = unsafe { library.get::<extern "C" fn(*const c_char) -> i32>(b"rangesConnect\0") }.unwrap();
+    assert_eq!(connect(tool.as_ptr()), 1);
+    // SAFETY: the function has this type.
+    let push = unsafe { library.get::<extern "C" fn(usize, *const c_char, u32, u32, i64) -> i32>(b"rangesPushAll\0") };
+    assert_eq!(push.unwrap()(0, text.as_ptr(), 7, 0xFF00_8000, -1), 0);
+    // SAFETY: the function has this type.
+    assert_eq!(unsafe { library.get::<extern "C" fn(usize) -> i32>(b"rangesPopAll\0") }.unwrap()(0), 0);
 }
 
 fn open(library: &str) -> Library {

@@ -28,7 +28,7 @@ struct Field {
 }
 
 /// NVIDIA's names of records, without number, and ours.
-const STRUCTS: [(&str, &str); 10] = [
+const STRUCTS: [(&str, &str); 13] = [
     ("Kernel", "CUpti_ActivityKernel"),
     ("Memcpy", "CUpti_ActivityMemcpy"),
     ("Memcpy2", "CUpti_ActivityMemcpyPtoP"),
@@ -38,6 +38,9 @@ const STRUCTS: [(&str, &str); 10] = [
     ("CudaEvent", "CUpti_ActivityCudaEvent"),
     ("ExternalCorrelation", "CUpti_ActivityExternalCorrelation"),
     ("Overhead", "CUpti_ActivityOverhead"),
+    ("Marker", "CUpti_ActivityMarker"),
+    ("Memory2", "CUpti_ActivityMemory"),
+    ("MarkerData", "CUpti_ActivityMarkerData"),
     ("GraphTrace", "CUpti_ActivityGraphTrace"),
 ];
 
@@ -45,6 +48,10 @@ const STRUCTS: [(&str, &str); 10] = [
 fn field_name(view: &str, field: &str) -> String {
     let name = match (view, field) {
         ("Overhead", "what") => "overheadKind",
+        ("Memory2", "operation") => "memoryOperationType",
+        ("Marker", "process") => "objectId.pt.processId",
+        ("Marker", "thread") => "objectId.pt.threadId",
+        ("Marker" | "MarkerData", "id") => "id",
         (_, "what") => "type",
         ("CudaEvent", "event") => "eventId",
         (_, "event") => "cudaEventId",

@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::common::cuda::{self, Stream};
-use crate::common::{self, ALL, GRAPH_TRACE};
+use crate::common::{self, ALL, GRAPH_TRACE, MARKER, MARKER_DATA};
 use crate::harness::Test;
 use crate::report;
 use crate::wheel::{self, Wheel};
@@ -15,6 +15,9 @@ pub(crate) const TESTS: &[Test] =
 /// The versions whose walker works without a driver.
 const WITHOUT_DRIVER: [&str; 4] = ["11.8", "12.4", "12.9", "13.0"];
 
+/// What NVTX ranges become.
+const MARKERS: [u32; 2] = [MARKER, MARKER_DATA];
+
 /// Kinds of records, and where they begin.
 type Places = Vec<(u32, usize)>;
 
@@ -25,6 +28,13 @@ pub(crate) fn capture(version: &str) -> (Vec<u8>, Places) {
     let mut bytes = record(&format!("devices=2,nested_driver=1,cupti={version}"), &kinds);
     // A graph is one record if that is asked for, and one for each node if not.
     bytes.extend(record(&format!("cupti={version}"), &[GRAPH_TRACE]));
+    // Before 12.0, there is one of these kinds or the other.
+    for kind in MARKERS {
+        let _session = common::session(&format!("cupti={version}"), &[kind]);
+        child::make_a_range(&cuda::library("sim_ranges"), &cuda::library("sim_cupti"));
+        common::flush(true);
+        bytes.extend(common::buffers().into_iter().flat_map(|buffer| buffer.bytes));
+    }
     cuda::configure(&format!("cupti={version}"));
     let mut at = 0;
     let place = |record: common::Record| {
@@ -104,7 +114,7 @@ fn walk_buffers() {
         let (buffer, expected) = &buffers[version];
         let bytes = std::fs::read(buffer).unwrap();
         let kinds: BTreeSet<_> = expected.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds.len(), ALL.len(), "{version}: a record of each kind, not {kinds:?}");
+        assert_eq!(kinds.len(), ALL.len() + MARKERS.len(), "{version}: a record of each kind, not {kinds:?}");
         let (theirs, last) = by_library(wheel, buffer);
         let same = theirs == *expected;
         // It goes on without a driver, to the end of the buffer.

@@ -11,9 +11,11 @@ mod error;
 mod ffi;
 mod holders;
 mod hub;
+mod injection;
 mod kernels;
 mod kinds;
 mod ledger;
+mod markers;
 mod names;
 mod pool;
 mod reader;
@@ -24,6 +26,9 @@ mod start;
 mod text;
 mod walk;
 mod worker;
+
+pub(crate) use injection::nvtx_fault;
+pub(crate) use markers::OWN_DOMAIN;
 
 use super::clock::now;
 use super::library::{Attempt, Places};
@@ -41,7 +46,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use worker::{End, Orders};
 
-/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events.
+/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events; where that is asked for, the
+/// NVTX ranges of libraries and the memory of devices.
 ///
 /// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
 /// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
@@ -162,6 +168,10 @@ impl Collector for Cupti {
     }
 
     fn sees_ranges(&self) -> bool {
+        true
+    }
+
+    fn sees_nvtx(&self) -> bool {
         true
     }
 

@@ -3,14 +3,16 @@
 use super::ffi::{DRIVER, RUNTIME};
 use super::kernels::KernelNames;
 use super::ledger::Ledger;
+use super::markers::Markers;
 use super::names::Functions;
-use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memset, Record, Synchronization};
+use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
 use super::walk::{Records, Steps, Walker};
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::buffer::Loss;
 use crate::collector::{
-    Batch, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink, Synchronization as Wait, Thread,
+    Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink,
+    Synchronization as Wait, Thread,
 };
 
 /// Gives the name of a function, by its domain and number.
@@ -26,6 +28,7 @@ pub(super) struct Reader {
     /// Names that are put together from numbers.
     composed: Vec<(u32, Name)>,
     pub(super) ledger: Ledger,
+    markers: Markers,
     /// The ids that came last, the newest at `newest`.
     pushed: [Pushed; THREADS],
     newest: usize,
@@ -95,6 +98,7 @@ impl Reader {
             functions: Functions::default(),
             composed: Vec::new(),
             ledger: Ledger::new(),
+            markers: Markers::new(types),
             pushed: [Pushed { correlation: 0, id: 0, taken: true }; THREADS],
             newest: 0,
             context: (0, u32::MAX),
@@ -120,11 +124,17 @@ impl Reader {
                 }
             }
             self.pushed.iter_mut().for_each(|pushed| pushed.settle(batch));
+            self.markers.settle(batch);
             unread
         });
         // How many more there were cannot be known.
         sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
         !records.broken()
+    }
+
+    /// No more comes.
+    pub(super) fn finish(&mut self) {
+        self.sink.record(|batch| self.markers.finish(batch));
     }
 
     #[inline]
@@ -151,6 +161,9 @@ impl Reader {
                 let name = batch.name(overhead_name(overhead.what()));
                 batch.overhead(&Overhead { name, start: overhead.start(), end: overhead.end() });
             }
+            Record::Marker(marker) => self.markers.marker(marker, batch),
+            Record::Memory2(memory) => allocation(memory, batch),
+            Record::MarkerData(data) => self.markers.data(data, batch),
             Record::GraphTrace(graph) => self.graph(graph, batch),
         }
     }
@@ -309,6 +322,30 @@ fn synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
         shape: &shapes::SYNC,
         words: &shapes::sync_words(sync.context(), sync.what(), sync.event()),
     });
+}
+
+/// Memory of a device; that of the host is not the device's.
+fn allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
+    /// What is done, and kinds of memory.
+    const ALLOCATE: u32 = 1;
+    const RELEASE: u32 = 2;
+    const PINNED: u32 = 2;
+    let bytes = i64::try_from(memory.bytes()).unwrap_or(i64::MAX);
+    let bytes = match memory.operation() {
+        ALLOCATE => bytes,
+        RELEASE => -bytes,
+        _ => return,
+    };
+    if memory.memory_kind() > PINNED {
+        batch.memory(&DeviceMemory {
+            kind: DeviceType::Cuda,
+            device: i16::try_from(memory.device()).unwrap_or(-1),
+            address: memory.address(),
+            bytes,
+            at: memory.timestamp(),
+            correlation: memory.correlation().into(),
+        });
+    }
 }
 
 /// What libkineto calls kinds of memory.

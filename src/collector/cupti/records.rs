@@ -11,11 +11,14 @@ pub(super) mod kind {
     pub(crate) const DRIVER: u32 = 4;
     pub(crate) const RUNTIME: u32 = 5;
     pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const MARKER: u32 = 12;
+    pub(crate) const MARKER_DATA: u32 = 13;
     pub(crate) const OVERHEAD: u32 = 17;
     pub(crate) const MEMCPY2: u32 = 22;
     pub(crate) const CUDA_EVENT: u32 = 36;
     pub(crate) const SYNCHRONIZATION: u32 = 38;
     pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
+    pub(crate) const MEMORY2: u32 = 49;
     pub(crate) const GRAPH_TRACE: u32 = 51;
 }
 
@@ -111,6 +114,20 @@ views! {
     Overhead, 40 bytes {
         what: u32 @ 4, start: u64 @ 24, end: u64 @ 32,
     }
+    /// A range of NVTX begins or ends, or something happens.
+    Marker, 56 bytes {
+        flags: u32 @ 4, timestamp: u64 @ 8, id: u32 @ 16, object_kind: u32 @ 20, process: u32 @ 24, thread: u32 @ 28,
+        name: u64 @ 40, domain: u64 @ 48,
+    }
+    /// What else is said of it.
+    MarkerData, 32 bytes {
+        flags: u32 @ 4, id: u32 @ 8, payload_kind: u32 @ 12, payload: u64 @ 16, color: u32 @ 24, category: u32 @ 28,
+    }
+    /// Memory is allocated or given back.
+    Memory2, 120 bytes {
+        operation: u32 @ 4, memory_kind: u32 @ 8, correlation: u32 @ 12, address: u64 @ 16, bytes: u64 @ 24,
+        timestamp: u64 @ 32, device: u32 @ 52,
+    }
     /// The launch of a graph, as one.
     GraphTrace, 48 bytes {
         correlation: u32 @ 4, start: u64 @ 8, end: u64 @ 16, device: u32 @ 24, graph: u32 @ 28, context: u32 @ 32,
@@ -131,6 +148,9 @@ pub(super) enum Record<'b> {
     CudaEvent(CudaEvent<'b>),
     ExternalCorrelation(ExternalCorrelation<'b>),
     Overhead(Overhead<'b>),
+    Marker(Marker<'b>),
+    MarkerData(MarkerData<'b>),
+    Memory2(Memory2<'b>),
     GraphTrace(GraphTrace<'b>),
 }
 
@@ -150,6 +170,9 @@ impl<'b> Record<'b> {
             kind::CUDA_EVENT => Record::CudaEvent(CudaEvent::new(bytes)?),
             kind::EXTERNAL_CORRELATION => Record::ExternalCorrelation(ExternalCorrelation::new(bytes)?),
             kind::OVERHEAD => Record::Overhead(Overhead::new(bytes)?),
+            kind::MARKER => Record::Marker(Marker::new(bytes)?),
+            kind::MARKER_DATA => Record::MarkerData(MarkerData::new(bytes)?),
+            kind::MEMORY2 => Record::Memory2(Memory2::new(bytes)?),
             kind::GRAPH_TRACE => Record::GraphTrace(GraphTrace::new(bytes)?),
             _ => return None,
         })
@@ -370,10 +393,53 @@ mod tests {
     }
 
     #[test]
+    fn markers_and_their_data_are_read() {
+        let fields = [(4, 4, 2), (8, 8, 1), (16, 4, 3), (20, 4, 4), (24, 4, 5), (28, 4, 6), (40, 8, 7), (48, 8, 8)];
+        let bytes = record(12, 56, &fields);
+        let Some(Record::Marker(marker)) = Record::read(&bytes) else { panic!() };
+        assert_eq!(
+            [marker.flags(), marker.id(), marker.object_kind(), marker.process(), marker.thread()],
+            [2, 3, 4, 5, 6]
+        );
+        assert_eq!([marker.timestamp(), marker.name(), marker.domain()], [1, 7, 8]);
+        for size in [32, 40] {
+            let bytes = record(13, size, &[(4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 8, 4), (24, 4, 5), (28, 4, 6)]);
+            let Some(Record::MarkerData(data)) = Record::read(&bytes) else { panic!() };
+            assert_eq!([data.flags(), data.id(), data.payload_kind(), data.color(), data.category()], [1, 2, 3, 5, 6]);
+            assert_eq!(data.payload(), 4);
+        }
+    }
+
+    #[test]
+    fn allocations_of_every_version_are_read() {
+        for size in [120, 128] {
+            let fields =
+                [(4, 4, 1), (8, 4, 3), (12, 4, 4), (16, 8, 5), (24, 8, 6), (32, 8, 7), (48, 4, 99), (52, 4, 8)];
+            let bytes = record(49, size, &fields);
+            let Some(Record::Memory2(memory)) = Record::read(&bytes) else { panic!("{size}") };
+            assert_eq!([memory.operation(), memory.memory_kind(), memory.correlation(), memory.device()], [1, 3, 4, 8]);
+            assert_eq!([memory.address(), memory.bytes(), memory.timestamp()], [5, 6, 7]);
+        }
+    }
+
+    #[test]
     fn what_is_too_short_or_unknown_is_no_record() {
-        for (number, size) in
-            [(10, 176), (1, 88), (22, 96), (2, 88), (5, 40), (4, 40), (38, 40), (36, 24), (39, 24), (17, 40), (51, 48)]
-        {
+        for (number, size) in [
+            (10, 176),
+            (1, 88),
+            (22, 96),
+            (2, 88),
+            (5, 40),
+            (4, 40),
+            (38, 40),
+            (36, 24),
+            (39, 24),
+            (17, 40),
+            (51, 48),
+            (12, 56),
+            (13, 32),
+            (49, 120),
+        ] {
             assert!(Record::read(&record(number, size, &[])).is_some(), "{number}");
             assert!(Record::read(&record(number, size, &[])[..size - 1]).is_none(), "{number}");
         }

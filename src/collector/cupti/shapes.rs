@@ -1,9 +1,10 @@
 //! What the words of CUPTI's records mean, as the arguments that libkineto writes, under its keys and in its order.
 
+use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::activity::ArgValue;
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
-use crate::collector::{Device, Shape, Shaped};
+use crate::collector::{Device, Name, Shape, Shaped};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 
 /// The shapes of all records. Each is one of these, so that no two lie at one address.
@@ -17,6 +18,7 @@ pub(super) enum CudaShape {
     Sync = 5,
     Event = 6,
     Graph = 7,
+    Marker = 8,
 }
 
 /// A kernel: `[gridX | blockX, registers]`, `[context | flags, channel type, priority]`, `[shared memory: static | dynamic]`,
@@ -38,8 +40,14 @@ pub(super) static EVENT: CudaShape = CudaShape::Event;
 /// A graph's launch as one: `[context | graph]`.
 pub(super) static GRAPH: CudaShape = CudaShape::Graph;
 
+/// A range of NVTX, or an instant: `[category | domain]`, `[kind of payload, whether there is a colour | colour]`, `[payload]`.
+pub(super) static MARKER: CudaShape = CudaShape::Marker;
+
 /// The flag of records that have a priority: since CUDA 13.1.
 const HAS_PRIORITY: u64 = 1 << 30;
+
+/// The flag of markers that have a colour.
+const HAS_COLOR: u32 = 1 << 31;
 
 /// What waits are called, by their number.
 pub(super) const SYNC_NAMES: [&str; 5] =
@@ -113,6 +121,12 @@ pub(super) fn graph_words(graph: &GraphTrace<'_>) -> [u64; 1] {
     [pair(graph.context(), graph.graph())]
 }
 
+pub(super) fn marker_words(domain: Name, details: &Details) -> [u64; 3] {
+    let (kind, payload) = details.payload;
+    let has_color = if details.color.is_some() { HAS_COLOR } else { 0 };
+    [pair(details.category, domain.0), pair(kind & !HAS_COLOR | has_color, details.color.unwrap_or(0)), payload]
+}
+
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 
 impl Shape for CudaShape {
@@ -137,6 +151,7 @@ impl Shape for CudaShape {
                 each("correlation", ArgValue::U64(record.correlation));
                 each("graph id", ArgValue::U64(record.low(0).into()));
             }
+            CudaShape::Marker => marker(record, each),
         }
     }
 }
@@ -285,6 +300,26 @@ fn sync(record: &Shaped<'_>, each: Each<'_>) {
     }
     each("stream", stream(record.stream));
     correlated(record, record.high(0), each);
+}
+
+/// What NVTX says of a range, under the names of the fields by which a span says it. No payload looks like one of 0.
+fn marker(record: &Shaped<'_>, each: Each<'_>) {
+    each("nvtx.domain", ArgValue::Str(record.text(0)));
+    if record.high(0) != 0 {
+        each("nvtx.category", ArgValue::U64(record.high(0).into()));
+    }
+    if record.high(1) & HAS_COLOR != 0 {
+        each("nvtx.color", ArgValue::Str(&format!("#{:06x}", record.low(1) & 0xFF_FFFF)));
+    }
+    let payload = record.word(2);
+    match record.high(1) & !HAS_COLOR {
+        _ if payload == 0 => {}
+        0 => each("nvtx.payload", ArgValue::F64(f64::from_bits(payload))),
+        1 => each("nvtx.payload", ArgValue::U64(payload)),
+        4 => each("nvtx.payload", ArgValue::I64(payload.cast_signed())),
+        // An address, or a metric's.
+        _ => {}
+    }
 }
 
 fn correlated(record: &Shaped<'_>, context: u32, each: Each<'_>) {

@@ -4,12 +4,13 @@ use super::callbacks;
 use super::error::CuptiError;
 use super::ffi::{Api, RUNTIME, Subscriber};
 use super::hub::HUB;
+use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
 use super::worker::{Orders, Worker};
 use super::{holders, names, search};
-use crate::activity::{ActivityType, ActivityTypes};
+use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::library::{Attempt, Places};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
@@ -40,6 +41,9 @@ const KINDS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::CudaEvent, &[kind::CUDA_EVENT]),
     (ActivityType::Overhead, &[kind::OVERHEAD]),
 ];
+
+/// What NVTX's markers become.
+const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
 
 /// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
@@ -93,6 +97,7 @@ impl Loaded {
             ],
             library: self.path.clone(),
             proven: None,
+            memory_of: None,
             notes,
         }
     }
@@ -121,6 +126,11 @@ impl Loaded {
         }
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
+        }
+        if selection.nvtx_ranges
+            && let Some(library) = &self.path
+        {
+            capabilities.notes.extend(nvtx_fault(selection.nvtx_injection.as_deref(), library));
         }
         Ok((capabilities, orders, kinds))
     }
@@ -202,6 +212,21 @@ impl Loaded {
                 }
             }
         }
+        if selection.nvtx_ranges {
+            self.enable_markers(selection, capabilities, &mut enabled);
+        }
+        if selection.device_memory {
+            match self.api.enable(kind::MEMORY2) {
+                Ok(()) => {
+                    enabled.push(kind::MEMORY2);
+                    capabilities.memory_of = Some(DeviceType::Cuda);
+                }
+                Err(error) => {
+                    let advice = error.hint();
+                    capabilities.notes.push(format!("memory of devices is not recorded: {error}{advice}"));
+                }
+            }
+        }
         match refused {
             Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),
             _ => {}
@@ -218,6 +243,27 @@ impl Loaded {
             capabilities.notes.push(format!("events have no time of the device's: {error}"));
         }
         Ok(enabled)
+    }
+
+    /// Enables NVTX's markers.
+    fn enable_markers(&self, selection: &Selection, capabilities: &mut Capabilities, enabled: &mut Vec<u32>) {
+        let types = selection.types.intersection(BY_NVTX);
+        if types.is_empty() {
+            return;
+        }
+        if let Err(error) = self.api.enable(kind::MARKER) {
+            capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.hint()));
+            return;
+        }
+        enabled.push(kind::MARKER);
+        capabilities.types |= types;
+        match self.api.enable(kind::MARKER_DATA) {
+            Ok(()) => enabled.push(kind::MARKER_DATA),
+            Err(error) => {
+                let what = "categories, colours and payloads of NVTX ranges are not recorded";
+                capabilities.notes.push(format!("{what}: {error}"));
+            }
+        }
     }
 
     /// Makes a call that changes nothing, and sees whether its record arrives.

@@ -139,6 +139,9 @@ impl Strides {
             kind::EXTERNAL_CORRELATION => &[(0, 24)],
             kind::CUDA_EVENT => &[(0, 24), (26, 56)],
             kind::GRAPH_TRACE => &[(0, 48), (21, 56)],
+            kind::MARKER => &[(0, 56)],
+            kind::MEMORY2 => &[(0, 120), (24, 128)],
+            kind::MARKER_DATA => &[(0, 32), (130_001, 40)],
             _ => return None,
         };
         sizes.iter().rev().find(|(since, _)| *since <= self.api_version).map(|(_, size)| *size)

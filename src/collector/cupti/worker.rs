@@ -236,6 +236,7 @@ impl Worker {
         // What came while that was done.
         self.flush(false);
         self.count_dropped();
+        self.reader.finish();
         let counts = HUB.pool.close();
         self.tell_losses(&counts);
         self.give_up(end.teardown);

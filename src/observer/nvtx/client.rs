@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
 use crate::collector::cuda::Driver;
-use crate::collector::{Library, Unavailable, Why};
+use crate::collector::{Library, OWN_NVTX_DOMAIN, Unavailable, Why};
 use crate::os::thread;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -11,11 +11,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The one tool of the process, once it was asked to listen.
-static TOOL: OnceLock<Result<(), Unavailable>> = OnceLock::new();
+static TOOL: OnceLock<Result<Client, Unavailable>> = OnceLock::new();
 
 /// The tool's functions, as far as there is one.
-#[derive(Debug)]
-pub(super) struct Client(());
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    /// The tool's handle of the domain that all is of; 0 for NVTX's default one, as torch has it.
+    domain: usize,
+}
 
 /// What is said of a range or of a mark.
 #[derive(Debug)]
@@ -78,24 +81,34 @@ const NO_TEXT: &CStr = c"";
 type Slots = [AtomicPtr<c_void>; SLOTS as usize];
 const SLOTS: u32 = 16;
 static CORE: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
-/// Domains: this client uses none, but tools expect to find the module.
+/// The same for functions that take a domain.
 static CORE2: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
 
 const CORE_MODULE: u32 = 1;
 const CORE2_MODULE: u32 = 5;
 
-/// Places in the table of the core module.
+/// Places in the tables.
 const MARK_EX: usize = 1;
 const PUSH_EX: usize = 8;
 const POP: usize = 11;
 const NAME_CATEGORY: usize = 12;
 const NAME_THREAD: usize = 14;
+const DOMAIN_MARK_EX: usize = 1;
+const DOMAIN_PUSH_EX: usize = 4;
+const DOMAIN_POP: usize = 5;
+const DOMAIN_NAME_CATEGORY: usize = 8;
+const DOMAIN_CREATE: usize = 12;
 
 type MarkEx = unsafe extern "C" fn(*const Attributes);
 type PushEx = unsafe extern "C" fn(*const Attributes) -> c_int;
 type Pop = unsafe extern "C" fn() -> c_int;
 type NameCategory = unsafe extern "C" fn(u32, *const c_char);
 type NameThread = unsafe extern "C" fn(u32, *const c_char);
+type DomainMarkEx = unsafe extern "C" fn(usize, *const Attributes);
+type DomainPushEx = unsafe extern "C" fn(usize, *const Attributes) -> c_int;
+type DomainPop = unsafe extern "C" fn(usize) -> c_int;
+type DomainNameCategory = unsafe extern "C" fn(usize, u32, *const c_char);
+type DomainCreate = unsafe extern "C" fn(*const c_char) -> usize;
 
 /// A null-terminated list of slots; the first is none, as in NVTX's own table.
 #[repr(transparent)]
@@ -172,6 +185,16 @@ extern "C" fn export_table(id: u32) -> *const c_void {
 type GetExportTable = extern "C" fn(u32) -> *const c_void;
 type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
 
+/// Calls the tool's function in a place of a table, if it has written one there.
+macro_rules! tell {
+    ($slots:ident[$at:ident], $type:ty, $($argument:expr),*) => {{
+        // SAFETY: that is the type of the function in that place.
+        let function = unsafe { function::<$type>(&$slots, $at) };
+        // SAFETY: the arguments are the tool's own or live until the call returns.
+        function.map(|function| unsafe { function($($argument),*) })
+    }};
+}
+
 impl Client {
     /// Opens the tool and lets it write its functions, once in a process.
     ///
@@ -188,10 +211,10 @@ impl Client {
             let why = "the tool in NVTX_INJECTION64_PATH is libcupti, and there is no CUDA driver for it";
             return Err(Unavailable::new(Why::NoDevice, why, ""));
         }
-        TOOL.get_or_init(|| Client::ask_to_listen(path)).clone().map(Client)
+        TOOL.get_or_init(|| Client::ask_to_listen(path, is_cupti)).clone()
     }
 
-    fn ask_to_listen(path: &Path) -> Result<(), Unavailable> {
+    fn ask_to_listen(path: &Path, is_cupti: bool) -> Result<Client, Unavailable> {
         let library = Library::file(path).map_err(|why| {
             let why = format!("{} could not be opened: {why}", path.display());
             Unavailable::new(Why::LibraryNotFound, why, "correct NVTX_INJECTION64_PATH")
@@ -209,67 +232,73 @@ impl Client {
             let why = format!("{} refused to listen", path.display());
             return Err(Unavailable::new(Why::Failed, why, ""));
         }
-        Ok(())
+        let domain = if is_cupti { create_domain() } else { 0 };
+        if is_cupti && domain == 0 {
+            return Err(Unavailable::new(Why::Failed, format!("{} has no domains", path.display()), ""));
+        }
+        Ok(Client { domain })
     }
 
     /// The thread begins a range.
     pub(super) fn push(&self, range: &Range) {
         let text = c_text(&range.text);
-        // SAFETY: the slot holds null or the tool's function of that type.
-        if let Some(push) = unsafe { function::<PushEx>(PUSH_EX) } {
-            // SAFETY: the attributes and the text live until the call returns.
-            unsafe { push(&attributes(range, &text)) };
-        }
+        let attributes = attributes(range, &text);
+        match self.domain {
+            0 => tell!(CORE[PUSH_EX], PushEx, &raw const attributes),
+            domain => tell!(CORE2[DOMAIN_PUSH_EX], DomainPushEx, domain, &raw const attributes),
+        };
     }
 
     /// The thread ends the range that it began last.
     pub(super) fn pop(&self) {
-        // SAFETY: the slot holds null or the tool's function of that type.
-        if let Some(pop) = unsafe { function::<Pop>(POP) } {
-            // SAFETY: it takes nothing.
-            unsafe { pop() };
-        }
+        match self.domain {
+            0 => tell!(CORE[POP], Pop,),
+            domain => tell!(CORE2[DOMAIN_POP], DomainPop, domain),
+        };
     }
 
     /// Something happens on the thread.
     pub(super) fn mark(&self, mark: &Range) {
         let text = c_text(&mark.text);
-        // SAFETY: the slot holds null or the tool's function of that type.
-        if let Some(tell) = unsafe { function::<MarkEx>(MARK_EX) } {
-            // SAFETY: the attributes and the text live until the call returns.
-            unsafe { tell(&attributes(mark, &text)) };
-        }
+        let attributes = attributes(mark, &text);
+        match self.domain {
+            0 => tell!(CORE[MARK_EX], MarkEx, &raw const attributes),
+            domain => tell!(CORE2[DOMAIN_MARK_EX], DomainMarkEx, domain, &raw const attributes),
+        };
     }
 
     /// Gives a category a name.
     pub(super) fn name_category(&self, category: u32, name: &str) {
         let name = c_text(name);
-        // SAFETY: the slot holds null or the tool's function of that type.
-        if let Some(tell) = unsafe { function::<NameCategory>(NAME_CATEGORY) } {
-            // SAFETY: the text lives until the call returns.
-            unsafe { tell(category, name.as_ptr()) };
-        }
+        match self.domain {
+            0 => tell!(CORE[NAME_CATEGORY], NameCategory, category, name.as_ptr()),
+            domain => tell!(CORE2[DOMAIN_NAME_CATEGORY], DomainNameCategory, domain, category, name.as_ptr()),
+        };
     }
 
     /// Gives the calling thread its name.
     pub(super) fn name_thread(&self) {
-        let name = c_text(&thread::name());
-        // SAFETY: the slot holds null or the tool's function of that type.
-        if let Some(tell) = unsafe { function::<NameThread>(NAME_THREAD) } {
-            // SAFETY: the text lives until the call returns.
-            unsafe { tell(u32::try_from(thread::id()).unwrap_or(0), name.as_ptr()) };
-        }
+        let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_text(&thread::name()));
+        tell!(CORE[NAME_THREAD], NameThread, thread, name.as_ptr());
     }
 }
 
-/// Returns the tool's function in that place of the core module.
+/// Makes a domain of our own; 0 if the tool has none.
+///
+/// libcupti's records come back to our collector, if to anybody: by the domain it knows which are of spans that it has.
+fn create_domain() -> usize {
+    let name = c_text(OWN_NVTX_DOMAIN);
+    tell!(CORE2[DOMAIN_CREATE], DomainCreate, name.as_ptr()).unwrap_or(0)
+}
+
+/// Returns the tool's function in that place of a table, if it has written one.
 ///
 /// # Safety
 /// `F` is the type of a function pointer, that of NVTX's function in that place.
-unsafe fn function<F: Copy>(at: usize) -> Option<F> {
+unsafe fn function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // Acquire: the tool wrote it on the thread that started the recording.
-    let written = CORE.get(at)?.load(Ordering::Acquire);
+    let written = slots.get(at)?.load(Ordering::Acquire);
     // SAFETY: it is not null, and the caller knows the type.
     (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
 }

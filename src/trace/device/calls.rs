@@ -28,6 +28,8 @@ pub(in crate::trace) struct Call<'t> {
     pub(in crate::trace) end: Timestamp,
     pub(in crate::trace) finished: bool,
     pub(in crate::trace) clipped: bool,
+    /// It overlaps slices, and has no place among them.
+    pub(in crate::trace) is_beside: bool,
     /// The slice that made it, 0 if that is not known.
     pub(in crate::trace) linked: u64,
     /// The arrow that starts here.
@@ -99,6 +101,7 @@ impl<'t> List<'t> {
             end,
             finished,
             clipped: linked.is_clipped(call.start),
+            is_beside: linked.crossing.binary_search(first).is_ok(),
             linked: links.linked(&call),
             arrow: links.has_work(&call).then(|| linked.arrow(&call)),
             collection,

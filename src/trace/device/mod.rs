@@ -3,6 +3,8 @@
 mod calls;
 mod counters;
 mod lanes;
+mod memory;
+mod ranges;
 mod records;
 mod rows;
 mod spans;
@@ -40,6 +42,10 @@ pub(crate) struct Linked {
     overheads: Vec<u32>,
     /// Values of counters, in order of time.
     counters: Vec<u32>,
+    /// What was allocated and given back, in order.
+    memory: Vec<memory::Piece>,
+    /// Ranges that have no place among the slices of their thread, in order.
+    crossing: Vec<Handle>,
     counts: Counts,
     /// How many collections of the trace have records before this one.
     number: usize,
@@ -90,7 +96,9 @@ impl Linked {
         };
         let reach: Vec<_> = windows.iter().map(wider).collect();
         let records = Records { collection, threads: &threads };
-        let spans = HostSpans::new(host, &threads, error + host.converter.error_ns());
+        let slack = error + host.converter.error_ns();
+        let spans = HostSpans::new(host, &threads, slack);
+        let mut ranges = Vec::new();
         let mut calls = link::Calls::new(&records, &spans);
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
@@ -101,7 +109,11 @@ impl Linked {
             counts.calls += 1;
             counts.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
             calls.add(&call);
+            if entry.kind() == ActivityType::UserAnnotation {
+                ranges.push(link::Call { end: cut(&windows, call.start, call.end).0, ..call });
+            }
         }
+        let crossing = ranges::crossing(&ranges, &spans, slack);
         let mut joining = calls.finish(records.externals());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
@@ -128,27 +140,36 @@ impl Linked {
             }
         }
         let links = joining.finish(records.events());
-        let (mut others, mut overheads, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+        let memory = memory::pieces(&records, &reach, &links, &spans, &mut counts);
+        let (marks, overheads, counters) = Default::default();
+        let mut linked =
+            Linked { links, threads, windows, reach, over, marks, overheads, counters, memory, crossing, counts, number };
+        let others = linked.take_the_rest(collection);
+        linked.marks = linked.marks_among(collection, &others, host.wait_events);
+        linked
+    }
+
+    /// Takes what it cost to record and the values of counters, and returns waits and events.
+    fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> Vec<Entry<'t>> {
+        let mut others = Vec::new();
         for entry in collection.records.rest() {
             match entry.role() {
-                Role::Overhead if overlaps(&windows, collection.interval(&entry)) => {
-                    counts.beyond_end += collection.is_beyond_end(&entry);
-                    overheads.push(entry.at);
+                Role::Overhead if overlaps(&self.windows, collection.interval(&entry)) => {
+                    self.counts.beyond_end += collection.is_beyond_end(&entry);
+                    self.overheads.push(entry.at);
                 }
                 // What it took to begin is none of the recording.
-                Role::Overhead if windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {}
-                Role::Overhead => counts.out_of_window += 1,
-                Role::Counter if overlaps(&reach, collection.interval(&entry)) => counters.push(entry.at),
-                Role::Counter => counts.out_of_window += 1,
-                Role::External => {}
+                Role::Overhead if self.windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {
+                }
+                Role::Overhead => self.counts.out_of_window += 1,
+                Role::Counter if overlaps(&self.reach, collection.interval(&entry)) => self.counters.push(entry.at),
+                Role::Counter => self.counts.out_of_window += 1,
+                Role::External | Role::Memory => {}
                 _ => others.push(entry),
             }
         }
-        counters.sort_by_key(|at| collection.records.entry(*at).map(|entry| entry.start()));
-        let marks = Vec::new();
-        let mut linked = Linked { links, threads, windows, reach, over, marks, overheads, counters, counts, number };
-        linked.marks = linked.marks_among(collection, &others, host.wait_events);
-        linked
+        self.counters.sort_by_key(|at| collection.records.entry(*at).map(|entry| entry.start()));
+        others
     }
 
     /// The waits and events that are shown: those inside the recording, and of the waits of streams for streams those
@@ -193,8 +214,7 @@ impl Linked {
 
     /// Returns when something of the host's is drawn to end, and whether it did: with the recording at last, as slices.
     fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-        let around = self.windows.get(self.windows.partition_point(|window| window.1 < start));
-        around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
+        cut(&self.windows, start, end)
     }
 
     /// Whether something began before the recording did.
@@ -289,6 +309,11 @@ fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timest
 /// Whether work of that kind has a launch, whether it is known or not.
 fn is_launched(kind: ActivityType) -> bool {
     is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
+}
+
+fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
+    let around = windows.get(windows.partition_point(|window| window.1 < start));
+    around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
 
 /// Whether that kind is done by a device.

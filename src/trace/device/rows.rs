@@ -9,6 +9,7 @@ use crate::collector::{Collection, Device, Entry, Role, Shaped, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
+use crate::trace::memory::MemoryRows;
 use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
 use crate::trace::walk::{Met, NEXT_ROW, Walk};
 use std::borrow::Cow;
@@ -79,6 +80,17 @@ impl<'w> DeviceRows<'w> {
             }
             linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
             self.overheads(collection, linked, taken, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what was allocated on devices and given back, on the rows of the threads that did.
+    pub(in crate::trace) fn memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        let (process, mut out) = (self.walk.process, MemoryRows::default());
+        for (collection, linked) in self.collections() {
+            for (at, thread, record) in linked.memory(collection, process) {
+                out.show(&record, self.source, at, Track::new(process, self.walk.row(thread, 0)), rows)?;
+            }
         }
         Ok(())
     }

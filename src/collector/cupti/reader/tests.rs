@@ -104,6 +104,18 @@ fn launches_are_those_that_reach_a_device() {
 }
 
 #[test]
+fn memory_is_that_of_devices_as_it_is_allocated_and_given_back() {
+    let memory = |operation: u64, kind: u64| {
+        record(49, &[(4, 4, operation), (8, 4, kind), (12, 4, 9), (16, 8, 0x10), (24, 8, 64), (32, 8, 7), (52, 4, 2)])
+    };
+    // Of the host, pageable or pinned, and done in no known way.
+    let (found, _) = read(&[memory(1, 3), memory(2, 5), memory(1, 1), memory(2, 2), memory(0, 3), memory(3, 3)]);
+    let shown = |it: &Found| (it.start, it.correlation, it.device, it.arg("bytes").unwrap().to_owned());
+    let found: Vec<_> = found.records.iter().map(shown).collect();
+    assert_eq!(found, [(7, 9, 2, "64".to_owned()), (7, 9, 2, "-64".to_owned())]);
+}
+
+#[test]
 fn kinds_of_copies_fills_and_overheads_have_libkinetos_names() {
     let (found, _) = read(&[
         record(1, &[(4, 1, 1), (5, 1, 2), (6, 1, 3)]),

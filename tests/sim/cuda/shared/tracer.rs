@@ -5,7 +5,7 @@ use super::options::Options;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Domains of API calls, by CUPTI's numbers.
 pub(crate) const DRIVER_API: u32 = 1;
@@ -34,6 +34,8 @@ pub(crate) struct Tracer {
     pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
     pub(crate) synchronized: extern "C" fn(*const Synchronization),
     pub(crate) event_recorded: extern "C" fn(*const EventRecord),
+    /// Memory has been allocated, or given back.
+    pub(crate) memory_changed: extern "C" fn(*const Memory),
     /// The driver has spent time on its own account: kind by CUPTI's numbers, correlation id, start, end.
     pub(crate) overhead: extern "C" fn(u32, u32, u64, u64),
     /// The names of counts that CUPTI alone knows; `NEVER` for others.
@@ -135,6 +137,21 @@ pub(crate) struct Synchronization {
     /// By the true clock.
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+/// Memory that is allocated, or given back.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Memory {
+    pub(crate) is_release: bool,
+    pub(crate) is_async: bool,
+    /// Where it is, by CUPTI's numbers.
+    pub(crate) place: u32,
+    pub(crate) correlation: u32,
+    pub(crate) device: u32,
+    pub(crate) context: u32,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
 }
 
 /// An event put into a stream.

@@ -3,6 +3,7 @@
 use crate::code::{Code, Outcome};
 use crate::layout::{self, kind};
 use crate::link;
+use crate::shared::options::version;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +24,12 @@ pub(crate) fn enable(kind: u32) -> Outcome {
     let all_or_this = options.enable_error_kind < 0 || options.enable_error_kind == i64::from(kind);
     if options.enable_error != 0 && all_or_this {
         return Err(Code(options.enable_error));
+    }
+    // Before CUDA 12.0 there is one of these or the other.
+    let rivals = [kind::MARKER, kind::MARKER_DATA];
+    let has_rival = rivals.contains(&kind) && rivals.iter().any(|rival| *rival != kind && is_enabled(*rival));
+    if has_rival && Some(options.cupti) < version("12.0") {
+        return Err(Code::NOT_COMPATIBLE);
     }
     ENABLED.fetch_or(bit(kind)?, Ordering::Relaxed);
     Ok(())

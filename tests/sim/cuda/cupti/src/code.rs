@@ -17,6 +17,7 @@ impl Code {
     pub(crate) const PARAMETER_SIZE_NOT_SUFFICIENT: Code = Code(10);
     pub(crate) const NOT_IMPLEMENTED: Code = Code(11);
     pub(crate) const MAX_LIMIT_REACHED: Code = Code(12);
+    pub(crate) const NOT_COMPATIBLE: Code = Code(14);
     const NOT_INITIALIZED: Code = Code(15);
     pub(crate) const QUEUE_EMPTY: Code = Code(18);
     pub(crate) const INVALID_KIND: Code = Code(21);

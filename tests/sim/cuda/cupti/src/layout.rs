@@ -10,11 +10,14 @@ pub(crate) mod kind {
     pub(crate) const DRIVER: u32 = 4;
     pub(crate) const RUNTIME: u32 = 5;
     pub(crate) const CONCURRENT_KERNEL: u32 = 10;
+    pub(crate) const MARKER: u32 = 12;
+    pub(crate) const MARKER_DATA: u32 = 13;
     pub(crate) const OVERHEAD: u32 = 17;
     pub(crate) const MEMCPY2: u32 = 22;
     pub(crate) const CUDA_EVENT: u32 = 36;
     pub(crate) const SYNCHRONIZATION: u32 = 38;
     pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
+    pub(crate) const MEMORY2: u32 = 49;
     pub(crate) const GRAPH_TRACE: u32 = 51;
     /// No version has it: the simulator's own, to stand for those that come.
     pub(crate) const UNKNOWN: u32 = 900;
@@ -32,10 +35,10 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     // Contexts.
     (9, &[("11.7", 16), ("12.4", 24), ("12.5", 32), ("13.1", 40)]),
     (kind::CONCURRENT_KERNEL, KERNELS),
-    // Names, markers and their data.
+    // Names.
     (11, &[("11.7", 32)]),
-    (12, &[("11.7", 56)]),
-    (13, &[("11.7", 32), ("13.0", 40)]),
+    (kind::MARKER, &[("11.7", 56)]),
+    (kind::MARKER_DATA, &[("11.7", 32), ("13.0", 40)]),
     (kind::OVERHEAD, &[("11.7", 40), ("12.3", 48), ("12.4", 56)]),
     (kind::MEMCPY2, &[("11.7", 96)]),
     // Counters of unified memory.
@@ -45,8 +48,8 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     (37, &[("11.7", 24)]),
     (kind::SYNCHRONIZATION, &[("11.7", 40), ("12.8", 56)]),
     (kind::EXTERNAL_CORRELATION, &[("11.7", 24)]),
-    // Memory and its pools.
-    (49, &[("11.7", 120), ("12.6", 128)]),
+    (kind::MEMORY2, &[("11.7", 120), ("12.6", 128)]),
+    // Pools of memory.
     (50, &[("11.7", 72), ("13.0", 80)]),
     (kind::GRAPH_TRACE, &[("11.7", 48), ("12.3", 56)]),
     // Compilation: the libraries step by the longer record before the headers show it.

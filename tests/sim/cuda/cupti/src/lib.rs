@@ -17,6 +17,7 @@ mod delivery;
 mod external;
 mod layout;
 mod link;
+mod nvtx;
 mod pool;
 mod record;
 mod subscriber;

@@ -8,7 +8,7 @@ use crate::record::Record;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::options::Options;
-use crate::shared::tracer::{self, ApiCall, EventRecord, Synchronization, Tracer, Work};
+use crate::shared::tracer::{self, ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::subscriber::{self, Site};
 use crate::{attributes, external, link};
 use std::ffi::{CStr, c_char};
@@ -24,6 +24,7 @@ pub(crate) static TRACER: Tracer = Tracer {
     retimed,
     synchronized,
     event_recorded,
+    memory_changed,
     overhead,
     count: count_of,
 };
@@ -199,6 +200,20 @@ extern "C" fn event_recorded(record: *const EventRecord) {
     let pending =
         Pending { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
     pool::add(its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
+}
+
+/// What is done with memory.
+const ALLOCATION: u32 = 1;
+const RELEASE: u32 = 2;
+
+extern "C" fn memory_changed(memory: *const Memory) {
+    // SAFETY: the driver hands one in.
+    let its = unsafe { &*memory };
+    let Some(record) = enabled(kind::MEMORY2) else { return };
+    let record = record.u32(4, if its.is_release { RELEASE } else { ALLOCATION }).u32(8, its.place);
+    let record = record.u32(12, its.correlation).u64(16, its.address).u64(24, its.bytes).u64(32, timestamp());
+    let record = record.u32(48, std::process::id()).u32(52, its.device).u32(56, its.context);
+    pool::add(HOST, &record.u32(72, its.is_async.into()), None);
 }
 
 /// The kind of overhead of asking for a buffer.

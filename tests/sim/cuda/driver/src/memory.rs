@@ -2,7 +2,9 @@
 
 use crate::attributes;
 use crate::error::{Error, Outcome, give};
+use crate::shared::tracer::Memory;
 use crate::state::{self, State};
+use crate::trace::{self, Caller};
 
 /// Memory that a program has allocated.
 #[derive(Debug)]
@@ -72,52 +74,76 @@ impl State {
 }
 
 /// Allocates device memory, and tells its address.
-pub(crate) fn allocate_device(address: *mut u64, bytes: usize) -> Outcome {
+pub(crate) fn allocate_device(caller: Caller, address: *mut u64, bytes: usize) -> Outcome {
     state::ready()?.forbid_while_capturing()?;
-    allocate_to(address, bytes, Place::Device)
+    allocate_to(caller, address, bytes, Place::Device, false)
 }
 
 /// Gives memory back, of whatever kind.
-pub(crate) fn release(address: u64) -> Outcome {
+pub(crate) fn release(caller: Caller, address: u64, is_async: bool) -> Outcome {
+    let mut state = state::ready()?;
+    let known = state.allocations.get(&address).map(|memory| (memory.bytes, memory.place, memory.device));
+    let context = state.context().map_or(0, |(_, context)| context.id);
+    drop(state);
+    if let Some((bytes, place, device)) = known {
+        // Before somebody else can have it.
+        tell(caller, (true, is_async), place, [device as u32, context], (address, bytes));
+    }
     free(&mut *state::ready()?, address)
 }
 
-fn allocate_to(place: *mut u64, bytes: usize, kind: Place) -> Outcome {
+fn allocate_to(caller: Caller, place: *mut u64, bytes: usize, kind: Place, is_async: bool) -> Outcome {
     let mut state = state::ready()?;
-    give(place, allocate(&mut state, bytes, kind)?)
+    let address = allocate(&mut state, bytes, kind)?;
+    let (_, context) = state.context()?;
+    let on = [context.device as u32, context.id];
+    drop(state);
+    tell(caller, (false, is_async), kind, on, (address, bytes));
+    give(place, address)
+}
+
+fn tell(
+    caller: Caller,
+    (is_release, is_async): (bool, bool),
+    place: Place,
+    [device, context]: [u32; 2],
+    (address, bytes): (u64, usize),
+) {
+    let (place, correlation, bytes) = (place as u32, caller.correlation, bytes as u64);
+    trace::memory_changed(&Memory { is_release, is_async, place, correlation, device, context, address, bytes });
 }
 
 api! {
-    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |_| {
-        allocate_device(address, bytes)
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |caller| {
+        allocate_device(caller, address, bytes)
     }
 
-    fn cuMemAllocAsync(address: *mut u64, bytes: usize, _stream: u64) |_| {
-        allocate_to(address, bytes, Place::Device)
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, _stream: u64) |caller| {
+        allocate_to(caller, address, bytes, Place::Device, true)
     }
 
-    fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: u32) |_| {
-        allocate_to(address, bytes, Place::Managed)
+    fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: u32) |caller| {
+        allocate_to(caller, address, bytes, Place::Managed, false)
     }
 
-    fn cuMemAllocHost_v2(address: *mut u64, bytes: usize) |_| {
-        allocate_to(address, bytes, Place::Pinned)
+    fn cuMemAllocHost_v2(address: *mut u64, bytes: usize) |caller| {
+        allocate_to(caller, address, bytes, Place::Pinned, false)
     }
 
-    fn cuMemHostAlloc(address: *mut u64, bytes: usize, _flags: u32) |_| {
-        allocate_to(address, bytes, Place::Pinned)
+    fn cuMemHostAlloc(address: *mut u64, bytes: usize, _flags: u32) |caller| {
+        allocate_to(caller, address, bytes, Place::Pinned, false)
     }
 
-    fn cuMemFree_v2(address: u64) |_| {
-        release(address)
+    fn cuMemFree_v2(address: u64) |caller| {
+        release(caller, address, false)
     }
 
-    fn cuMemFreeAsync(address: u64, _stream: u64) |_| {
-        release(address)
+    fn cuMemFreeAsync(address: u64, _stream: u64) |caller| {
+        release(caller, address, true)
     }
 
-    fn cuMemFreeHost(address: u64) |_| {
-        release(address)
+    fn cuMemFreeHost(address: u64) |caller| {
+        release(caller, address, false)
     }
 
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |_| {

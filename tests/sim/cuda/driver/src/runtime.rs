@@ -100,13 +100,15 @@ pub extern "C" fn cudaProfilerStop() -> i32 {
 /// `cudaMalloc`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMalloc(address: *mut u64, bytes: usize) -> i32 {
-    call(&calls::cudaMalloc, &calls::cuMemAlloc_v2, std::ptr::null(), |_| memory::allocate_device(address, bytes))
+    call(&calls::cudaMalloc, &calls::cuMemAlloc_v2, std::ptr::null(), |caller| {
+        memory::allocate_device(caller, address, bytes)
+    })
 }
 
 /// `cudaFree`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFree(address: u64) -> i32 {
-    call(&calls::cudaFree, &calls::cuMemFree_v2, std::ptr::null(), |_| memory::release(address))
+    call(&calls::cudaFree, &calls::cuMemFree_v2, std::ptr::null(), |caller| memory::release(caller, address, false))
 }
 
 /// `cudaMemcpyAsync`; the addresses tell the direction.

@@ -4,7 +4,7 @@ use crate::error::{Error, Outcome};
 use crate::shared::calls::Call;
 use crate::shared::clock::now;
 use crate::shared::options::Options;
-use crate::shared::tracer::{ApiCall, EventRecord, Synchronization, Tracer, Work};
+use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::{context, control};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -107,6 +107,12 @@ pub(crate) fn synchronized(synchronization: &Synchronization) {
 pub(crate) fn event_recorded(record: &EventRecord) {
     if let Some(tracer) = tracer() {
         (tracer.event_recorded)(record);
+    }
+}
+
+pub(crate) fn memory_changed(memory: &Memory) {
+    if let Some(tracer) = tracer() {
+        (tracer.memory_changed)(memory);
     }
 }
 

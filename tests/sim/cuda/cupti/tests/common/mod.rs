@@ -15,15 +15,31 @@ pub(crate) const MEMSET: u32 = 2;
 pub(crate) const DRIVER: u32 = 4;
 pub(crate) const RUNTIME: u32 = 5;
 pub(crate) const KERNEL: u32 = 10;
+pub(crate) const MARKER: u32 = 12;
+pub(crate) const MARKER_DATA: u32 = 13;
 pub(crate) const OVERHEAD: u32 = 17;
 pub(crate) const MEMCPY2: u32 = 22;
 pub(crate) const CUDA_EVENT: u32 = 36;
 pub(crate) const SYNCHRONIZATION: u32 = 38;
 pub(crate) const EXTERNAL: u32 = 39;
+pub(crate) const MEMORY2: u32 = 49;
 pub(crate) const GRAPH_TRACE: u32 = 51;
 
-pub(crate) const ALL: [u32; 11] =
-    [MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, OVERHEAD, MEMCPY2, CUDA_EVENT, SYNCHRONIZATION, EXTERNAL, GRAPH_TRACE];
+/// All but those of markers, which a tool of NVTX's makes.
+pub(crate) const ALL: [u32; 12] = [
+    MEMCPY,
+    MEMSET,
+    DRIVER,
+    RUNTIME,
+    KERNEL,
+    OVERHEAD,
+    MEMCPY2,
+    CUDA_EVENT,
+    SYNCHRONIZATION,
+    EXTERNAL,
+    MEMORY2,
+    GRAPH_TRACE,
+];
 
 /// One test at a time: there is one CUPTI in the process.
 static TURN: Mutex<()> = Mutex::new(());
@@ -164,6 +180,7 @@ impl Record {
             CUDA_EVENT | GRAPH_TRACE => 4,
             SYNCHRONIZATION => 24,
             EXTERNAL => 16,
+            MEMORY2 => 12,
             kind => panic!("{kind} has none"),
         })
     }

@@ -1,0 +1,115 @@
+//! What a collector recorded of devices' memory, in order, with the totals that follow from it.
+
+use super::records::Records;
+use super::{Counts, Linked, overlaps};
+use crate::collector::{Collection, Role};
+use crate::link::{Handle, Links, Records as _, Spans, Work};
+use crate::memory::Device;
+use crate::time::Timestamp;
+use crate::trace::memory::MemoryRecord;
+use std::collections::BTreeMap;
+
+/// Memory that was allocated or given back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    at: Timestamp,
+    /// The record.
+    place: u32,
+    /// Who did it, if a call is known that did.
+    thread: Option<u32>,
+    /// In which slice; 0 for none.
+    slice: u64,
+    /// What was allocated on its device after that.
+    allocated: u64,
+}
+
+/// All pieces in order, with who did it and how much was allocated then; those outside of the recording are counted.
+pub(super) fn pieces(
+    records: &Records<'_>,
+    reach: &[(Timestamp, Timestamp)],
+    links: &Links,
+    spans: &impl Spans,
+    counts: &mut Counts,
+) -> Vec<Piece> {
+    let collection = records.collection;
+    let mut pieces = Vec::new();
+    for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
+        let at = collection.interval(&entry).0;
+        if overlaps(reach, (at, at)) {
+            pieces.push(Piece { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
+        } else {
+            counts.out_of_window += 1;
+        }
+    }
+    pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));
+    find_callers(&mut pieces, records, links, spans);
+    add_up(&mut pieces, collection);
+    pieces
+}
+
+/// Finds the call that each piece shares its correlation id with, and in which slice it was made.
+fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, spans: &impl Spans) {
+    let mut questions = Vec::new();
+    for (number, piece) in pieces.iter_mut().enumerate() {
+        let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
+        let at = Handle(piece.place);
+        let work = Work { at, correlation, device: 0, stream: 0, start: piece.at, end: piece.at };
+        let Some(call) = links.launch(&work).map(|call| records.call_at(call)) else { continue };
+        (piece.thread, piece.slice) = (Some(call.thread), links.linked(&call));
+        if piece.slice == 0 {
+            questions.push((call.thread, piece.at, number));
+        }
+    }
+    questions.sort_unstable();
+    let asked: Vec<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
+    let answers = if asked.is_empty() { Vec::new() } else { spans.innermost(&asked) };
+    for ((.., number), slice) in questions.iter().zip(answers) {
+        pieces.get_mut(*number).into_iter().for_each(|piece| piece.slice = slice);
+    }
+}
+
+/// What is given back without having been allocated here was there before.
+fn add_up(pieces: &mut [Piece], collection: &Collection) {
+    let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
+    let bytes = |piece: &Piece| collection.records.entry(piece.place).map(|entry| (entry.memory_of(), entry.bytes()));
+    for (device, bytes) in pieces.iter().filter_map(bytes) {
+        let (total, least) = totals.entry(device).or_default();
+        *total = total.saturating_add(bytes);
+        *least = (*least).min(*total);
+    }
+    totals.values_mut().for_each(|(total, least)| *total = least.saturating_neg());
+    for piece in pieces {
+        let Some((device, bytes)) = bytes(piece) else { continue };
+        if let Some((total, _)) = totals.get_mut(&device) {
+            *total = total.saturating_add(bytes);
+            piece.allocated = u64::try_from(*total).unwrap_or(0);
+        }
+    }
+}
+
+impl Linked {
+    /// What was allocated and given back, in order: when, on which thread, and what.
+    pub(in crate::trace) fn memory<'t>(
+        &'t self,
+        collection: &'t Collection,
+        process: i64,
+    ) -> impl Iterator<Item = (Timestamp, i64, MemoryRecord)> + 't {
+        self.memory.iter().filter_map(move |piece| {
+            let entry = collection.records.entry(piece.place).filter(|entry| entry.role() == Role::Memory)?;
+            let (kind, index) = entry.memory_of();
+            // The process's first thread has its number.
+            let thread = piece.thread.map_or(process, |thread| self.threads.id(thread));
+            let (device, address) = (Device::of(kind, index), entry.end());
+            Some((
+                piece.at,
+                thread,
+                MemoryRecord::of_device(device, address, entry.bytes(), piece.allocated, piece.slice),
+            ))
+        })
+    }
+
+    /// Returns how much was allocated or given back, by number of records.
+    pub(crate) fn memory_events(&self) -> u64 {
+        self.memory.len() as u64
+    }
+}

@@ -1,0 +1,276 @@
+//! CUPTI as the tool that listens to NVTX: what it hears becomes markers, if those are recorded.
+//!
+//! Ranges that are pushed and popped are of a thread; those that are started and ended, of the process. Texts stay.
+
+use crate::activity;
+use crate::attributes;
+use crate::code::need_driver_from_13_2;
+use crate::layout::kind;
+use crate::link;
+use crate::pool::{self, HOST};
+use crate::record::Record;
+use crate::writer;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Flags of markers, and of their data.
+const INSTANTANEOUS: u32 = 1 << 0;
+const START: u32 = 1 << 1;
+const END: u32 = 1 << 2;
+const COLOR_NONE: u32 = 1 << 0;
+const COLOR_ARGB: u32 = 1 << 1;
+/// Kinds of objects that markers are of.
+const PROCESS: u32 = 1;
+const THREAD: u32 = 2;
+/// Kinds of payloads.
+const DOUBLE: u32 = 0;
+const UINT64: u32 = 1;
+const INT64: u32 = 4;
+
+/// A text that stays, by its address; 0 for none, which is the default domain too.
+type Text = u64;
+
+static TEXTS: LazyLock<Mutex<BTreeSet<&'static CStr>>> = LazyLock::new(Mutex::default);
+static MARKERS: AtomicU32 = AtomicU32::new(0);
+/// The domains of ranges that were started, by their number.
+static STARTED: LazyLock<Mutex<HashMap<u32, Text>>> = LazyLock::new(Mutex::default);
+
+thread_local! {
+    /// The ranges that the thread has pushed, with their domains.
+    static PUSHED: RefCell<Vec<(Text, u32)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn keep(text: *const c_char) -> Text {
+    if text.is_null() {
+        return 0;
+    }
+    // SAFETY: the client hands a C string.
+    let text = unsafe { CStr::from_ptr(text) };
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = texts.get(text).copied().unwrap_or_else(|| {
+        let kept: &'static CStr = Box::leak(CString::from(text).into_boxed_c_str());
+        texts.insert(kept);
+        kept
+    });
+    kept.as_ptr() as u64
+}
+
+fn next_marker() -> u32 {
+    MARKERS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Records a marker; `name` is 0 for an end.
+fn record(id: u32, flags: u32, object: u32, name: Text, domain: Text) {
+    if !activity::is_enabled(kind::MARKER) {
+        return;
+    }
+    let Some(record) = Record::new(kind::MARKER) else { return };
+    let record = record.u32(4, flags).u64(8, writer::timestamp()).u32(16, id).u32(20, object);
+    let thread = if object == THREAD { attributes::thread_id() } else { 0 };
+    let record = record.u32(24, std::process::id()).u32(28, thread).u64(40, name).u64(48, domain);
+    pool::add(HOST, &record, None);
+}
+
+/// What attributes say, read by offset from the 48 bytes of `nvtxEventAttributes_t`.
+struct Said {
+    text: Text,
+    category: u32,
+    color: Option<u32>,
+    payload: (u32, u64),
+}
+
+impl Said {
+    fn read(attributes: *const u8) -> Said {
+        fn at<T: Copy>(attributes: *const u8, offset: usize) -> T {
+            // SAFETY: the client hands 48 bytes, and no offset is beyond them.
+            unsafe { attributes.add(offset).cast::<T>().read_unaligned() }
+        }
+        let bits: u64 = at(attributes, 24);
+        let payload = match at::<i32>(attributes, 16) {
+            1 => (UINT64, bits),
+            2 => (INT64, bits),
+            3 => (DOUBLE, bits),
+            4 => (UINT64, bits & 0xffff_ffff),
+            5 => (INT64, i64::from(bits as i32).cast_unsigned()),
+            6 => (DOUBLE, f64::from(f32::from_bits(bits as u32)).to_bits()),
+            _ => (DOUBLE, 0),
+        };
+        let message: u64 = at(attributes, 40);
+        let text = match at::<i32>(attributes, 32) {
+            1 => keep(message as *const c_char),
+            // A handle is the address of a text that stays.
+            3 => message,
+            _ => 0,
+        };
+        let color = (at::<i32>(attributes, 8) == 1).then(|| at(attributes, 12));
+        Said { text, category: at(attributes, 4), color, payload }
+    }
+
+    fn record(&self, id: u32) {
+        if !activity::is_enabled(kind::MARKER_DATA) {
+            return;
+        }
+        let Some(record) = Record::new(kind::MARKER_DATA) else { return };
+        let flag = if self.color.is_some() { COLOR_ARGB } else { COLOR_NONE };
+        let record = record.u32(4, flag).u32(8, id).u32(12, self.payload.0).u64(16, self.payload.1);
+        pool::add(HOST, &record.u32(24, self.color.unwrap_or(0)).u32(28, self.category), None);
+    }
+}
+
+fn push(domain: Text, text: Text) -> (u32, c_int) {
+    let id = next_marker();
+    record(id, START, THREAD, text, domain);
+    let level = PUSHED.try_with(|pushed| {
+        let mut pushed = pushed.borrow_mut();
+        pushed.push((domain, id));
+        pushed.iter().filter(|(of, _)| *of == domain).count() as c_int - 1
+    });
+    (id, level.unwrap_or(-1))
+}
+
+fn pop(domain: Text) -> c_int {
+    let popped = PUSHED.try_with(|pushed| {
+        let mut pushed = pushed.borrow_mut();
+        let last = pushed.iter().rposition(|(of, _)| *of == domain)?;
+        let (_, id) = pushed.remove(last);
+        Some((id, pushed.iter().filter(|(of, _)| *of == domain).count() as c_int))
+    });
+    let Ok(Some((id, level))) = popped else { return -2 };
+    record(id, END, THREAD, 0, domain);
+    level
+}
+
+fn start(domain: Text, text: Text) -> u32 {
+    let id = next_marker();
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).insert(id, domain);
+    record(id, START, PROCESS, text, domain);
+    id
+}
+
+fn end(range: u64) {
+    let Ok(id) = u32::try_from(range) else { return };
+    if let Some(domain) = STARTED.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) {
+        record(id, END, PROCESS, 0, domain);
+    }
+}
+
+fn mark(domain: Text, text: Text) -> u32 {
+    let id = next_marker();
+    record(id, INSTANTANEOUS, THREAD, text, domain);
+    id
+}
+
+extern "C" fn mark_ex(attributes: *const u8) {
+    domain_mark_ex(0, attributes);
+}
+extern "C" fn mark_a(text: *const c_char) {
+    mark(0, keep(text));
+}
+extern "C" fn start_ex(attributes: *const u8) -> u64 {
+    domain_start_ex(0, attributes)
+}
+extern "C" fn start_a(text: *const c_char) -> u64 {
+    start(0, keep(text)).into()
+}
+extern "C" fn range_end(range: u64) {
+    end(range);
+}
+extern "C" fn push_ex(attributes: *const u8) -> c_int {
+    domain_push_ex(0, attributes)
+}
+extern "C" fn push_a(text: *const c_char) -> c_int {
+    push(0, keep(text)).1
+}
+extern "C" fn range_pop() -> c_int {
+    pop(0)
+}
+extern "C" fn domain_mark_ex(domain: Text, attributes: *const u8) {
+    let said = Said::read(attributes);
+    said.record(mark(domain, said.text));
+}
+extern "C" fn domain_start_ex(domain: Text, attributes: *const u8) -> u64 {
+    let said = Said::read(attributes);
+    let id = start(domain, said.text);
+    said.record(id);
+    id.into()
+}
+extern "C" fn domain_range_end(_domain: Text, range: u64) {
+    end(range);
+}
+extern "C" fn domain_push_ex(domain: Text, attributes: *const u8) -> c_int {
+    let said = Said::read(attributes);
+    let (id, level) = push(domain, said.text);
+    said.record(id);
+    level
+}
+extern "C" fn domain_pop(domain: Text) -> c_int {
+    pop(domain)
+}
+extern "C" fn domain_create_a(name: *const c_char) -> Text {
+    keep(name)
+}
+extern "C" fn domain_register_string_a(_domain: Text, text: *const c_char) -> Text {
+    keep(text)
+}
+
+type GetExportTable = extern "C" fn(u32) -> *const c_void;
+
+/// The first members of the export table of callbacks.
+#[repr(C)]
+struct Callbacks {
+    struct_size: usize,
+    get_module_function_table: Option<extern "C" fn(u32, *mut *const *mut *const c_void, *mut u32) -> c_int>,
+}
+
+/// What goes into the slots of the two modules.
+const CORE: &[(usize, *const c_void)] = &[
+    (1, mark_ex as *const c_void),
+    (2, mark_a as *const c_void),
+    (4, start_ex as *const c_void),
+    (5, start_a as *const c_void),
+    (7, range_end as *const c_void),
+    (8, push_ex as *const c_void),
+    (9, push_a as *const c_void),
+    (11, range_pop as *const c_void),
+];
+const CORE2: &[(usize, *const c_void)] = &[
+    (1, domain_mark_ex as *const c_void),
+    (2, domain_start_ex as *const c_void),
+    (3, domain_range_end as *const c_void),
+    (4, domain_push_ex as *const c_void),
+    (5, domain_pop as *const c_void),
+    (10, domain_register_string_a as *const c_void),
+    (12, domain_create_a as *const c_void),
+];
+
+/// The tool's entry: returns 1 if it listens. Without a driver it fills slots all the same and returns 0, and 13.2 dies.
+#[unsafe(no_mangle)]
+pub extern "C" fn InitializeInjectionNvtx2(get_export_table: GetExportTable) -> c_int {
+    // From 13.3 on it says nothing of that here.
+    let _ = need_driver_from_13_2();
+    let callbacks = get_export_table(1).cast::<Callbacks>();
+    // SAFETY: null, or the client's table, which lives for ever.
+    let Some(callbacks) = (unsafe { callbacks.as_ref() }) else { return 0 };
+    let Some(get_table) = callbacks.get_module_function_table else { return 0 };
+    if callbacks.struct_size < size_of::<Callbacks>() {
+        return 0;
+    }
+    for (module, functions) in [(1, CORE), (5, CORE2)] {
+        let (mut slots, mut count) = (std::ptr::null(), 0);
+        if get_table(module, &raw mut slots, &raw mut count) != 1 {
+            return 0;
+        }
+        for (at, function) in functions.iter().filter(|(at, _)| *at < count as usize) {
+            // SAFETY: the table has `count` entries, each the address of a slot or null.
+            let slot = unsafe { slots.add(*at).read() };
+            if !slot.is_null() {
+                // SAFETY: it is the client's slot for that function.
+                unsafe { slot.write(*function) };
+            }
+        }
+    }
+    c_int::from(link::connected())
+}
