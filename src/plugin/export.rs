@@ -105,10 +105,10 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     // SAFETY: there is room for `name_max` bytes and a zero.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), query.name, length) };
     // SAFETY: as above.
-    unsafe { query.name.add(length).write(0) };
+    unsafe { query.name.wrapping_add(length).write(0) };
     for (at, kind) in P::TYPES.iter().take(query.types_max).enumerate() {
         // SAFETY: there is room for `types_max` numbers.
-        unsafe { query.types.add(at).write(kind.number()) };
+        unsafe { query.types.wrapping_add(at).write(kind.number()) };
     }
     0
 }

@@ -28,13 +28,17 @@ impl<T> Desk<T> {
         (self.open().take(), answer)
     }
 
-    /// Calls `take` with what is open, if anything is.
+    /// Returns the desk behind a handle.
     ///
     /// # Safety
     /// `handle` is one that [`during`](Desk::during) of such a desk has given out, or null.
-    unsafe fn of(handle: Handle, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
+    unsafe fn of(handle: Handle) -> Option<&'static Desk<T>> {
         // SAFETY: desks are never freed, and shared freely.
-        let desk = unsafe { handle.cast::<Desk<T>>().as_ref() };
+        unsafe { handle.cast::<Desk<T>>().as_ref() }
+    }
+
+    /// Has what is open take something, if anything is; returns what foreign code is told.
+    fn take(desk: Option<&Desk<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
         let taken = desk.map(|desk| desk.open().as_mut().map_or(Err(Refused), take));
         if matches!(taken, Some(Ok(()))) { 0 } else { -1 }
     }
@@ -51,26 +55,28 @@ impl Desk<Registered> {
     /// Has a library register its profilers; returns them with what its entry returned.
     pub(super) fn register(&'static self, entry: impl FnOnce(*const Registry) -> c_int) -> (Registered, c_int) {
         let (registered, status) = self.during(Registered::default(), |handle| {
-            entry(&raw const *&Registry { size: Registry::KNOWN, handle, register })
+            let registry = Registry { size: Registry::KNOWN, handle, register };
+            entry(&raw const registry)
         });
         (registered.unwrap_or_default(), status)
     }
 }
 
 unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and an interface or null.
-    unsafe {
-        Desk::<Registered>::of(handle, |registered| match read(interface) {
-            Ok(interface) => {
-                registered.profilers.push(interface);
-                Ok(())
-            }
-            Err(why) => {
-                registered.refused.push(why.to_owned());
-                Err(Refused)
-            }
-        })
-    }
+    // SAFETY: the plugin passes an interface, or null.
+    let interface = unsafe { read(interface) };
+    // SAFETY: it passes the handle that it was given.
+    let desk = unsafe { Desk::<Registered>::of(handle) };
+    Desk::take(desk, |registered| match interface {
+        Ok(interface) => {
+            registered.profilers.push(interface);
+            Ok(())
+        }
+        Err(why) => {
+            registered.refused.push(why.to_owned());
+            Err(Refused)
+        }
+    })
 }
 
 impl Desk<Events> {
@@ -81,7 +87,7 @@ impl Desk<Events> {
         process: impl FnOnce(*const Builder) -> c_int,
     ) -> (Vec<Device>, c_int) {
         let (events, status) = self.during(events, |handle| {
-            process(&raw const *&Builder {
+            let builder = Builder {
                 size: Builder::KNOWN,
                 handle,
                 add_event,
@@ -90,71 +96,79 @@ impl Desk<Events> {
                 add_metadata,
                 add_device,
                 add_resource,
-            })
+            };
+            process(&raw const builder)
         });
         (events.map(Events::finish).unwrap_or_default(), status)
+    }
+
+    /// Has the events take what could be read; what could not is counted.
+    fn take_read<R>(
+        desk: Option<&Desk<Events>>,
+        read: Result<R, &'static str>,
+        take: impl FnOnce(&mut Events, R) -> Result<(), Refused>,
+    ) -> c_int {
+        Desk::take(desk, |events| match read {
+            Ok(read) => take(events, read),
+            Err(why) => Err(events.fault(why)),
+        })
     }
 }
 
 unsafe extern "C" fn add_event(handle: Handle, event: *const Event) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and an event or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            read(event).map_err(|why| events.fault(why)).and_then(|event| events.add(event))
-        })
-    }
+    // SAFETY: the plugin passes an event, or null.
+    let event = unsafe { read(event) };
+    // SAFETY: it passes the handle that it was given.
+    Desk::take_read(unsafe { Desk::of(handle) }, event, Events::add)
 }
 
 unsafe extern "C" fn set_name(handle: Handle, name: *const c_char) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and a C string or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            text(name).map_err(|why| events.fault(why)).and_then(|name| events.name(&name))
-        })
-    }
+    // SAFETY: the plugin passes a C string, or null.
+    let name = unsafe { text(name) };
+    // SAFETY: it passes the handle that it was given.
+    Desk::take_read(unsafe { Desk::of(handle) }, name, |events, name| events.name(&name))
 }
 
 unsafe extern "C" fn set_flow(handle: Handle, flow: *const EventFlow) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and an end of an arrow or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            let flow = read(flow).map_err(|why| events.fault(why))?;
-            events.flow(flow.kind, flow.id, flow.is_start != 0)
-        })
-    }
+    // SAFETY: the plugin passes an end of an arrow, or null.
+    let flow = unsafe { read(flow) };
+    // SAFETY: it passes the handle that it was given.
+    let desk = unsafe { Desk::of(handle) };
+    Desk::take_read(desk, flow, |events, flow| events.flow(flow.kind, flow.id, flow.is_start != 0))
 }
 
 unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *const c_char) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and C strings or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            let key = text(key).map_err(|why| events.fault(why))?;
-            let value = text(value).map_err(|why| events.fault(why))?;
-            events.metadata(&key, &value)
-        })
-    }
+    // SAFETY: the plugin passes a C string, or null.
+    let key = unsafe { text(key) };
+    // SAFETY: and another one.
+    let value = unsafe { text(value) };
+    // SAFETY: it passes the handle that it was given.
+    let desk = unsafe { Desk::of(handle) };
+    Desk::take_read(desk, key.and_then(|key| Ok((key, value?))), |events, (key, value)| events.metadata(&key, &value))
 }
 
 unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and a device with C strings or nulls, or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            let device = read(device).map_err(|why| events.fault(why))?;
-            let [name, label] = [device.name, device.label].map(|of| text(of).unwrap_or_default());
-            events.device(device.id, device.order, &name, &label)
-        })
-    }
+    // SAFETY: the plugin passes a device, or null.
+    let device = unsafe { read(device) };
+    // SAFETY: its texts are C strings, or null.
+    let texts = device.map(|device| [device.name, device.label].map(|of| unsafe { text(of) }.unwrap_or_default()));
+    // SAFETY: it passes the handle that it was given.
+    let desk = unsafe { Desk::of(handle) };
+    Desk::take_read(desk, device.and_then(|device| Ok((device, texts?))), |events, (device, [name, label])| {
+        events.device(device.id, device.order, &name, &label)
+    })
 }
 
 unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo) -> c_int {
-    // SAFETY: the plugin passes the handle that it was given, and a resource with a C string or null, or null.
-    unsafe {
-        Desk::<Events>::of(handle, |events| {
-            let resource = read(resource).map_err(|why| events.fault(why))?;
-            let name = text(resource.name).unwrap_or_else(|_| resource.resource.to_string());
-            events.resource(resource.device, resource.resource, resource.order, &name)
-        })
-    }
+    // SAFETY: the plugin passes a resource, or null.
+    let resource = unsafe { read(resource) };
+    // SAFETY: its name is a C string, or null.
+    let name = resource.map(|of| unsafe { text(of.name) }.unwrap_or_else(|_| of.resource.to_string()));
+    // SAFETY: it passes the handle that it was given.
+    let desk = unsafe { Desk::of(handle) };
+    Desk::take_read(desk, resource.and_then(|resource| Ok((resource, name?))), |events, (of, name)| {
+        events.resource(of.device, of.resource, of.order, &name)
+    })
 }
 
 /// Copies a struct of a plugin's, if it says that it has all the fields that are known here.

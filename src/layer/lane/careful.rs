@@ -128,7 +128,13 @@ impl Lane {
     }
 
     /// Ends a slice: in place if its chunk is still at hand, else by a record of its own.
-    pub(in crate::layer) fn end(&self, slice: u64, end: Ticks, is_innermost: bool, recorder: &Recorder) -> Result<(), Need> {
+    pub(in crate::layer) fn end(
+        &self,
+        slice: u64,
+        end: Ticks,
+        is_innermost: bool,
+        recorder: &Recorder,
+    ) -> Result<(), Need> {
         if slice != 0 && !self.place()?.writer.end(slice, end) {
             let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));

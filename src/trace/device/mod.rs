@@ -85,16 +85,10 @@ pub(crate) struct Host<'t> {
 impl Linked {
     /// Links the collection of that number.
     pub(crate) fn new(collection: &Collection, number: usize, host: &Host<'_>) -> Linked {
-        let at = |ticks| host.converter.timestamp(ticks);
-        let windows: Vec<_> = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
+        let error = collection.clock.error_at_most_ns();
+        let (windows, reach) = windows(collection, host.converter, error);
         let threads = Threads::new(collection, host.recorded, host.converter);
         let mut counts = Counts::default();
-        let error = collection.clock.error_at_most_ns();
-        let wider = |(start, end): &(Timestamp, Timestamp)| {
-            let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
-            (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
-        };
-        let reach: Vec<_> = windows.iter().map(wider).collect();
         let records = Records { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
@@ -142,8 +136,20 @@ impl Linked {
         let links = joining.finish(records.events());
         let memory = memory::pieces(&records, &reach, &links, &spans, &mut counts);
         let (marks, overheads, counters) = Default::default();
-        let mut linked =
-            Linked { links, threads, windows, reach, over, marks, overheads, counters, memory, crossing, counts, number };
+        let mut linked = Linked {
+            links,
+            threads,
+            windows,
+            reach,
+            over,
+            marks,
+            overheads,
+            counters,
+            memory,
+            crossing,
+            counts,
+            number,
+        };
         let others = linked.take_the_rest(collection);
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
@@ -296,6 +302,21 @@ impl Collection {
         let device = entry.device_or_context().cast_signed();
         Work { at: Handle(entry.at), correlation: entry.correlation(), device, stream: entry.stream(), start, end }
     }
+}
+
+/// Stretches of time, in order.
+type Stretches = Vec<(Timestamp, Timestamp)>;
+
+/// When a collection was recorded, and the same with what may lie inside but for an error of its clock.
+fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
+    let at = |ticks| converter.timestamp(ticks);
+    let windows: Stretches = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
+    let wider = |(start, end): &(Timestamp, Timestamp)| {
+        let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
+        (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
+    };
+    let reach = windows.iter().map(wider).collect();
+    (windows, reach)
 }
 
 /// Whether that lies in one of the windows, in part at least. A program may pause with each of its steps, so there may be

@@ -1,0 +1,403 @@
+//! Says how to record, and makes the layer and its guard.
+
+mod devices;
+mod spans;
+
+use crate::activity::{ActivityTypes, DeviceType, RecordScope};
+use crate::callsite::{Classifier, Rules, Sites};
+use crate::collector::Collector;
+use crate::config::{self, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
+use crate::diag::{self, LogSink, Severity, diag};
+use crate::error::{Error, ErrorKind};
+use crate::guard::KinetoGuard;
+use crate::handler::TraceHandler;
+use crate::layer::{KinetoLayer, home};
+#[cfg(feature = "itt")]
+use crate::observer::itt::Itt;
+use crate::observer::nvtx::Nvtx;
+use crate::observer::{Observers, SpanObserver};
+use crate::os::{fork, signal};
+use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
+use crate::schedule::Schedule;
+use crate::session::{self, Habits, Session};
+use crate::trace::{EventEdit, PostProcess};
+use crate::write::TraceSink;
+use crate::write::sink::Sinks;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Says how to record; made by [`KinetoLayer::builder`].
+///
+/// What is set here goes before the environment (`KINETO_…`), which goes before the configuration file
+/// (`KINETO_CONFIG`), which goes before the defaults. README's table lists every setting.
+#[must_use = "call `build` to get a layer"]
+#[derive(Default)]
+pub struct KinetoLayerBuilder {
+    overrides: Overrides,
+    metadata: Vec<(String, String)>,
+    metadata_json: Vec<(String, String)>,
+    classifier: Option<Arc<Classifier>>,
+    annotation_targets: Vec<String>,
+    scopes: Vec<RecordScope>,
+    threads: ThreadFilter,
+    sinks: Vec<(String, Arc<dyn TraceSink>)>,
+    post_process: Option<PostProcess>,
+    collectors: Vec<Arc<dyn Collector>>,
+    timer: Option<Arc<dyn Collector>>,
+    observers: Vec<Arc<dyn SpanObserver>>,
+    schedule: Option<Schedule>,
+    handler: Option<Box<dyn TraceHandler>>,
+    habits: Habits,
+    log_sink: Option<LogSink>,
+    env: Option<Env>,
+    /// Only requests from outside start a recording.
+    waits: bool,
+}
+
+impl KinetoLayer {
+    /// Returns a builder with everything at its default.
+    pub fn builder() -> KinetoLayerBuilder {
+        KinetoLayerBuilder::default()
+    }
+
+    /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
+    ///
+    /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
+    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. When off, the layer is `None`, which changes nothing
+    /// for other layers, and the guard does nothing; no thread is started and no library looked for.
+    ///
+    /// # Errors
+    /// Those of [`KinetoLayerBuilder::build`].
+    pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
+        let env = Env::process();
+        let mut builder = KinetoLayer::builder();
+        match env.switch()? {
+            Switch::Off => return Ok((None, KinetoGuard::inert())),
+            Switch::Idle => builder.waits = true,
+            Switch::On => {}
+        }
+        builder.env = Some(env);
+        builder.build().map(|(layer, guard)| (Some(layer), guard))
+    }
+}
+
+impl KinetoLayerBuilder {
+    /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. The path is taken as it is.
+    ///
+    /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
+    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto.
+    pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.output = Some(Output::Exact(path.into()));
+        self
+    }
+
+    /// Writes nothing when the guard is dropped: traces are had from [`Profiler::stop`](crate::Profiler::stop).
+    pub fn no_output(mut self) -> Self {
+        self.overrides.output = Some(Output::Nowhere);
+        self
+    }
+
+    /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
+    pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
+        self.overrides.activities = Some(types.into());
+        self
+    }
+
+    /// The most bytes that records may take, those in traces included. Default: 512 MiB.
+    pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
+        self.overrides.buffer_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Says what happens at the buffer limit. Default: [`Overflow::Stop`].
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overrides.overflow = Some(overflow);
+        self
+    }
+
+    /// The longest time that dropping the guard, or the end of the process, waits for the file. Default: 5 s.
+    ///
+    /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
+    pub fn flush_timeout(mut self, timeout: Duration) -> Self {
+        self.overrides.flush_timeout = Some(timeout);
+        self
+    }
+
+    /// Starts recording in `build`. Default: true; else [`Profiler::start`](crate::Profiler::start) does.
+    pub fn record_from_start(mut self, on: bool) -> Self {
+        self.overrides.record_from_start = Some(on);
+        self
+    }
+
+    /// Writes the trace when SIGTERM comes, before it ends the process. Default: false.
+    ///
+    /// A handler that the program has installed before `build` is called after that. Not in a forked child.
+    pub fn flush_on_sigterm(mut self, on: bool) -> Self {
+        self.overrides.flush_on_sigterm = Some(on);
+        self
+    }
+
+    /// Compression of `.gz` files, 0 to 9. Default: 1.
+    pub fn gzip_level(mut self, level: u32) -> Self {
+        self.overrides.gzip_level = Some(level);
+        self
+    }
+
+    /// Writes an execution trace (Chakra) beside the trace, wherever that is written by itself: `app.et.json` for
+    /// `app.pt.trace.json`. Default: false, or torch's `ENABLE_PYTORCH_EXECUTION_TRACE`.
+    ///
+    /// See [`Trace::save_execution_trace`](crate::Trace::save_execution_trace), which a handler of traces may call by itself.
+    /// With it, the slices of the trace have a "Record function id", by which tools join the two files.
+    pub fn execution_trace(mut self, on: bool) -> Self {
+        self.overrides.execution_trace = Some(on);
+        self
+    }
+
+    /// Adds a text to the trace's header.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Adds a JSON value to the trace's header; `build` fails if it is none.
+    pub fn metadata_json(mut self, key: impl Into<String>, json: impl Into<String>) -> Self {
+        self.metadata_json.push((key.into(), json.into()));
+        self
+    }
+
+    /// Says which process of how many this is. Default: from `RANK`/`WORLD_SIZE`, Slurm's or Open MPI's variables.
+    pub fn distributed(mut self, info: DistributedInfo) -> Self {
+        self.overrides.distributed = Some(info);
+        self
+    }
+
+    /// Reads that configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.config_file = Some(path.into());
+        self
+    }
+
+    /// Sends `save("scheme://…")` to a handler, as kineto's logger factories do.
+    pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
+        self.sinks.push((scheme.into(), Arc::new(sink)));
+        self
+    }
+
+    /// Changes the events of all traces: `edit` is called with each slice, instant and set of counter values whenever a
+    /// trace is saved or looked into, and may rename it, change its arguments, or leave it out.
+    ///
+    /// As torch's `enableProfilerWithEventPostProcess`. It must do the same each time. Statistics count what was recorded;
+    /// async tracks stay as they are. An event at which `edit` panics stays as it was recorded.
+    pub fn post_process(mut self, edit: impl Fn(&mut EventEdit<'_>) + Send + Sync + 'static) -> Self {
+        self.post_process = Some(PostProcess(Arc::new(edit)));
+        self
+    }
+
+    /// Says what becomes of spans: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
+    pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
+        self.overrides.mode = Some(mode.into());
+        self
+    }
+
+    /// The domain of ITT's tasks. Default: "tracing-kineto"; torch's is "PyTorch". Without the feature `itt`, nobody asks.
+    pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
+        self.overrides.itt_domain = Some(name.into());
+        self
+    }
+
+    /// Tells that observer of spans as they happen; may be called more than once.
+    pub fn observer(mut self, observer: impl SpanObserver + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Records by that schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
+    ///
+    /// Each cycle has a trace of its own, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
+    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (not if the schedule has one cycle only). What
+    /// is recorded of a cycle when the guard is dropped is saved too.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Hands each trace that is ready to a handler instead of saving it as the output: a closure `FnMut(Trace)`, or
+    /// [`tensorboard_trace_handler`](crate::tensorboard_trace_handler).
+    ///
+    /// It runs on the thread that steps, stops or drops the guard, which wait for it as long as it takes. Without a schedule,
+    /// it gets what each stop ends. When the process exits without dropping the guard, it gets what is recorded by then, on
+    /// the thread that exits.
+    pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
+        self.handler = Some(Box::new(handler));
+        self
+    }
+
+    /// Names each recording, as it stands in the header under `trace_id`; called when collectors begin for it.
+    /// Default: 32 random upper-case hexadecimal digits, as torch; an empty text stands for that.
+    pub fn trace_id_callback(mut self, name: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.habits.trace_id = Some(Arc::new(name));
+        self
+    }
+
+    /// Keeps the trace of each cycle, for [`Profiler::traces`](crate::Profiler::traces). Default: false.
+    ///
+    /// They share the buffer limit with what is recorded next.
+    pub fn acc_events(mut self, on: bool) -> Self {
+        self.habits.accumulates = on;
+        self
+    }
+
+    /// The longest time that a trace may take to put its [events](crate::Trace::events) together; torch's
+    /// `post_processing_timeout_s`. Default: none. When it is over, what is there is returned, with a note and a warning. Files
+    /// are whole all the same.
+    pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
+        self.habits.post_processing_timeout = Some(limit);
+        self
+    }
+
+    /// Refuses to save a trace a second time, as torch does, and makes it an error of the stop, the step or the save if an
+    /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
+    /// Default: false. What the guard writes when it is dropped it writes all the same.
+    pub fn strict(mut self, on: bool) -> Self {
+        self.habits.is_strict = on;
+        self
+    }
+
+    /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
+    pub fn log_level(mut self, level: Severity) -> Self {
+        self.overrides.log_level = Some(level);
+        self
+    }
+
+    /// Sends messages about the profiler itself there instead of to stderr.
+    pub fn log_sink(mut self, sink: LogSink) -> Self {
+        self.log_sink = Some(sink);
+        self
+    }
+
+    /// Returns the table of all switches in Markdown, as README has it; a program may show it in its help.
+    pub fn reference() -> String {
+        Config::reference()
+    }
+
+    /// Makes the layer and its guard, and starts to record unless told otherwise.
+    ///
+    /// # Errors
+    /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
+    /// file that was named cannot be read, or the platform cannot do what was asked for.
+    pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+        if let Some(sink) = &self.log_sink {
+            diag::DOOR.set_sink(Some(sink.clone()));
+        }
+        let env = self.env.unwrap_or_else(Env::process);
+        let mut warnings = Vec::new();
+        let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
+        if let Ok(config) = &resolved {
+            config.apply_log_level();
+        }
+        config::report(&warnings);
+        let mut config = resolved?;
+        self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
+        if self.waits {
+            config.wait_for_requests();
+        }
+        let rules = Rules {
+            selected: config.activities,
+            filter: config.filter.clone(),
+            classifier: self.classifier,
+            annotation_targets: self.annotation_targets,
+            with_args: config.with_args,
+            denied_fields: config.deny_fields.clone(),
+            events: config.events.into_level(),
+            scopes: self.scopes,
+            stacks: config.companions.stack_filter.clone(),
+        };
+        let companions = companions(&config, self.overrides.with_stack == Some(true))?;
+        let settings = Settings {
+            field_bytes_max: config.field_limit_bytes,
+            fields_while_idle: config.fields_while_idle,
+            records: config.mode.records(),
+            threads: self.threads,
+        };
+        let observers = observers(&config, self.observers);
+        let recorder =
+            Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
+        if config.with_memory && !recorder.listen() {
+            let why = "too many layers record memory already; drop one of them first";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let mut sinks = Sinks::default();
+        for (scheme, sink) in self.sinks {
+            if sinks.register(&scheme, sink)? {
+                diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
+            }
+        }
+        fork::watch(home::forget_lane);
+        let record = config.record_from_start;
+        if config.flush_on_sigterm {
+            signal::flush_on_sigterm(session::at_exit)?;
+        }
+        let collectors = devices::collectors(&config, self.timer, self.collectors);
+        let session = Session::new(recorder.clone(), config, sinks, collectors);
+        self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
+        session.with_metadata(|metadata| {
+            self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
+            self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
+        })??;
+        session.steps.configure(self.schedule, self.handler, self.habits)?;
+        if record {
+            session.begin()?;
+        }
+        session::register(&session);
+        Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
+    }
+}
+
+/// Whether a backend may call itself that.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
+    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
+    if is_word && (!is_taken || name == "privateuse1") {
+        return Ok(());
+    }
+    let why = format!(
+        "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+    );
+    Err(Error::new(ErrorKind::Config, why))
+}
+
+/// Who is told of spans: as the mode says, and the program's own.
+fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
+    if config.mode.contains(Mode::Nvtx) {
+        own.push(Arc::new(Nvtx::new(config.nvtx_injection.clone())));
+    }
+    #[cfg(feature = "itt")]
+    if config.mode.contains(Mode::Itt) {
+        own.push(Arc::new(Itt::new(config.itt_domain.clone())));
+    }
+    Observers::new(own)
+}
+
+/// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
+fn companions(config: &Config, stacks_by_program: bool) -> Result<Companions, Error> {
+    let wanted = &config.companions;
+    let mut frames = if wanted.stacks { wanted.stack_frames } else { 0 };
+    if let Some(why) = no_stacks().filter(|_| wanted.stacks) {
+        if stacks_by_program {
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        diag!(Warning, "config", "{why}");
+        frames = 0;
+    }
+    let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
+    Companions::new(frames, events).map_err(|why| Error::new(ErrorKind::Config, why))
+}
+
+impl fmt::Debug for KinetoLayerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KinetoLayerBuilder").field("overrides", &self.overrides).finish_non_exhaustive()
+    }
+}
