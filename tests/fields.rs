@@ -307,3 +307,16 @@ fn names_of_the_catalogue_become_kinetos_args() {
     check(|| info_span!("s", dims = "2 by 3", seq = "first"), r#"{"dims":"2 by 3","seq":"first"}"#);
     check(|| info_span!("s", dims = 4, seq = 1.5), r#"{"dims":4,"seq":1.5}"#);
 }
+
+#[test]
+fn a_debug_handle_is_a_number_of_its_own() {
+    let trace = record(|| {
+        info_span!("conv", debug_handle = -7).in_scope(|| ());
+        info_span!("relu", debug_handle = "none").in_scope(|| ());
+        info_span!("pool").in_scope(|| ());
+    })
+    .trace;
+    let events = trace.events();
+    let handle = |name: &str| events.iter().find(|event| event.name() == name).unwrap().debug_handle();
+    assert_eq!(["conv", "relu", "pool"].map(handle), [Some(-7), None, None]);
+}

@@ -33,6 +33,13 @@ impl<'e> Event<'e> {
         self.arg("Sequence number").and_then(unsigned)
     }
 
+    /// Returns the number by which a backend knows the operation: of a span, its field `debug_handle`.
+    ///
+    /// torch has it in memory alone, -1 for none; a file of its own never says it.
+    pub fn debug_handle(&self) -> Option<i64> {
+        self.arg("debug_handle").and_then(signed)
+    }
+
     /// Returns, of a backward operation, the thread of its forward operation.
     ///
     /// torch numbers threads by itself, from 1; where such an operation belongs, [`EventTree`](super::EventTree) knows.

@@ -139,6 +139,8 @@ keys! {
         "writes the operations as a graph (Chakra) beside the trace: `app.et.json` for `app.pt.trace.json`";
     HostName: Both Now "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
     TraceId: Both Now "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
+    GroupTraceId: Both Now "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "",
+        "the `group_trace_id` in the trace's header: that of all traces of one request";
     LogLevel: Both Now "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
         "this crate's own messages from here up are shown; a bad value only warns";
     VerboseLogLevel: Both Now "VERBOSE_LOG_LEVEL", I32, Says("unset"), "", "if set, the same as LOG_LEVEL=verbose";
@@ -201,7 +203,6 @@ keys! {
         "at which iteration; goes before the start time";
     StartRoundup: Both Later "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
         "starts at the next multiple of this; 0 means unset";
-    GroupTraceId: Both Later "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "", "names a group of requests";
     IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
         "talks to the dynolog daemon";
     UpdateInterval: Both Later "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Is("5"), "", "how often it is asked";

@@ -80,6 +80,8 @@ pub(crate) struct Config {
     pub(crate) execution_trace: bool,
     pub(crate) host_name: Option<String>,
     pub(crate) trace_id: Option<String>,
+    /// Empty for none.
+    pub(crate) group_trace_id: String,
     /// The tool that listens to NVTX.
     pub(crate) nvtx_injection: Option<PathBuf>,
     pub(crate) companions: Companions,
@@ -178,6 +180,7 @@ impl Config {
             (Key::ExecutionTrace, Value::Bool(on)) => self.execution_trace = *on,
             (Key::HostName, Value::Text(name)) => self.host_name = Some(name.clone()).filter(|name| !name.is_empty()),
             (Key::TraceId, Value::Text(id)) => self.trace_id = Some(id.clone()).filter(|id| !id.is_empty()),
+            (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
             (Key::LogLevel, Value::Severity(severity)) => self.log_level = *severity,
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
@@ -276,6 +279,7 @@ impl Default for Config {
             execution_trace: false,
             host_name: None,
             trace_id: None,
+            group_trace_id: String::new(),
             nvtx_injection: None,
             companions: Companions::default(),
             gpu: Gpu::default(),

@@ -445,6 +445,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         process_name: process::name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
         trace_id,
+        group_trace_id: config.group_trace_id.clone(),
         job: config.job_metadata.clone(),
         distributed: config.distributed.clone(),
         effective: config.effective_json(),
@@ -567,6 +568,7 @@ mod tests {
         for mode in [Mode::Kineto, Mode::PrivateUse1] {
             let mut config = Config::default();
             config.mode = mode.into();
+            config.group_trace_id = "7".to_owned();
             let recorder = Arc::new(Recorder::for_tests());
             let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
             let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
@@ -574,7 +576,9 @@ mod tests {
             let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
             assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
             session.start().unwrap();
-            assert_ne!(id(session.stop().unwrap()), looks[0], "{mode:?}");
+            let next = session.stop().unwrap();
+            assert!(next.metadata().contains(&("group_trace_id".to_owned(), "\"7\"".to_owned())));
+            assert_ne!(id(next), looks[0], "{mode:?}");
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Facts {
     pub(crate) host_name: String,
     /// 32 hexadecimal digits, or what the requester called it.
     pub(crate) trace_id: String,
+    /// What the traces of one request have in common; empty for nothing.
+    pub(crate) group_trace_id: String,
     /// `PT_PROFILER_JOB_NAME` and the like, as the environment has them.
     pub(crate) job: Vec<(String, String)>,
     pub(crate) distributed: Option<DistributedInfo>,
@@ -87,6 +89,9 @@ impl Trace {
         let facts = &inner.facts;
         let text = |text: &str| Value::from(text).to_string();
         let mut entries = vec![("trace_id".to_owned(), text(&facts.trace_id))];
+        if !facts.group_trace_id.is_empty() {
+            entries.push(("group_trace_id".to_owned(), text(&facts.group_trace_id)));
+        }
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
         }
