@@ -1,6 +1,6 @@
 //! What a program changes in the events of its traces before anyone sees them.
 
-use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use super::rows::{Rows, SliceRow};
 use super::value::Value;
 use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::diag::diag;
@@ -126,11 +126,8 @@ impl Edited<'_> {
 }
 
 impl Rows for Edited<'_> {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
-        self.rows.process(row)
-    }
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.rows.thread(row)
+    fn next(&mut self) -> Option<&mut dyn Rows> {
+        Some(self.rows)
     }
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         let event = self.edit.edited(slice.activity());
@@ -146,11 +143,5 @@ impl Rows for Edited<'_> {
     }
     fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
         if self.left_out { Ok(()) } else { self.rows.flow(at, track, flow) }
-    }
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.rows.async_track(row)
-    }
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
-        self.rows.span(row)
     }
 }

@@ -2,9 +2,8 @@
 
 use super::args::Source;
 use super::backward::{FORWARD_THREAD, SCOPE, integer, is_backward, is_operation};
-use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SliceRow, SpanArgs, SpanRow, ThreadRow};
-use crate::activity::{Activity, ArgValue, Args, Flow, Track};
-use crate::time::Timestamp;
+use super::rows::{Rows, SiteRow, SliceRow, SpanArgs};
+use crate::activity::{ArgValue, Args};
 use std::io;
 use std::rc::Rc;
 
@@ -84,11 +83,8 @@ impl<'r> WithOperations<'r> {
 }
 
 impl Rows for WithOperations<'_> {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
-        self.rows.process(row)
-    }
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.rows.thread(row)
+    fn next(&mut self) -> Option<&mut dyn Rows> {
+        Some(self.rows)
     }
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         let SpanArgs { span, parent, site, marks, .. } = slice.args;
@@ -102,18 +98,6 @@ impl Rows for WithOperations<'_> {
         let in_modules = in_modules.as_ref().filter(|some| !some.modules.is_empty());
         let args = SpanArgs { marks: in_modules.map_or(marks, |some| Some(some)), ..slice.args };
         self.rows.slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })
-    }
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        self.rows.activity(activity)
-    }
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        self.rows.flow(at, track, flow)
-    }
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.rows.async_track(row)
-    }
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
-        self.rows.span(row)
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOPE, SEQUENCE, is_operation};
 use super::groups::Groups;
-use super::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use super::rows::{Rows, SliceRow};
 use crate::activity::catalogue::lookup;
-use crate::activity::{Activity, ArgValue, Args, Flow, Track};
-use crate::time::Timestamp;
+use crate::activity::{Activity, ArgValue, Args};
 use std::io;
 use tracing_core::Metadata;
 
@@ -91,8 +90,8 @@ impl Rows for Finder {
 }
 
 impl WithRelated<'_> {
-    /// Returns what is added to the next row.
-    fn next(&mut self) -> Option<&Addition> {
+    /// Returns what is added to the row that comes.
+    fn addition(&mut self) -> Option<&Addition> {
         let row = self.row;
         self.row += 1;
         let (first, left) = self.left.split_first().filter(|(first, _)| first.row == row)?;
@@ -102,32 +101,20 @@ impl WithRelated<'_> {
 }
 
 impl Rows for WithRelated<'_> {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
-        self.rows.process(row)
-    }
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.rows.thread(row)
+    fn next(&mut self) -> Option<&mut dyn Rows> {
+        Some(self.rows)
     }
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        match self.next().copied() {
+        match self.addition().copied() {
             None => self.rows.slice(slice),
             Some(addition) => added(self.rows, &addition, slice.activity()),
         }
     }
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        match self.next().copied() {
+        match self.addition().copied() {
             None => self.rows.activity(activity),
             Some(addition) => added(self.rows, &addition, *activity),
         }
-    }
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        self.rows.flow(at, track, flow)
-    }
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.rows.async_track(row)
-    }
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
-        self.rows.span(row)
     }
 }
 

@@ -9,43 +9,51 @@ use crate::time::Timestamp;
 
 /// Takes the rows of a trace one by one, in file order.
 ///
-/// What one has no use for, it leaves: a slice is then taken as its activity, and all else is passed over. A writer keeps no
-/// row: what it needs of one, it has written when the call returns. After the first error the walk
-/// stops; what had been written until then is no whole file.
+/// What one has no use for goes to the [next](Rows::next), if there is one; else a slice is taken as its activity, and the
+/// rest is passed over. A writer keeps no row: what it needs of one, it has written when the call returns. After the first
+/// error the walk stops; what had been written until then is no whole file.
 pub(crate) trait Rows {
+    /// Returns who takes what this one hands on.
+    fn next(&mut self) -> Option<&mut dyn Rows> {
+        None
+    }
+
     /// Takes the name, label and place of a group of rows.
-    fn process(&mut self, _row: &ProcessRow<'_>) -> io::Result<()> {
-        Ok(())
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.process(row))
     }
 
     /// Takes the name and place of one row of the viewer.
-    fn thread(&mut self, _row: &ThreadRow<'_>) -> io::Result<()> {
-        Ok(())
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.thread(row))
     }
 
     /// Takes a slice of a span; the same as its [`activity`](SliceRow::activity), in parts.
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        self.activity(&slice.activity())
+        match self.next() {
+            Some(next) => next.slice(slice),
+            None => self.activity(&slice.activity()),
+        }
     }
 
     /// Takes a slice, an instant or a set of counter values, with its end of an arrow if it has one.
-    fn activity(&mut self, _activity: &Activity<'_>) -> io::Result<()> {
-        Ok(())
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.activity(activity))
     }
 
     /// Takes an end of an arrow that no activity row carries.
-    fn flow(&mut self, _at: Timestamp, _track: Track<'_>, _flow: Flow) -> io::Result<()> {
-        Ok(())
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.flow(at, track, flow))
     }
 
     /// Takes a span that is drawn on an async track, from its first enter to its close.
-    fn async_track(&mut self, _row: &AsyncRow<'_>) -> io::Result<()> {
-        Ok(())
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.async_track(row))
     }
 
     /// Takes the row that stands for a whole recording.
-    fn span(&mut self, _row: &SpanRow<'_>) -> io::Result<()> {
-        Ok(())
+    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        self.next().map_or(Ok(()), |next| next.span(row))
     }
 }
 
