@@ -13,8 +13,8 @@
  *   profilerPush*, profilerPop*      during it, by any thread of the program, several at once
  *   profilerStop, profilerProcessEvents, profilerDestroy    when it ends
  *
- * All but push and pop come one after the other, not always from the same thread. Every function returns 0, or anything
- * else if it has failed. A profiler that does not come back from a call is left alone, and so is its recording.
+ * Of a recording, all but push and pop come one after the other, not always from the same thread. Every function returns 0,
+ * or anything else if it has failed. One that does not come back is left alone, and so is its recording.
  *
  * Every struct begins with unpaddedStructSize: how many bytes of it the one who fills it in knows of. Fields are only ever
  * added behind the last one, so a smaller struct is an older one. The host refuses structs that are smaller than those
@@ -152,7 +152,8 @@ typedef struct KinetoPlugin_TraceBuilderHandle KinetoPlugin_TraceBuilderHandle;
  * taken: null, a struct that is too small, an event of a type that was not enabled, something about no event.
  *
  * Arguments are JSON: 1.5, true, "\"a text\"", "[1, 2, 3]". Two have a meaning: "correlation", a number that a call and
- * what it had a device do share, and "External id", the id that was pushed around the call.
+ * what it had a device do share, and "External id", the id that was pushed around the call. What the device did may say the
+ * latter too, which counts where calls are not recorded.
  */
 typedef struct KinetoPlugin_TraceBuilder {
   size_t unpaddedStructSize;
@@ -222,7 +223,8 @@ typedef struct KinetoPlugin_ProfilerProcessEvents_Params {
 #define KINETO_PLUGIN_PROFILER_PROCESS_EVENTS_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerProcessEvents_Params, pTraceBuilder)
 
-/* The calling thread goes into a span, or out of the one that it went into last. */
+/* The calling thread goes into a span, or out of the one that it went into last; out of those that it was in when a
+ * recording ended it may go in the next one. */
 typedef struct KinetoPlugin_ProfilerPushCorrelationId_Params {
   size_t unpaddedStructSize;
   uint64_t correlationId;
@@ -238,6 +240,7 @@ typedef struct KinetoPlugin_ProfilerPopCorrelationId_Params {
 #define KINETO_PLUGIN_PROFILER_POP_CORRELATION_ID_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopCorrelationId_Params, pProfilerHandle)
 
+/* The same for spans that are user annotations. This host calls neither: which annotation a span is in, it knows itself. */
 typedef struct KinetoPlugin_ProfilerPushUserCorrelationId_Params {
   size_t unpaddedStructSize;
   uint64_t userCorrelationId;

@@ -2,6 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "common/plugins.rs"]
+mod plugins;
+
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -105,6 +108,32 @@ fn a_gpu_that_can_be_recorded_is_ready() {
     assert_eq!(said.status, 0, "{}", said.text);
     said.says(&["Collector cupti: ready", "tried started, and records arrived"]);
     assert!(said.text.lines().filter(|line| !line.contains('/')).all(|line| line.len() <= 100), "{}", said.text);
+}
+
+#[test]
+fn each_plugin_says_what_it_records_or_why_it_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    plugins::compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    plugins::compile("tests/plugins/faulty.c", folder.path(), "faulty", &["-DFAULT=NO_STOP"]);
+    let of = |folder: &Path, more: &[(&str, &str)]| {
+        let folder = [("KINETO_PLUGIN_LIB_DIR_PATH", folder.to_str().unwrap()), ("KINETO_DISABLE_CUPTI", "1")];
+        Said::new(kineto(&["doctor", "--start"], &[&folder[..], more].concat()))
+    };
+    let said = of(folder.path(), &[]);
+    assert_eq!(said.status, 1, "{}", said.text);
+    said.says(&[
+        "Collector aiu: ready",
+        "records gpu_memcpy, kernel, privateuse1_runtime",
+        "aiu.so: opened",
+        "Collector faulty: unavailable",
+        "faulty.so: its profiler has no function profilerStop",
+    ]);
+    let off = of(folder.path(), &[("KINETO_DISABLE_PLUGINS", "1")]);
+    off.says(&["Collector plugins: unavailable", "KINETO_DISABLE_PLUGINS"]);
+    assert!(!off.text.contains("aiu"), "{}", off.text);
+    let nowhere = of(&folder.path().join("nowhere"), &[]);
+    assert_eq!(nowhere.status, 1, "{}", nowhere.text);
+    nowhere.says(&["nowhere cannot be read: No such file or directory", "correct KINETO_PLUGIN_LIB_DIR_PATH"]);
 }
 
 #[test]

@@ -248,6 +248,15 @@ fn nothing_comes_of_what_was_submitted_outside_of_the_recording() {
 }
 
 #[test]
+fn what_an_earlier_recording_left_says_nothing_of_the_clock() {
+    let (gpu, mut left) = (gpu(), Submission::NONE);
+    record(&gpu, || left = gpu.submit(0));
+    record(&gpu, || gpu.resolve(left, "late", 1000, 2000));
+    assert!(left.is_recorded());
+    assert_eq!(gpu.locate(1000), None);
+}
+
+#[test]
 fn there_are_bounds_and_what_cannot_be_is_said() {
     let gpu = gpu();
     gpu.set_most(2);

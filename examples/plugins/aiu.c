@@ -79,8 +79,12 @@ void aiuCopy(size_t bytes, int32_t queue) {
 }
 
 void aiuSynchronize(void) {
-  for (int32_t queue = 0; queue < QUEUES; queue++)
-    while (now() < free_at[queue]) usleep(10);
+  for (int32_t queue = 0; queue < QUEUES; queue++) {
+    pthread_mutex_lock(&lock);
+    int64_t until = free_at[queue];
+    pthread_mutex_unlock(&lock);
+    while (now() < until) usleep(10);
+  }
 }
 
 /* What the host of plugins calls. */
@@ -152,7 +156,7 @@ static void add(const KinetoPlugin_TraceBuilder *out, const char *name, KinetoPl
   if (out->addEvent(out->pTraceBuilderHandle, &event) != 0) return;
   out->setLastEventName(out->pTraceBuilderHandle, name);
   out->setLastEventFlow(out->pTraceBuilderHandle, &flow);
-  if (flow.isStartPoint && record->span != 0) {
+  if (record->span != 0) {
     snprintf(number, sizeof number, "%llu", (unsigned long long)record->span);
     out->addLastEventMetadata(out->pTraceBuilderHandle, "External id", number);
   }

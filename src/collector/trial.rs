@@ -44,7 +44,7 @@ pub struct Record {
     pub end: u64,
     /// Its correlation id, 0 for none.
     pub correlation: u64,
-    /// The slice that a call or an external id belongs to, 0 for none.
+    /// The slice that a call or an external id belongs to, or work where no call is known; 0 for none.
     pub external: u64,
     /// Of a call: whether it put work on a device.
     pub launches: bool,
@@ -138,6 +138,7 @@ impl Record {
         let external = match role {
             Role::Call => entry.external(),
             Role::External => entry.end(),
+            Role::Work => entry.slice().unwrap_or(0),
             _ => 0,
         };
         let mut record = Record {

@@ -139,7 +139,10 @@ impl Doctor {
         }
         let (plugins, others) = collector::plugins(folder);
         let found = plugins.iter().map(|plugin| self.examine_collector(plugin, config.activities));
-        found.chain(others.into_iter().map(|(name, reason)| CollectorDiagnosis::refused(name, reason))).collect()
+        // Who names the folder wants what is in it, whatever that would record.
+        let refused =
+            |(name, reason)| CollectorDiagnosis { is_selected: true, ..CollectorDiagnosis::refused(name, reason) };
+        found.chain(others.into_iter().map(refused)).collect()
     }
 
     fn examine_collector(&self, collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {

@@ -59,10 +59,7 @@ const ASYNC: u32 = 2;
 #[doc(hidden)]
 pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
     // SAFETY: as the caller says; it is there during the call.
-    let Some(registry) = (unsafe { registry.cast::<Registry>().as_ref() }) else { return -1 };
-    if registry.size < Registry::KNOWN {
-        return -1;
-    }
+    let Some(registry) = (unsafe { whole(registry.cast::<Registry>()) }) else { return -1 };
     let interface = Interface {
         size: Interface::KNOWN,
         create: Some(create::<P>),
@@ -85,6 +82,17 @@ fn contained(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
 
+/// A struct of the host's, unless it is null or of a version before the first.
+///
+/// # Safety
+/// Null, or a struct that stays for `'h`, of which as much is there as it says.
+unsafe fn whole<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
+    // SAFETY: every such struct begins with its size, and that is there. A reference to the rest may be to nothing.
+    let is_whole = !theirs.is_null() && unsafe { theirs.cast::<usize>().read() } >= T::KNOWN;
+    // SAFETY: all that is known of it here is there.
+    is_whole.then(|| unsafe { &*theirs })
+}
+
 /// The plugin behind a handle.
 ///
 /// # Safety
@@ -96,7 +104,7 @@ unsafe fn plugin<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
 
 unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     // SAFETY: the host's struct, there during the call.
-    let Some(query) = (unsafe { query.as_mut() }) else { return -1 };
+    let Some(query) = (unsafe { whole(query) }) else { return -1 };
     if query.name.is_null() || query.types.is_null() {
         return -1;
     }
@@ -115,6 +123,10 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
 
 unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
     // SAFETY: the host's struct, there during the call.
+    if unsafe { whole(create) }.is_none() {
+        return -1;
+    }
+    // SAFETY: as above.
     let Some(create) = (unsafe { create.as_mut() }) else { return -1 };
     let types = if create.types.is_null() {
         &[]
@@ -137,7 +149,7 @@ unsafe extern "C" fn start(_: *mut OnProfiler) -> c_int {
 
 unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host's struct, there during the call.
-    let Some(params) = (unsafe { params.as_ref() }).filter(|params| !params.profiler.is_null()) else { return -1 };
+    let Some(params) = (unsafe { whole(params) }).filter(|params| !params.profiler.is_null()) else { return -1 };
     // SAFETY: [`create`] has made it so, and the host uses it no more.
     let plugin = unsafe { Box::from_raw(params.profiler.cast::<P>()) };
     contained(|| {
@@ -152,7 +164,7 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
 /// `params` is the host's struct, there during the call, or null.
 unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
     // SAFETY: as the caller says.
-    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    let Some(params) = (unsafe { whole(params) }) else { return -1 };
     // SAFETY: the host has it from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     contained(|| {
@@ -173,7 +185,7 @@ unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
 
 unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
     // SAFETY: the host's struct, there during the call.
-    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    let Some(params) = (unsafe { whole(params) }) else { return -1 };
     // SAFETY: the host has it from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     contained(|| {
@@ -184,14 +196,11 @@ unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
 
 unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     // SAFETY: the host's struct, there during the call.
-    let Some(params) = (unsafe { params.as_ref() }) else { return -1 };
+    let Some(params) = (unsafe { whole(params) }) else { return -1 };
     // SAFETY: the host has it from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     // SAFETY: the host's struct, there during the call.
-    let Some(builder) = (unsafe { params.builder.as_ref() }) else { return -1 };
-    if builder.size < Builder::KNOWN {
-        return -1;
-    }
+    let Some(builder) = (unsafe { whole(params.builder) }) else { return -1 };
     contained(|| {
         plugin.hand_over(&mut TraceBuilder(Out(builder)));
         true

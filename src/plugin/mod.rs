@@ -38,7 +38,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// The calling thread goes into a span of that id. Threads come at any time, several at once.
     fn push(&self, _id: u64) {}
 
-    /// The calling thread goes out of the span that it went into last.
+    /// The calling thread goes out of the span that it went into last, which may have been in the recording before.
     fn pop(&self) {}
 
     /// Ends the recording: what begins from now on is not wanted.

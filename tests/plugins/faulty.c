@@ -8,7 +8,8 @@
 enum {
   REGISTER_FAILS = 1, REGISTERS_NOTHING, NULL_INTERFACE, SMALL_INTERFACE, NO_STOP, QUERY_FAILS, NO_NAME, LONG_NAME,
   CREATE_FAILS, NO_PROFILER, START_FAILS, STOP_FAILS, PROCESS_FAILS, DESTROY_FAILS, STOP_HANGS, PUSH_FAILS, NULLS,
-  SMALL_STRUCTS, BAD_EVENTS, BAD_METADATA, NOTHING_BEFORE, KEEPS_BUILDER, BAD_FLOWS, BAD_DEVICES
+  SMALL_STRUCTS, BAD_EVENTS, BAD_METADATA, NOTHING_BEFORE, KEEPS_BUILDER, BAD_FLOWS, BAD_DEVICES,
+  QUERY_HANGS, START_HANGS
 };
 
 static int profiler;
@@ -23,6 +24,7 @@ static int64_t now(void) {
 }
 
 static int query(KinetoPlugin_ProfilerQuery_Params *params) {
+  while (FAULT == QUERY_HANGS) pause();
   if (FAULT == QUERY_FAILS) return 3;
   if (FAULT == LONG_NAME)
     memset(params->pProfilerName, 'x', params->profilerNameMaxLen + 1);
@@ -53,6 +55,7 @@ static int destroy(KinetoPlugin_ProfilerDestroy_Params *params) {
 
 static int start(KinetoPlugin_ProfilerStart_Params *params) {
   (void)params;
+  while (FAULT == START_HANGS) pause();
   return FAULT == START_FAILS ? 5 : 0;
 }
 

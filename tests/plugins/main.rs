@@ -7,9 +7,12 @@
 mod common;
 #[path = "../common/cuda.rs"]
 mod cuda;
+#[path = "../common/plugins.rs"]
+mod plugins;
 
 use common::File;
 use libloading::{Library, Symbol};
+use plugins::compile;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, c_char, c_int};
@@ -21,18 +24,6 @@ use tracing::{info_span, subscriber};
 use tracing_kineto::collector::CollectorReport;
 use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, KinetoLayer, KinetoLayerBuilder, annotate};
 use tracing_subscriber::layer::SubscriberExt;
-
-/// Compiles a plugin in C into a folder, under that name.
-fn compile(source: &str, into: &Path, name: &str, defines: &[&str]) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = into.join(format!("{name}.so"));
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I"])
-        .arg(root.join("include"));
-    let output = cc.args(defines).arg(root.join(source)).arg("-o").arg(&library).output().expect("no C compiler");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    library
-}
 
 /// The library that the host has loaded too.
 fn loaded(library: &Path) -> Library {
@@ -129,6 +120,14 @@ fn use_mtia(library: &Library) {
     std::thread::sleep(Duration::from_millis(1));
 }
 
+/// Has an LPU run within a span.
+fn use_lpu(library: &Library) {
+    // SAFETY: that is its type.
+    let run: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"lpuRun") }.unwrap();
+    // SAFETY: it takes nothing.
+    info_span!("work").in_scope(|| unsafe { run() });
+}
+
 #[test]
 fn a_plugin_in_c_is_a_collector() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,6 +177,31 @@ fn only_what_is_selected_is_recorded() {
 }
 
 #[test]
+fn work_is_linked_where_no_calls_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    let mtia = mtia(folder.path());
+    let work = [ActivityType::ExternalCorrelation, ActivityType::GpuMemcpy, ActivityType::MtiaCcpEvents];
+    let types = ActivityGroup::Cpu.types().union(ActivityTypes::of(&work)).difference(ActivityTypes::RUNTIME);
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        use_aiu(&loaded(&aiu));
+        use_mtia(&loaded(&mtia));
+    });
+    let file = File::of(guard.finish().unwrap());
+    for (cat, span, count) in [("gpu_memcpy", "upload", 1), ("mtia_ccp_events", "run", 3)] {
+        let ids = |args: &Value| args["External id"].as_u64().unwrap();
+        let spans: BTreeSet<_> =
+            file.slices().iter().filter(|slice| slice.name == span).map(|slice| ids(&slice.args)).collect();
+        let found: BTreeSet<_> = rows(&file, "X", cat).iter().map(|row| ids(&row["args"])).collect();
+        assert_eq!((found.len(), found), (count, spans), "{cat}");
+    }
+    for name in ["aiu", "mtia"] {
+        assert_eq!(report(&file, name).notes, [""; 0], "only what is asked for is handed over");
+    }
+}
+
+#[test]
 fn a_plugin_in_rust_is_a_collector() {
     let folder = tempfile::tempdir().unwrap();
     let library = mtia(folder.path());
@@ -217,8 +241,8 @@ fn two_plugins_record_at_once() {
 #[test]
 fn an_accelerator_that_nobody_has_heard_of_needs_no_change_here() {
     let folder = tempfile::tempdir().unwrap();
-    compile("tests/plugins/lpu.c", folder.path(), "lpu", &[]);
-    let file = record(&folder, || info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(2))));
+    let library = compile("tests/plugins/lpu.c", folder.path(), "lpu", &[]);
+    let file = record(&folder, || use_lpu(&loaded(&library)));
     let report = report(&file, "lpu_v2");
     let can = report.state.as_ref().unwrap();
     assert!(can.notes.iter().any(|note| note.ends_with(": 77")), "{can:?}");
@@ -252,14 +276,12 @@ fn an_hpu_is_one() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    compile("tests/plugins/lpu.c", folder.path(), "hpu", &[]);
+    let library = compile("tests/plugins/lpu.c", folder.path(), "hpu", &[]);
     let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path()))
         .activities(ActivityGroup::Hpu.types().union(ActivityGroup::Cpu.types()))
         .build()
         .unwrap();
-    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(2)));
-    });
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || use_lpu(&loaded(&library)));
     let trace = guard.finish().unwrap();
     let events = trace.events();
     let ops: Vec<_> = events.iter().filter(|event| event.kind() == Some(ActivityType::HpuOp)).collect();
@@ -278,7 +300,7 @@ const FAULTS: [(&str, &str, &[&str]); 24] = [
     ("NO_NAME", "", &[]),
     ("LONG_NAME", "", &[]),
     ("CREATE_FAILS", "profilerCreate failed with status 4", &[]),
-    ("NO_PROFILER", "profilerCreate failed with status 0", &[]),
+    ("NO_PROFILER", "profilerCreate made no profiler", &[]),
     ("START_FAILS", "profilerStart failed with status 5", &[]),
     ("STOP_FAILS", "", &["profilerStop failed with status 6"]),
     ("PROCESS_FAILS", "", &["profilerProcessEvents failed with status 7"]),
@@ -348,6 +370,45 @@ fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
         let whole = rows(&file, "X", "kernel").into_iter().filter(|row| row["name"] == "whole").count();
         let expected = usize::from(refused.is_empty() && *fault != "STOP_HANGS");
         assert_eq!(whole, expected, "{fault}: {stats}");
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_come_back_holds_nobody_up() {
+    let hangs = |fault: &str, refused: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        compile("tests/plugins/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
+        let file = record(&folder, || info_span!("work").in_scope(|| ()));
+        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is whole");
+        let reason = report(&file, "faulty").state.as_ref().unwrap_err().to_string();
+        assert!(reason.contains(refused), "{fault}: {reason}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| hangs("QUERY_HANGS", "it has not registered within 10 s"));
+        scope.spawn(|| hangs("START_HANGS", "it has not begun within 10 s"));
+    });
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "what is passed over is said")]
+fn the_header_is_c_and_cplusplus() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiles = |compiler: &str, standard: &str, language: &str, source: &str| {
+        let mut command = Command::new(compiler);
+        command.args([standard, "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror", "-D_GNU_SOURCE"]);
+        match command.arg("-fsyntax-only").arg("-I").arg(root.join("include")).arg(root.join(source)).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{source}: {}", String::from_utf8_lossy(&output.stderr));
+                true
+            }
+            Err(_) => false,
+        }
+    };
+    for source in ["include/kineto_plugin.h", "examples/plugins/aiu.c"] {
+        assert!(compiles("cc", "-std=c11", "c", source), "no C compiler");
+    }
+    if !compiles("c++", "-std=c++14", "c++", "include/kineto_plugin.h") {
+        println!("passed over: there is no C++ compiler here");
     }
 }
 

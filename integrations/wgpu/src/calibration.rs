@@ -17,15 +17,18 @@ pub(crate) struct Calibrator {
 
 /// Opens the adapter's device with the extension; `None` if it is not Vulkan's, lacks it, or cannot be opened so.
 pub(crate) fn open(adapter: &Adapter, descriptor: &DeviceDescriptor<'_>) -> Option<(Device, Queue)> {
+    let DeviceDescriptor { required_features, required_limits, memory_hints, .. } = descriptor;
+    if !adapter.features().contains(*required_features) || !required_limits.check_limits(&adapter.limits()) {
+        return None;
+    }
     // SAFETY: nothing is destroyed by hand.
     let vulkan = unsafe { adapter.as_hal::<Vulkan>() }?;
     if !vulkan.physical_device_capabilities().supports_extension(ext::NAME) {
         return None;
     }
-    let DeviceDescriptor { required_features, required_limits, memory_hints, .. } = descriptor;
     let add = Box::new(|args: wgpu::hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| args.extensions.push(ext::NAME));
-    // SAFETY: what the descriptor asks for is checked by `create_device_from_hal`'s caller as by `request_device`: features are
-    // among the adapter's. The callback adds an extension that the adapter has, and removes nothing.
+    // SAFETY: the adapter has the features and limits that are asked for, as was just seen. The callback adds an extension that
+    // the adapter has, and removes nothing.
     let opened =
         unsafe { vulkan.open_with_callback(*required_features, required_limits, memory_hints, Some(add)) }.ok()?;
     drop(vulkan);

@@ -251,10 +251,12 @@ impl DeferredEvents {
         if !submission.is_recorded() {
             return;
         }
-        self.bracket([submission.before, self.now()], [start, end]);
+        let after = self.now();
         let most = self.shared.settings.lock().most;
         let mut taken = self.shared.taken.lock();
+        // In another recording the device may have another clock.
         if taken.recording == submission.recording {
+            self.bracket([submission.before, after], [start, end]);
             taken.resolve(&Resolved { submission, kind, start, end }, name, most);
         }
     }

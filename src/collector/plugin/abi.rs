@@ -144,10 +144,7 @@ pub(crate) struct ResourceInfo {
     pub(crate) name: *const c_char,
 }
 
-/// A struct that says how much of it is filled in.
-///
-/// # Safety
-/// `repr(C)`, begins with that number, and any bytes of integers and pointers are one.
+/// A struct that begins with how many bytes of it are filled in.
 pub(crate) trait Versioned {
     /// How many bytes the fields known here take.
     const KNOWN: usize;

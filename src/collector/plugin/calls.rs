@@ -90,8 +90,11 @@ impl Functions {
             Create { size: Create::KNOWN, profiler: ptr::null_mut(), types: types.as_ptr(), types_len: types.len() };
         // SAFETY: all that it points to is there during the call.
         let status = self.0.create.map_or(-1, |of| unsafe { of(&raw mut create) });
-        if status != 0 || create.profiler.is_null() {
+        if status != 0 {
             return Err(failed("profilerCreate", status));
+        }
+        if create.profiler.is_null() {
+            return Err("profilerCreate made no profiler".to_owned());
         }
         let profiler = Profiler(create.profiler.expose_provenance());
         match on(self.0.start, profiler) {
@@ -156,7 +159,7 @@ impl Running {
         self.profiler.store(profiler.handle(), Ordering::SeqCst);
     }
 
-    /// Threads may not from now on; returns the profiler, and whether none of them is at it any more.
+    /// Threads may not from now on, but those that are at it stay; returns the profiler, if there is one.
     pub(super) fn close(&self) -> Option<Profiler> {
         let profiler = self.profiler.swap(ptr::null_mut(), Ordering::SeqCst);
         (!profiler.is_null()).then(|| Profiler(profiler.expose_provenance()))

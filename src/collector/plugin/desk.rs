@@ -4,28 +4,24 @@
 use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
 use super::events::{Events, Refused};
 use crate::collector::Device;
+use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What foreign code is handed a pointer to. It stays for ever, and is open only while something is asked for: code that
 /// keeps the pointer, and calls when nobody asks, is told no.
 #[derive(Debug)]
-pub(super) struct Desk<T: 'static>(Mutex<Option<T>>);
+pub(super) struct Desk<T: 'static>(fork::Own<Option<T>>);
 
 impl<T> Desk<T> {
     pub(super) fn new() -> &'static Desk<T> {
-        Box::leak(Box::new(Desk(Mutex::new(None))))
-    }
-
-    fn open(&self) -> MutexGuard<'_, Option<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Box::leak(Box::new(Desk(fork::Own::default())))
     }
 
     /// Is open during `ask`; returns what has come, and what `ask` did.
     fn during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
-        *self.open() = Some(empty);
+        *self.0.lock() = Some(empty);
         let answer = ask(std::ptr::from_ref(self).cast_mut().cast());
-        (self.open().take(), answer)
+        (self.0.lock().take(), answer)
     }
 
     /// Returns the desk behind a handle.
@@ -39,7 +35,7 @@ impl<T> Desk<T> {
 
     /// Has what is open take something, if anything is; returns what foreign code is told.
     fn take(desk: Option<&Desk<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
-        let taken = desk.map(|desk| desk.open().as_mut().map_or(Err(Refused), take));
+        let taken = desk.map(|desk| desk.0.lock().as_mut().map_or(Err(Refused), take));
         if matches!(taken, Some(Ok(()))) { 0 } else { -1 }
     }
 }

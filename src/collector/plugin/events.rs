@@ -50,8 +50,10 @@ pub(super) struct Refused;
 /// The kinds of arrow.
 const FORWARD_BACKWARD: u32 = 1;
 const ASYNC: u32 = 2;
-/// Names and texts longer than this are cut.
+/// Names, keys and texts longer than this are cut.
 const TEXT_MAX: usize = 4096;
+/// One pair is kept for the correlation id that an arrow gives.
+const ARGUMENTS_MAX: usize = PAIRS - 1;
 /// More devices, or streams of one, are none.
 const DEVICES_MAX: usize = 4096;
 
@@ -112,16 +114,17 @@ impl Events {
         let Some(value) = said::value(json) else {
             return Err(faults.add("arguments whose value is no JSON (a text needs its quotes)"));
         };
-        if last.said.len() >= PAIRS {
-            return Err(faults.add("arguments beyond the 127th of an event"));
-        }
         let value = match value {
             Value::String(text) => Value::from(cut(&text)),
             value => value,
         };
         // A key comes once.
+        let (key, count) = (cut(key), last.said.len());
         match last.said.iter_mut().find(|(known, _)| known == key) {
             Some((_, known)) => *known = value,
+            None if count >= ARGUMENTS_MAX => {
+                return Err(faults.add("arguments beyond the 126th of an event"));
+            }
             None => last.said.push((key.to_owned(), value)),
         }
         Ok(())
@@ -130,6 +133,7 @@ impl Events {
     /// Describes a device.
     pub(super) fn device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Refused> {
         let Ok(id) = i32::try_from(id) else { return Err(self.faults.add("devices with a number beyond 32 bits")) };
+        let (name, label) = (cut(name), cut(label));
         let device = self.device_of(id)?;
         let known = std::mem::take(&mut device.streams);
         *device = Device::new(id, name);
@@ -148,7 +152,7 @@ impl Events {
         if device.streams.len() >= DEVICES_MAX {
             return Err(self.faults.add("devices or parts of them beyond the first 4096"));
         }
-        device.streams.push(Stream { id: resource.cast_unsigned(), name: name.to_owned(), order: order.into() });
+        device.streams.push(Stream { id: resource.cast_unsigned(), name: cut(name).to_owned(), order: order.into() });
         Ok(())
     }
 
@@ -166,7 +170,7 @@ impl Events {
 
     fn finish_last(&mut self) {
         if let Some(last) = self.last.take() {
-            last.record(&self.sink, self.process, &mut self.faults);
+            last.record(self);
         }
     }
 
@@ -186,7 +190,8 @@ fn cut(text: &str) -> &str {
 
 impl Event {
     /// Hands it to the recording.
-    fn record(mut self, sink: &RecordSink, process: i32, faults: &mut Faults) {
+    fn record(mut self, events: &mut Events) {
+        let Events { sink, types, process, faults, .. } = events;
         // What says which slice it belongs to is an arrow's business, and not shown twice.
         let external = self.take("External id").unwrap_or(0);
         let correlation = self.arrow.map(|arrow| arrow.id.into()).or_else(|| self.said_id("correlation")).unwrap_or(0);
@@ -194,8 +199,10 @@ impl Event {
             self.said.retain(|(key, _)| key != "correlation");
             self.said.insert(0, ("correlation".to_owned(), correlation.into()));
         }
+        // Where no calls are, only the work itself can say whose it is.
+        let has_calls = !types.intersection(ActivityTypes::RUNTIME.union(ActivityTypes::DRIVER)).is_empty();
         let (start, end) = (self.raw.start.cast_unsigned(), self.raw.end.cast_unsigned());
-        if self.place == Place::Host && ![0, process].contains(&self.raw.device) {
+        if self.place == Place::Host && ![0, *process].contains(&self.raw.device) {
             faults.add("events of another process, which stand among this one's threads");
         }
         sink.record(|batch| {
@@ -219,7 +226,7 @@ impl Event {
                 Place::Device => {
                     let work = DeviceWork { kind, name, device, stream, start, end, correlation, shape, words };
                     match external {
-                        1.. if correlation == 0 => batch.work_of(CorrelationId(external), &work),
+                        1.. if correlation == 0 || !has_calls => batch.work_of(CorrelationId(external), &work),
                         _ => batch.work(&work),
                     }
                 }
@@ -300,6 +307,70 @@ mod tests {
             Call::Metadata(key, json) => events.metadata(key, json),
             Call::Device(id, name) => events.device(*id, 0, name, ""),
             Call::Resource(device, id, name) => events.resource(*device, *id, 0, name),
+        }
+    }
+
+    fn events(types: ActivityTypes) -> (RecordSink, Events) {
+        let sink = trial::sink();
+        (sink.clone(), Events::new(sink, types))
+    }
+
+    fn kernel(events: &mut Events) {
+        let kind = EventType::ConcurrentKernel.number();
+        let raw = abi::Event { size: 48, kind, start: 1, end: 2, id: 0, device: 0, resource: 0 };
+        events.add(raw).unwrap();
+    }
+
+    #[test]
+    fn an_arrow_leaves_every_argument_its_place() {
+        let (sink, mut events) = events(ActivityTypes::ALL);
+        kernel(&mut events);
+        let taken = (0..200).filter(|key| events.metadata(&format!("key {key}"), "1").is_ok()).count();
+        assert_eq!((taken, events.metadata("key 0", "2")), (ARGUMENTS_MAX, Ok(())), "one that is there has a place");
+        events.flow(ASYNC, 7, false).unwrap();
+        events.finish();
+        let found = Findings::of_sink(&sink);
+        let args: Vec<_> = ["correlation", "key 0", "key 125"].map(|key| found.records[0].arg(key)).into();
+        assert_eq!((args, found.records[0].args.len()), (vec![Some("7"), Some("2"), Some("1")], taken + 1));
+    }
+
+    #[test]
+    fn an_argument_of_zeros_is_one() {
+        let (sink, mut events) = events(ActivityTypes::ALL);
+        kernel(&mut events);
+        events.metadata("", "false").unwrap();
+        events.finish();
+        assert_eq!(Findings::of_sink(&sink).records[0].arg(""), Some("false"));
+    }
+
+    #[test]
+    fn texts_have_an_end() {
+        let (sink, mut events) = events(ActivityTypes::ALL);
+        let long = "x".repeat(TEXT_MAX + 1);
+        kernel(&mut events);
+        events.name(&long).unwrap();
+        events.metadata(&long, "1").unwrap();
+        events.device(0, 0, &long, &long).unwrap();
+        events.resource(0, 0, 0, &long).unwrap();
+        let devices = events.finish();
+        let Findings { records, .. } = Findings::of_sink(&sink);
+        let device = &devices[0];
+        let texts = [&records[0].name, &records[0].args[0].0, &device.name, &device.label, &device.streams[0].name];
+        assert_eq!(texts.map(String::len), [TEXT_MAX; 5]);
+    }
+
+    #[test]
+    fn where_no_calls_are_recorded_work_belongs_to_the_span_that_it_names() {
+        let kernels = ActivityTypes::from_type(ActivityType::ConcurrentKernel);
+        for (types, is_of_span) in [(kernels, true), (kernels.with(ActivityType::PrivateUse1Runtime), false)] {
+            let (sink, mut events) = events(types);
+            kernel(&mut events);
+            events.flow(ASYNC, 7, false).unwrap();
+            events.metadata("External id", "9").unwrap();
+            events.finish();
+            let found = Findings::of_sink(&sink);
+            let expected = if is_of_span { (0, 9) } else { (7, 0) };
+            assert_eq!((found.records[0].correlation, found.records[0].external), expected);
         }
     }
 

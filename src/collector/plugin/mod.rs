@@ -50,7 +50,7 @@ struct Session {
     devices: Vec<Device>,
 }
 
-/// How long a plugin may take to begin.
+/// How long a plugin may take to register, and to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether threads have left.
 const MOMENT: Duration = Duration::from_micros(100);
@@ -71,7 +71,7 @@ pub(crate) fn plugins(folder: &Path) -> (Vec<Plugin>, Vec<(&'static str, Unavail
     });
     for file in files {
         let stem = name_of(&file.file_stem().unwrap_or_default().to_string_lossy());
-        for profiler in load(&file) {
+        for profiler in load_in_time(&file, stem) {
             match profiler {
                 Ok(plugin) => found.push(plugin),
                 Err(reason) => off.push((stem, reason)),
@@ -89,6 +89,22 @@ fn is_library(file: &Path) -> bool {
 fn name_of(text: &str) -> &'static str {
     let word = text.to_lowercase().replace(|sign: char| !sign.is_alphanumeric(), "_");
     Box::leak(word.into_boxed_str())
+}
+
+/// Calls foreign code on a thread of its own, since it may not come back; waits for it until `deadline`.
+fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+    let (done, answer) = mpsc::channel();
+    let work = move || _ = done.send(call());
+    thread::Builder::new().name(format!("kineto-{name}")).spawn(work).ok()?;
+    answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+}
+
+fn load_in_time(file: &Path, stem: &str) -> Vec<Result<Plugin, Unavailable>> {
+    let own = file.to_owned();
+    call_out(stem, Instant::now() + PATIENCE, move || load(&own)).unwrap_or_else(|| {
+        let why = format!("{}: it has not registered within 10 s", file.display());
+        vec![Err(Unavailable::new(Why::Failed, why, "take it out of the folder; tell the plugin's vendor"))]
+    })
 }
 
 /// Opens a library and has it register its profilers.
@@ -151,14 +167,10 @@ impl Plugin {
         Ok(Capabilities { types, library: Some(self.file.clone()), notes, ..Capabilities::default() })
     }
 
-    /// Calls the plugin on a thread of its own, since it may not come back; waits for it until `deadline`.
+    /// Calls the plugin and waits for it until `deadline`; one that does not come back is asked for nothing more.
     fn ask<R: Send + 'static>(&self, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
-        let (done, answer) = mpsc::channel();
-        let work = move || _ = done.send(call());
-        let started = thread::Builder::new().name(format!("kineto-{}", self.name)).spawn(work).is_ok();
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let answer = if started { answer.recv_timeout(patience).ok() } else { None };
-        self.is_stuck.fetch_or(started && answer.is_none(), Ordering::Relaxed);
+        let answer = call_out(self.name, deadline, call);
+        self.is_stuck.fetch_or(answer.is_none(), Ordering::Relaxed);
         answer
     }
 

@@ -11,12 +11,13 @@ pub(super) struct Said;
 /// The most pairs that a record has room for.
 pub(super) const PAIRS: usize = 127;
 
-const BOOL: u64 = 0;
-const I64: u64 = 1;
-const U64: u64 = 2;
-const F64: u64 = 3;
-const TEXT: u64 = 4;
-const JSON: u64 = 5;
+// From 1: a record drops the zeros at its end, which would be a `false` of the first name.
+const BOOL: u64 = 1;
+const I64: u64 = 2;
+const U64: u64 = 3;
+const F64: u64 = 4;
+const TEXT: u64 = 5;
+const JSON: u64 = 6;
 
 /// Reads a value, which is JSON; null says nothing.
 pub(super) fn value(json: &str) -> Option<Value> {

@@ -71,16 +71,25 @@ pub unsafe extern "C" fn mtiaRunFunction(function: *const c_char, stream: c_int)
     });
 }
 
-struct Mtia;
+/// A recording of events of these types.
+struct Mtia(Vec<EventType>);
+
+impl Mtia {
+    fn add(&self, out: &mut TraceBuilder<'_>, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) {
+        if self.0.contains(&event.kind) {
+            out.event(event, args);
+        }
+    }
+}
 
 impl Plugin for Mtia {
     const NAME: &'static str = "mtia";
     const TYPES: &'static [EventType] =
         &[EventType::MtiaRuntime, EventType::MtiaCcpEvents, EventType::MtiaInsight, EventType::MtiaCounters];
 
-    fn start(_: &[EventType]) -> Result<Self, NotStarted> {
+    fn start(types: &[EventType]) -> Result<Self, NotStarted> {
         *runs() = Some(Vec::new());
-        Ok(Mtia)
+        Ok(Mtia(types.to_vec()))
     }
 
     fn push(&self, id: u64) {
@@ -101,20 +110,20 @@ impl Plugin for Mtia {
             let call = Event::new(EventType::MtiaRuntime, "runFunction");
             let (start, end) = run.call;
             let call = call.between(start, end).at(0, run.thread).correlated(correlation).within(run.span);
-            out.event(&call, &[("cmd_name", ArgValue::Str(&run.function))]);
+            self.add(out, &call, &[("cmd_name", ArgValue::Str(&run.function))]);
 
             let (start, end) = run.work;
             let work = Event::new(EventType::MtiaCcpEvents, &run.function);
-            let work = work.between(start, end).at(DEVICE, run.stream).correlated(correlation);
-            out.event(&work, &[("stream", ArgValue::I64(run.stream.into()))]);
+            let work = work.between(start, end).at(DEVICE, run.stream).correlated(correlation).within(run.span);
+            self.add(out, &work, &[("stream", ArgValue::I64(run.stream.into()))]);
 
             moved += MOVES;
             let counter = Event::new(EventType::MtiaCounters, "HBM").between(end, end).at(DEVICE, run.stream);
-            out.event(&counter, &[("bytes", ArgValue::U64(moved))]);
+            self.add(out, &counter, &[("bytes", ArgValue::U64(moved))]);
         }
         if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
             let insight = Event::new(EventType::MtiaInsight, "power: 75 W").between(first.work.0, last.work.1);
-            out.event(&insight.at(DEVICE, 1000), &[]);
+            self.add(out, &insight.at(DEVICE, 1000), &[]);
             out.resource(DEVICE, 1000, "insight", 1000);
         }
     }
