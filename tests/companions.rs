@@ -261,11 +261,15 @@ mod stacks {
             info_span!("said", call_stack = "a;b").in_scope(|| ());
             info_span!("unsaid", call_stack = tracing::field::Empty).in_scope(|| ());
             info_span!("backward", record_scope = 1).in_scope(|| ());
+            info_span!("backward by name", record_scope = "BACKWARD_FUNCTION").in_scope(|| ());
+            info_span!("backward by thread", fwd_thread = 7).in_scope(|| ());
             info_span!("forward", record_scope = 0, sequence_number = 7).in_scope(|| ());
         });
         assert_eq!(frames(&file, "said"), ["a", "b"]);
         assert!(!frames(&file, "unsaid").is_empty() && !frames(&file, "forward").is_empty());
-        assert_eq!(frames(&file, "backward"), [""; 0]);
+        for name in ["backward", "backward by name", "backward by thread"] {
+            assert_eq!(frames(&file, name), [""; 0], "{name}");
+        }
     }
 
     #[test]
