@@ -87,7 +87,9 @@ impl Operations {
         }
         let said = Said::of(activity.args);
         let mut this = Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.node() };
-        let around = self.around.take().filter(|around| (around.process, around.thread) == (process, this.thread));
+        let is_around =
+            |around: &Operation| (around.process, around.thread) == (process, this.thread) && this.start <= around.end;
+        let around = self.around.take().filter(is_around);
         if let Some(mut around) = around.filter(|_| said.is_backward) {
             match (this.node, around.node) {
                 (Some(node), None) => {
