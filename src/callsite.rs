@@ -147,7 +147,17 @@ impl Site {
 
     /// Returns the judgement on a span whose fields name that scope, or none.
     pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
-        let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| scope_of(self.class())));
+        self.of_scope_or_kind(named, None)
+    }
+
+    /// The same of one that is of that kind, if the class is still to be decided.
+    pub(crate) fn of_scope_or_kind(
+        &'static self,
+        named: Option<RecordScope>,
+        kind: Option<ActivityType>,
+    ) -> &'static Site {
+        let class = || kind.filter(|_| self.is_undecided()).unwrap_or_else(|| self.class());
+        let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| scope_of(class())));
         self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.left_out)
     }
 

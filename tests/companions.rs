@@ -56,7 +56,7 @@ fn without_being_asked_slices_have_times_alone() {
 fn each_slice_has_its_own_counts_those_within_included() {
     let file = record_with(counting, || {
         let outer = info_span!("outer").entered();
-        info_span!("first").in_scope(|| work(100));
+        info_span!("first").in_scope(|| work(1000));
         info_span!("second").in_scope(|| work(1));
         info_span!("third", n = 1, "page-faults" = "mine").in_scope(|| ());
         drop(outer);
@@ -92,7 +92,7 @@ fn each_thread_is_counted_by_itself_until_it_ends() {
     let mut open = Vec::new();
     let file = record_with(counting, || {
         let outer = info_span!("outer").entered();
-        for (name, amount) in [("a", 300), ("b", 1)] {
+        for (name, amount) in [("a", 1000), ("b", 1)] {
             on_thread(name, || {
                 info_span!("op").in_scope(|| work(amount));
                 open.push(descriptors());
@@ -261,11 +261,15 @@ mod stacks {
             info_span!("said", call_stack = "a;b").in_scope(|| ());
             info_span!("unsaid", call_stack = tracing::field::Empty).in_scope(|| ());
             info_span!("backward", record_scope = 1).in_scope(|| ());
+            info_span!("backward by name", record_scope = "BACKWARD_FUNCTION").in_scope(|| ());
+            info_span!("backward by thread", fwd_thread = 7).in_scope(|| ());
             info_span!("forward", record_scope = 0, sequence_number = 7).in_scope(|| ());
         });
         assert_eq!(frames(&file, "said"), ["a", "b"]);
         assert!(!frames(&file, "unsaid").is_empty() && !frames(&file, "forward").is_empty());
-        assert_eq!(frames(&file, "backward"), [""; 0]);
+        for name in ["backward", "backward by name", "backward by thread"] {
+            assert_eq!(frames(&file, name), [""; 0], "{name}");
+        }
     }
 
     #[test]

@@ -142,7 +142,9 @@ fn a_trace_gives_its_room_back_when_it_is_dropped() {
         let trace = profiler.stop().unwrap();
         let kept = slices(&trace);
         assert!(trace.stats().lost(Loss::SlicesOverLimit) > 0 && kept > 30_000, "turn {turn}: {kept}");
-        assert!(before.replace(kept).is_none_or(|before| before == kept), "turn {turn}: {kept} after {before:?}");
+        // One chunk may be in the making when the limit is met.
+        let is_like = |before: u64| before.abs_diff(kept) <= MIB / 32 / 16;
+        assert!(before.replace(kept).is_none_or(is_like), "turn {turn}: {kept} after {before:?}");
         if turn == 1 {
             // While the trace is there, its memory is not.
             profiler.start().unwrap();

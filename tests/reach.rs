@@ -292,6 +292,25 @@ fn observers_are_told_of_recorded_threads_alone() {
 }
 
 #[test]
+fn observers_see_a_thread_leave_its_spans_with_the_recording() {
+    for mode in [Mode::Kineto, Mode::PrivateUse1] {
+        let told = Counts::default();
+        let (layer, guard) = layer(|b| b.mode(mode).observer(told.clone()));
+        let profiler = guard.profiler();
+        subscriber::with_default(registry().with(layer), || {
+            let open = [info_span!("outer").entered(), info_span!("inner").entered()];
+            profiler.disable_in_this_thread().unwrap();
+            assert_eq!(*told.0.lock().unwrap(), ["outer", "inner", "<", "<"], "{mode:?}");
+            span("a");
+            profiler.enable_in_this_thread().unwrap().keep();
+            drop(open);
+            span("b");
+        });
+        assert_eq!(told.0.lock().unwrap()[4..], ["b", "<"], "{mode:?}");
+    }
+}
+
+#[test]
 fn two_layers_record_at_once_and_each_sees_its_own() {
     let (first, first_guard) = layer(|b| b.threads(ThreadFilter::named(["one", "both"])));
     let (second, second_guard) = layer(|b| b.threads(ThreadFilter::named(["two", "both"])));

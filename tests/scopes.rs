@@ -70,6 +70,17 @@ fn a_scope_is_read_where_fields_are_not_recorded_and_where_kinds_are() {
 }
 
 #[test]
+fn the_kind_of_a_callsites_first_span_counts_for_its_scope() {
+    let work = || {
+        let note = |scope| info_span!("note", kineto.kind = "user_annotation", record_scope = scope);
+        [note(None::<u8>), note(None), note(Some(4))].into_iter().for_each(|span| span.in_scope(|| ()));
+    };
+    for (scope, count) in [(UserScope, 2), (Function, 0), (CustomClass, 1)] {
+        assert_eq!(record_with(|b| b.record_scopes([scope]), work).all("note").len(), count, "{scope:?}");
+    }
+}
+
+#[test]
 fn what_comes_late_or_was_made_before_decides_nothing_that_was_not_seen() {
     for kept in [false, true] {
         let (layer, guard) = layer(|b| b.record_scopes([Function]).record_from_start(false).fields_while_idle(kept));

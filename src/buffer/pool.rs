@@ -74,7 +74,9 @@ impl Pool {
 
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit.
     pub(crate) fn take(&self) -> Option<Chunk> {
-        let ready = self.ready.pop();
+        // Before the helper is called, which may take all that is left to have it ready; and then that is looked for.
+        let made = || self.reserve(Chunk::BYTES).then(Chunk::new);
+        let taken = self.ready.pop().or_else(made).or_else(|| self.ready.pop());
         if self.ready.len() < READY / 2 {
             match self.helper.get() {
                 Some(helper) => helper.unpark(),
@@ -82,13 +84,16 @@ impl Pool {
                 None => self.start_helper(),
             }
         }
-        ready.or_else(|| self.reserve(Chunk::BYTES).then(Chunk::new))
+        taken
     }
 
     /// Makes chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
-        while !self.ready.is_full() && self.reserve(Chunk::BYTES) {
-            if self.ready.push(Chunk::new()).is_err() {
+        let is_left = || self.bytes.load(Ordering::Relaxed).saturating_add(Chunk::BYTES) <= self.bytes_max;
+        while !self.ready.is_full() && is_left() {
+            // What is set aside is ready at once: who asks in between would find neither.
+            let chunk = Chunk::new();
+            if self.reserve(Chunk::BYTES) && self.ready.push(chunk).is_err() {
                 self.release(Chunk::BYTES);
             }
         }
@@ -160,6 +165,22 @@ mod tests {
         assert_eq!((taken.len(), pool.reserve(1)), (3, false));
         pool.give_back(taken);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_helper_takes_nothing_from_who_calls_it() {
+        #[derive(Debug)]
+        struct Quick(Pool);
+        impl Starter for Quick {
+            fn start(self: Arc<Self>) -> Option<Thread> {
+                self.0.refill();
+                None
+            }
+        }
+        let quick = Arc::new(Quick(Pool::new(3 * Chunk::BYTES)));
+        let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
+        quick.0.help_from(starter);
+        assert_eq!(std::iter::from_fn(|| quick.0.take()).count(), 3);
     }
 
     #[test]

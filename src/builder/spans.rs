@@ -100,10 +100,11 @@ impl KinetoLayerBuilder {
     /// Records from where each span is entered, as its argument `Call stack`. Default: false.
     ///
     /// Frames are `file(line): function`, the innermost first, joined by `;`; inlined functions are frames too, and what
-    /// this crate and `tracing` add is left out. While the program runs, only return addresses are recorded, which
-    /// takes about a quarter of a microsecond for each frame of each enter, and 8 bytes. What they are called is found when rows are asked for,
-    /// once for each address; that takes the program's debug information (`debug = "line-tables-only"` is enough). A
-    /// backward operation has none, as in torch, and a span with a field `call_stack` has what that says.
+    /// this crate and `tracing` add is left out. While the program runs, only return addresses are recorded, which takes about
+    /// a quarter of a microsecond for each frame of each enter, and 8 bytes. What they are called is found when rows are
+    /// asked for, once for each address; that takes the program's debug information (`debug = "line-tables-only"` is
+    /// enough). A backward operation (by `fwd_thread` or `record_scope`) has none, as in torch, and a span with a field
+    /// `call_stack` has what that says.
     ///
     /// Takes the feature `backtrace`; without it, `build` fails.
     pub fn with_stack(mut self, on: bool) -> Self {
@@ -132,7 +133,7 @@ impl KinetoLayerBuilder {
     /// "emulation-faults". What happens in the kernel is not counted, but for switches and migrations. The counters
     /// are read right before the clock at an enter and right after it at an exit: what that takes lies outside of the slice's
     /// time, and what of it is no system call is counted. Each thread takes a file descriptor for each event, up to a
-    /// quarter of the process's limit, until it ends.
+    /// quarter of the process's limit and 4096 in all, until it ends.
     ///
     /// What cannot be counted here is left out, with a warning that says why; so do
     /// [`TraceStats::counters`](crate::TraceStats::counters). Where the processor has fewer counters than are asked for, by

@@ -1,7 +1,7 @@
 //! Reads which scope a span is of out of its fields.
 
 use super::{Datum, Word, values};
-use crate::activity::RecordScope;
+use crate::activity::{ActivityType, RecordScope};
 use crate::callsite::{ScopeFields, Site};
 use crate::text::Bounded;
 use std::fmt;
@@ -10,13 +10,16 @@ use tracing_core::field::{Field, Visit};
 /// What the fields of one span say of its scope.
 struct Said {
     fields: ScopeFields,
+    /// The field that decides the class of the callsite, if one does.
+    kind_field: Option<usize>,
     scope: Option<RecordScope>,
     is_backward: bool,
+    kind: Option<ActivityType>,
 }
 
 impl Said {
-    fn new(fields: ScopeFields) -> Said {
-        Said { fields, scope: None, is_backward: false }
+    fn new(fields: ScopeFields, kind_field: Option<usize>) -> Said {
+        Said { fields, kind_field, scope: None, is_backward: false, kind: None }
     }
 
     fn number(&mut self, field: usize, number: u64) {
@@ -27,6 +30,9 @@ impl Said {
     }
 
     fn text(&mut self, field: usize, text: &str) {
+        if self.kind_field == Some(field) {
+            self.kind = text.parse().ok();
+        }
         match text.parse() {
             Ok(number) => self.number(field, number),
             Err(_) if self.fields.scope == Some(field) => self.scope = text.trim_matches('"').parse().ok(),
@@ -34,15 +40,16 @@ impl Said {
         }
     }
 
-    fn scope(self) -> Option<RecordScope> {
-        self.scope.or(self.is_backward.then_some(RecordScope::BackwardFunction))
+    fn judge(self, site: &'static Site) -> &'static Site {
+        let scope = self.scope.or(self.is_backward.then_some(RecordScope::BackwardFunction));
+        site.of_scope_or_kind(scope, self.kind)
     }
 }
 
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // No other field is rendered for it.
-        if self.fields.contain(field.index()) {
+        if self.fields.contain(field.index()) || self.kind_field == Some(field.index()) {
             const LONGEST: usize = 32;
             self.text(field.index(), &Bounded::debug(value, LONGEST).text);
         }
@@ -64,15 +71,15 @@ impl Site {
     #[inline]
     pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = Said::new(scopes.fields);
+        let mut said = Said::new(scopes.fields, self.kind_field);
         record(&mut said);
-        self.of_scope(said.scope())
+        said.judge(self)
     }
 
     /// The same, of fields that were encoded.
     pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = Said::new(scopes.fields);
+        let mut said = Said::new(scopes.fields, self.kind_field);
         let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
         for value in values(&words) {
             match value.datum {
@@ -82,6 +89,6 @@ impl Site {
                 _ => {}
             }
         }
-        self.of_scope(said.scope())
+        said.judge(self)
     }
 }

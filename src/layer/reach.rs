@@ -120,7 +120,7 @@ pub(crate) fn join(recorder: &Recorder) {
     keep(Verdict { layer, recording, is_reached: true, is_passing: false, joined: recorder.epoch() });
 }
 
-/// The calling thread leaves the recording: the slices that it has open end here.
+/// The calling thread leaves the recording: the slices that it has open end here, for observers too.
 pub(crate) fn leave(recorder: &Arc<Recorder>) {
     let _own = Own::begin();
     let (layer, recording) = (recorder.reach.layer, recorder.reach.recording());
@@ -131,6 +131,9 @@ pub(crate) fn leave(recorder: &Arc<Recorder>) {
     }
     keep(Verdict { layer, recording, ..NONE });
     home::leave(epoch);
+    if let Some(_busy) = home::Busy::begin() {
+        recorder.observers.leave_all();
+    }
 }
 
 /// Whether the thread has joined in that epoch: what it was in before, nobody has seen it enter.

@@ -37,12 +37,22 @@ impl Observers {
         let takers = self.running.load(Ordering::Relaxed);
         // What it was inside when an earlier recording ended, it has not been seen to leave.
         let is_old = |told: &mut Told| told.observers == observers && told.generation != generation;
-        let old = with(|all| all.extract_if(.., is_old).collect::<Vec<_>>()).unwrap_or_default();
-        old.iter().rev().for_each(|told| self.tell(told.takers, |observer| observer.exit(&told.span)));
+        self.leave(is_old);
         let told = Told { observers, generation, key, span: span.clone(), takers };
         if with(|all| all.push(told)).is_some() {
             self.tell(takers, |observer| observer.enter(span));
         }
+    }
+
+    /// The calling thread leaves all that it is inside: it is recorded no longer.
+    pub(crate) fn leave_all(&self) {
+        let observers = self.address();
+        self.leave(|told| told.observers == observers);
+    }
+
+    fn leave(&self, which: impl FnMut(&mut Told) -> bool) {
+        let left = with(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
+        left.iter().rev().for_each(|told| self.tell(told.takers, |observer| observer.exit(&told.span)));
     }
 
     /// The calling thread leaves the span with that key, which another thread may have entered.

@@ -154,7 +154,7 @@ fn reason(error: &io::Error) -> Unavailable {
         ),
         Some(libc::EMFILE | libc::ENFILE) => Unavailable::new(
             Why::Failed,
-            "each thread takes a file descriptor for each event, and a quarter of the process's limit is used up",
+            "each thread takes a file descriptor for each event, and a quarter of the process's limit, or 4096, are used up",
             "raise `ulimit -n`, or ask for fewer events",
         ),
         None => elsewhere(),

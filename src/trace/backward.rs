@@ -12,7 +12,9 @@ pub(super) const EVALUATE: &str = "autograd::engine::evaluate_function: ";
 
 pub(super) const SEQUENCE: &str = "Sequence number";
 pub(super) const FORWARD_THREAD: &str = "Fwd thread id";
+/// The scope's number, and its name where the program says that.
 pub(super) const SCOPE: &str = "Record function scope";
+pub(super) const SCOPE_NAME: &str = "record_scope";
 
 /// Takes the operations of a trace one after the other, and keeps those that have a sequence number.
 #[derive(Debug, Default)]
@@ -85,7 +87,9 @@ impl Operations {
         }
         let said = Said::of(activity.args);
         let mut this = Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.node() };
-        let around = self.around.take().filter(|around| (around.process, around.thread) == (process, this.thread));
+        let is_around =
+            |around: &Operation| (around.process, around.thread) == (process, this.thread) && this.start <= around.end;
+        let around = self.around.take().filter(is_around);
         if let Some(mut around) = around.filter(|_| said.is_backward) {
             match (this.node, around.node) {
                 (Some(node), None) => {
@@ -172,9 +176,14 @@ pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
     let scope = RecordScope::BackwardFunction;
     match (key, value) {
         (SCOPE, value) => integer(value) == Some(scope.number().into()),
-        ("record_scope", ArgValue::Str(name)) => name.parse() == Ok(scope),
+        (SCOPE_NAME, ArgValue::Str(name)) => name.parse() == Ok(scope),
         _ => false,
     }
+}
+
+/// The same, or that it belongs to a forward operation.
+pub(super) fn is_of_backward(key: &str, value: ArgValue<'_>) -> bool {
+    is_backward(key, value) || key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0)
 }
 
 /// Whether torch would call it an operation.

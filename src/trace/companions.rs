@@ -1,8 +1,9 @@
 //! What was recorded beside the times of slices, as their arguments.
 
+use super::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
 use super::keys::Keys;
 use super::walk::Walk;
-use crate::activity::{ArgValue, Args, RecordScope};
+use crate::activity::{ArgValue, Args};
 use crate::buffer::{Record, Tag};
 
 /// The key of the share of a slice's time for which was counted.
@@ -85,21 +86,11 @@ fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<I
 /// Whether a recorded stack is shown: the program says none itself, and it is no backward operation.
 fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
     const STACK: &str = "Call stack";
-    const SCOPES: [&str; 2] = ["Record function scope", "record_scope"];
-    if !keys.has(STACK) && !SCOPES.iter().any(|key| keys.has(key)) {
-        return true;
-    }
-    let backward = RecordScope::BackwardFunction;
+    let is_said = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has(key));
     let mut has_place = true;
-    fields(&mut |key, value| {
-        let is_backward = match value {
-            ArgValue::I64(number) => number == i64::from(backward.number()),
-            ArgValue::U64(number) => number == u64::from(backward.number()),
-            ArgValue::Str(name) => name.parse() == Ok(backward),
-            _ => false,
-        };
-        has_place &= key != STACK && !(SCOPES.contains(&key) && is_backward);
-    });
+    if is_said {
+        fields(&mut |key, value| has_place &= key != STACK && !is_of_backward(key, value));
+    }
     has_place
 }
 

@@ -1,7 +1,7 @@
 //! What options add to operations: the modules that they are in, and their overloads' names.
 
 use super::args::Source;
-use super::backward::{FORWARD_THREAD, SCOPE, integer, is_backward, is_operation};
+use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
 use super::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use crate::activity::{ArgValue, Args};
 use std::io;
@@ -105,8 +105,7 @@ impl Rows for WithOperations<'_> {
 fn declines(args: &dyn Args) -> bool {
     let mut declines = false;
     args.visit(&mut |key, value| {
-        declines |= key == MODULES || is_backward(key, value);
-        declines |= key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0);
+        declines |= key == MODULES || is_of_backward(key, value);
     });
     declines
 }
