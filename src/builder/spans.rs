@@ -99,9 +99,10 @@ impl KinetoLayerBuilder {
 
     /// Records from where each span is entered, as its argument `Call stack`. Default: false.
     ///
-    /// Frames are `file(line): function`, the innermost first, joined by `;`; inlined functions are frames too, and what
-    /// this crate and `tracing` add is left out. While the program runs, only return addresses are recorded, which takes about
-    /// a quarter of a microsecond for each frame of each enter, and 8 bytes. What they are called is found when rows are
+    /// As torch's `with_stack`, with native functions in place of Python's. Frames are `file(line): function`, the innermost
+    /// first, joined by `;`. Inlined functions are frames too, and the stack begins with the program's function, not with
+    /// what this crate and `tracing` call below it. While the program runs, only return addresses are recorded, which takes
+    /// about a quarter of a microsecond for each frame of each enter, and 8 bytes. What they are called is found when rows are
     /// asked for, once for each address; that takes the program's debug information (`debug = "line-tables-only"` is
     /// enough). A backward operation (by `fwd_thread` or `record_scope`) has none, as in torch, and a span with a field
     /// `call_stack` has what that says.
@@ -135,8 +136,8 @@ impl KinetoLayerBuilder {
     /// time, and what of it is no system call is counted. Each thread takes a file descriptor for each event, up to a
     /// quarter of the process's limit and 4096 in all, until it ends.
     ///
-    /// What cannot be counted here is left out, with a warning that says why; so do
-    /// [`TraceStats::counters`](crate::TraceStats::counters). Where the processor has fewer counters than are asked for, by
+    /// Another name is an error of `build`. What cannot be counted here is left out, with a warning that says why;
+    /// [`TraceStats::counters`](crate::TraceStats::counters) say so too. Where the processor has fewer counters than are asked for, by
     /// whomever, they take turns; counts are scaled then, and the slice's argument `counted` is the share of the time.
     pub fn performance_events(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.overrides.performance_events = Some(names.into_iter().map(Into::into).collect());

@@ -75,7 +75,7 @@ impl Frame {
             (false, false) => format!("{file}({line}): {name}"),
         };
         // Arrays have it in their names.
-        Frame { text: text.replace(';', ","), is_library: is_library(name) }
+        Frame { text: text.replace(';', ","), is_library: is_library(name) || is_library_file(file) }
     }
 }
 
@@ -93,6 +93,22 @@ fn is_library(name: &str) -> bool {
     ];
     let path = name.trim_start_matches(['<', '&', '*', ' ']);
     THEIRS.iter().any(|theirs| path.starts_with(theirs))
+}
+
+/// Whether such a function is written in that file. Where debug information is that of lines alone, functions that others are
+/// inlined into are called by their last name only.
+fn is_library_file(file: &str) -> bool {
+    const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
+    const STANDARD: [&str; 3] = ["/library/core/src/", "/library/std/src/", "/library/alloc/src/"];
+    const CRATES: [&str; 5] = ["tracing-kineto", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
+    // As cargo unpacks it: `tracing-core-0.1.36`.
+    let is_crate = |folder: &str| {
+        let version = |name: &&str| folder.strip_prefix(*name)?.strip_prefix('-')?.chars().next();
+        CRATES.iter().filter_map(version).any(|first| first.is_ascii_digit())
+    };
+    file.starts_with(OURS)
+        || STANDARD.iter().any(|folder| file.contains(folder))
+        || file.rsplit_once("/src/").is_some_and(|(root, _)| root.split('/').any(is_crate))
 }
 
 #[cfg(test)]
@@ -138,5 +154,25 @@ mod tests {
         assert_eq!(shown(&symbols, &[1, 2, 3, 4]), "src/app.rs(12): app::inner;thread.rs(3): std::thread::spawn");
         assert_eq!(shown(&symbols, &[1, 3, 4, 5]), "<[u8, 4] as app::Work>::work;0x5");
         assert_eq!(shown(&symbols, &[1, 3]), "");
+    }
+
+    #[test]
+    fn functions_without_their_paths_are_known_by_their_files() {
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/layer/mod.rs");
+        let symbols = symbols(
+            2,
+            &[
+                (1, &[("trace", "/home/a/.cargo/registry/src/index/backtrace-0.3.77/src/backtrace/mod.rs", 66)]),
+                (
+                    2,
+                    &[("on_enter<app::Own>", own, 185), ("enter", "/cargo/tracing-core-0.1.36/src/dispatcher.rs", 622)],
+                ),
+                (3, &[("call_once", "/rustc/0f1/library/core/src/ops/function.rs", 250)]),
+                (4, &[("inner", "/home/a/tracing-app/src/app.rs", 12)]),
+                (5, &[("outer", "/home/a/backtrace-9/app.rs", 13)]),
+            ],
+        );
+        assert_eq!(shown(&symbols, &[1, 2, 3, 4]), "/home/a/tracing-app/src/app.rs(12): inner");
+        assert_eq!(shown(&symbols, &[1, 2, 5]), "/home/a/backtrace-9/app.rs(13): outer");
     }
 }
