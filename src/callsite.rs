@@ -37,6 +37,8 @@ pub(crate) struct Rules {
     pub(crate) events: Option<Level>,
     /// The scopes that are recorded; empty stands for all.
     pub(crate) scopes: Vec<RecordScope>,
+    /// Of which scope the spans are whose targets begin so; the longest counts.
+    pub(crate) scope_targets: Vec<(String, RecordScope)>,
     /// Whose spans have stacks, where stacks are recorded; all, if it says nothing.
     pub(crate) stacks: Option<Targets>,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Site {
     pub(crate) kind_field: Option<usize>,
     /// Its spans cannot be made without a look at their values.
     pub(crate) needs_care: bool,
+    /// Of which scope its spans are by its target, where none of its fields may say so.
+    pub(crate) scope: Option<RecordScope>,
     /// Where fields decide which scope a span is of, and not all scopes are recorded.
     pub(crate) scopes: Option<Box<Scopes>>,
     /// What becomes of an event of this callsite.
@@ -157,7 +161,7 @@ impl Site {
         kind: Option<ActivityType>,
     ) -> &'static Site {
         let class = || kind.filter(|_| self.is_undecided()).unwrap_or_else(|| self.class());
-        let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| scope_of(class())));
+        let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| self.scope_as(class())));
         self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.left_out)
     }
 
@@ -168,19 +172,19 @@ impl Site {
         named.is_some()
     }
 
+    /// The scope of its spans that name none, as torch has it where the target says nothing.
+    fn scope_as(&self, class: ActivityType) -> RecordScope {
+        self.scope.unwrap_or(match class {
+            ActivityType::UserAnnotation => RecordScope::UserScope,
+            _ => RecordScope::Function,
+        })
+    }
+
     fn store(&self, class: ActivityType, rules: &Rules) {
         // Where fields decide, they do so span by span.
-        let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&scope_of(class));
+        let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&self.scope_as(class));
         let recorded = in_scope && rules.selected.contains(class) && rules.lets_through(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
-    }
-}
-
-/// The scope of spans that name none, as torch has it.
-fn scope_of(class: ActivityType) -> RecordScope {
-    match class {
-        ActivityType::UserAnnotation => RecordScope::UserScope,
-        _ => RecordScope::Function,
     }
 }
 
@@ -214,6 +218,11 @@ impl Rules {
             None if by_target() => ActivityType::UserAnnotation,
             None => ActivityType::CpuOp,
         })
+    }
+
+    fn scope_of_target(&self, target: &str) -> Option<RecordScope> {
+        let fits = self.scope_targets.iter().filter(|(prefix, _)| target.starts_with(prefix.as_str()));
+        fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, scope)| *scope)
     }
 
     fn event(&self, metadata: &Metadata<'_>) -> EventRole {
@@ -334,6 +343,10 @@ impl Sites {
     fn judge(&self, metadata: &'static Metadata<'static>) -> Site {
         let class = self.rules.class(metadata);
         let kind_field = class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten();
+        let fields = ScopeFields::of(metadata);
+        let scope = self.rules.scope_of_target(metadata.target()).filter(|_| fields.scope.is_none());
+        let wants_stacks = self.rules.stacks.as_ref();
+        let wants_stacks = wants_stacks.is_none_or(|of| of.would_enable(metadata.target(), metadata.level()));
         let site = |class: u8, scopes: Option<Box<Scopes>>| Site {
             index: 0,
             state: 0,
@@ -341,16 +354,12 @@ impl Sites {
             fields: self.rules.fields(metadata),
             kind_field,
             needs_care: kind_field.is_some() || scopes.is_some(),
+            scope,
             scopes,
             event: self.rules.event(metadata),
-            has_stacks: self
-                .rules
-                .stacks
-                .as_ref()
-                .is_none_or(|of| of.would_enable(metadata.target(), metadata.level())),
+            has_stacks: wants_stacks && scope != Some(RecordScope::BackwardFunction),
             class: AtomicU8::new(class),
         };
-        let fields = ScopeFields::of(metadata);
         let asks = metadata.is_span() && !self.rules.scopes.is_empty() && fields != ScopeFields::default();
         let scopes = asks.then(|| {
             let left_out = Box::leak(Box::new(Site { state: state::OWN, ..site(IGNORED, None) }));

@@ -7,7 +7,7 @@ use common::{File, layer, on_thread, record_with};
 use std::sync::{Arc, Mutex};
 use tracing::{Span, info_span, subscriber};
 use tracing_kineto::activity::RecordScope::{self, BackwardFunction, CustomClass, Function, UserScope};
-use tracing_kineto::{ActivityType, Mode, ObservedSpan, SpanObserver, annotate};
+use tracing_kineto::{ActivityType, KinetoLayerBuilder, Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
@@ -154,4 +154,33 @@ fn observers_are_told_of_these_scopes_alone() {
 fn scopes_and_types_are_chosen_together() {
     let file = record_with(|b| b.record_scopes([Function, CustomClass]).activities(ActivityType::UserAnnotation), work);
     assert!(file.slices().is_empty() && file.trace.why_empty().unwrap().contains("scopes"));
+}
+
+#[test]
+fn a_target_stands_for_a_scope() {
+    let work = || {
+        info_span!(target: "app::autograd", "MmBackward", seq = 3).in_scope(|| {
+            info_span!(target: "app::autograd::hooks", "hook").in_scope(|| ());
+        });
+        info_span!(target: "app::autograd", "says itself", record_scope = 4).in_scope(|| ());
+        info_span!(target: "app::ops", "mm").in_scope(|| ());
+    };
+    let targets = |builder: KinetoLayerBuilder| {
+        builder.scope_target("app::autograd", BackwardFunction).scope_target("app::autograd::hooks", UserScope)
+    };
+    let file = record_with(targets, work);
+    let scopes: Vec<_> =
+        file.slices().iter().map(|slice| (&*slice.name, slice.args["Record function scope"].as_u64())).collect();
+    assert_eq!(
+        scopes,
+        [("MmBackward", Some(1)), ("hook", Some(7)), ("says itself", Some(4)), ("mm", None)],
+        "in the file"
+    );
+    let events = file.trace.events();
+    let read: Vec<_> = events.iter().filter(|event| event.is_slice()).map(|event| event.scope()).collect();
+    assert_eq!(read[..3], [Some(BackwardFunction), Some(UserScope), Some(CustomClass)]);
+    let chosen =
+        |scopes: &[RecordScope]| record_with(|b| targets(b).record_scopes(scopes.iter().copied()), work).parents();
+    assert_eq!(chosen(&[BackwardFunction]), "MmBackward<");
+    assert_eq!(chosen(&[UserScope, Function]), "hook< mm<");
 }

@@ -41,6 +41,7 @@ pub struct KinetoLayerBuilder {
     classifier: Option<Arc<Classifier>>,
     annotation_targets: Vec<String>,
     scopes: Vec<RecordScope>,
+    scope_targets: Vec<(String, RecordScope)>,
     threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
     post_process: Option<PostProcess>,
@@ -312,6 +313,7 @@ impl KinetoLayerBuilder {
             denied_fields: config.deny_fields.clone(),
             events: config.events.into_level(),
             scopes: self.scopes,
+            scope_targets: self.scope_targets,
             stacks: config.companions.stack_filter.clone(),
         };
         let companions = companions(&config, self.overrides.with_stack == Some(true))?;

@@ -174,11 +174,21 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Says of which of torch's scopes the spans are whose targets begin with `prefix`; may be called more than once, and the
+    /// longest prefix counts.
+    ///
+    /// It is the argument `Record function scope` of their slices. A callsite with a field `record_scope` says it itself.
+    /// Backward operations have neither modules nor stacks, as in torch.
+    pub fn scope_target(mut self, prefix: impl Into<String>, scope: RecordScope) -> Self {
+        self.scope_targets.push((prefix.into(), scope));
+        self
+    }
+
     /// Records spans of these scopes only; none stands for all, the default, as in torch.
     ///
     /// A span is of the scope that its field `record_scope` names, by torch's number or name, when it is made; else one with a
     /// `fwd_thread` other than 0 is [`BackwardFunction`](RecordScope::BackwardFunction), an annotation, such as
-    /// `ProfilerStep#n`, [`UserScope`](RecordScope::UserScope), and everything else [`Function`](RecordScope::Function). What
+    /// `ProfilerStep#n`, [`UserScope`](RecordScope::UserScope), and everything else what its target [stands for](Self::scope_target), or [`Function`](RecordScope::Function). What
     /// lies in a span that is left out lies in the one around it. Where no such field is, the callsite is judged, once.
     pub fn record_scopes(mut self, scopes: impl IntoIterator<Item = RecordScope>) -> Self {
         self.scopes = scopes.into_iter().collect();

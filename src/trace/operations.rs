@@ -46,7 +46,8 @@ impl<'r> WithOperations<'r> {
         let fields = |site: &SiteRow| Fields {
             module: site.keys.field("module").filter(|_| wanted.modules),
             overload: site.keys.field("overload_name").filter(|_| wanted.overloads),
-            may_decline: [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.knows(key)),
+            may_decline: site.scope.is_some()
+                || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.knows(key)),
         };
         let sites: Vec<Fields> = source.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());

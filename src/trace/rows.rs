@@ -3,7 +3,7 @@
 use std::io;
 
 pub(crate) use super::keys::{Keys, Shown};
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, Track};
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, RecordScope, Track};
 use crate::fields::{Word, values};
 use crate::time::Timestamp;
 
@@ -130,6 +130,8 @@ pub(crate) struct SiteRow {
     pub(crate) target: Option<&'static str>,
     /// "location", if it is shown.
     pub(crate) location: Option<String>,
+    /// The scope that its target stands for.
+    pub(crate) scope: Option<RecordScope>,
     /// Under which keys the fields are shown.
     pub(crate) keys: Keys,
 }
@@ -173,6 +175,9 @@ impl Args for SiteRow {
                 each(key, ArgValue::Str(text));
             }
         });
+        if let Some(scope) = self.scope {
+            each("Record function scope", ArgValue::U64(scope.number().into()));
+        }
     }
 }
 

@@ -192,6 +192,7 @@ impl<'t> Walk<'t> {
             name: site.metadata.name(),
             target: Some(site.metadata.target()).filter(|target| self.with_target && *target != COUNTER_TARGET),
             location: if self.with_location { place(site.metadata) } else { None },
+            scope: site.scope,
             keys: Keys::new(site.metadata.fields().iter().map(|field| field.name())),
         };
         self.recorded.sites.iter().enumerate().map(row).collect()

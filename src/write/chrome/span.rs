@@ -188,7 +188,7 @@ mod tests {
         let long = "a key of more than thirty-two bytes";
         let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
         let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
-        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, keys }
+        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, scope: None, keys }
     }
 
     proptest! {
