@@ -14,7 +14,8 @@
  *   profilerStop, profilerProcessEvents, profilerDestroy    when it ends
  *
  * Of a recording, all but push and pop come one after the other, not always from the same thread. Every function returns 0,
- * or anything else if it has failed. One that does not come back is left alone, and so is its recording.
+ * or anything else if it has failed. One that does not come back in time is left alone until it does, and its recording is
+ * given up.
  *
  * Every struct begins with unpaddedStructSize: how many bytes of it the one who fills it in knows of. Fields are only ever
  * added behind the last one, so a smaller struct is an older one. The host refuses structs that are smaller than those

@@ -9,7 +9,7 @@ enum {
   REGISTER_FAILS = 1, REGISTERS_NOTHING, NULL_INTERFACE, SMALL_INTERFACE, NO_STOP, QUERY_FAILS, NO_NAME, LONG_NAME,
   CREATE_FAILS, NO_PROFILER, START_FAILS, STOP_FAILS, PROCESS_FAILS, DESTROY_FAILS, STOP_HANGS, PUSH_FAILS, NULLS,
   SMALL_STRUCTS, BAD_EVENTS, BAD_METADATA, NOTHING_BEFORE, KEEPS_BUILDER, BAD_FLOWS, BAD_DEVICES,
-  QUERY_HANGS, START_HANGS
+  QUERY_HANGS, START_HANGS, STOP_IS_SLOW
 };
 
 static int profiler;
@@ -62,6 +62,7 @@ static int start(KinetoPlugin_ProfilerStart_Params *params) {
 static int stop(KinetoPlugin_ProfilerStop_Params *params) {
   (void)params;
   while (FAULT == STOP_HANGS) pause();
+  if (FAULT == STOP_IS_SLOW) usleep(999999);
   return FAULT == STOP_FAILS ? 6 : 0;
 }
 

@@ -443,3 +443,29 @@ fn what_is_no_plugin_is_named_with_the_reason() {
     let nowhere = reasons(KinetoLayer::builder().plugins(folder.path().join("nowhere")));
     assert!(nowhere["plugins"].contains("cannot be read") && nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"));
 }
+
+#[test]
+fn a_plugin_that_was_late_once_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    compile("tests/plugins/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
+    let builder = KinetoLayer::builder().plugins(folder.path());
+    let (_layer, guard) =
+        all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
+    let profiler = guard.profiler();
+    let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
+    for _ in 0..2 {
+        profiler.start().unwrap();
+        let stats = profiler.stop().unwrap().stats();
+        let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
+        assert!(
+            report.state.is_ok() && report.notes.iter().any(|note| note.contains("within the time limit")),
+            "{stats}"
+        );
+        // It comes back; a minute is for ever.
+        let back = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            can()
+        });
+        assert!(back);
+    }
+}

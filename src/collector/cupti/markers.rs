@@ -166,19 +166,10 @@ impl Markers {
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
-    use super::super::records::Record;
+    use super::super::records::{Record, made as record};
     use super::*;
     use crate::collector::RecordSink;
     use crate::collector::trial::{self, Findings};
-
-    fn record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
-        let mut bytes = vec![0u8; size];
-        bytes[..4].copy_from_slice(&number.to_ne_bytes());
-        for (at, width, value) in fields {
-            bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
-        }
-        bytes
-    }
 
     fn address(text: &'static [u8]) -> u64 {
         if text.is_empty() { 0 } else { text.as_ptr().expose_provenance() as u64 }

@@ -185,19 +185,21 @@ pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
     field!(u32, bytes, 0)
 }
 
+/// A record of `size` bytes whose fields, as offset, size and value, are put there by hand.
+#[cfg(test)]
+pub(super) fn made(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0u8; size];
+    bytes[..4].copy_from_slice(&number.to_ne_bytes());
+    for (at, width, value) in fields {
+        bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
+    use super::made as record;
     use super::*;
-
-    /// A record of `size` bytes whose fields, as offset, size and value, are put there by hand.
-    fn record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
-        let mut bytes = vec![0u8; size];
-        bytes[..4].copy_from_slice(&number.to_ne_bytes());
-        for (at, width, value) in fields {
-            bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
-        }
-        bytes
-    }
 
     const KERNEL: [(usize, usize, u64); 21] = [
         (6, 2, 40),

@@ -19,7 +19,7 @@ pub use event_type::EventType;
 use events::Events;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,8 +38,19 @@ pub(crate) struct Plugin {
     session: fork::Own<Session>,
     /// In which process it runs, counted in forks.
     generation: AtomicU64,
-    /// It did not come back from a call, and is left alone.
+    /// It has not come back from a call, and is left alone until it does.
+    is_away: Arc<AtomicBool>,
+    /// A thread has not come back from telling it of a span.
     is_stuck: AtomicBool,
+}
+
+/// A plugin is being called, on whatever thread, until this is dropped.
+struct Away(Arc<AtomicBool>);
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// A recording, and what was described in the last one.
@@ -154,24 +165,34 @@ impl Plugin {
             running: Running::default(),
             session: fork::Own::default(),
             generation: AtomicU64::new(fork::generation()),
+            is_away: Arc::default(),
             is_stuck: AtomicBool::new(false),
         })
     }
 
     fn can(&self) -> Result<Capabilities, Unavailable> {
-        if self.is_stuck.load(Ordering::Relaxed) {
+        if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
+            // Whoever was with it stayed in the parent.
+            self.running.forget();
+            self.is_away.store(false, Ordering::Relaxed);
+        }
+        if self.is_stuck.load(Ordering::Relaxed) || self.is_away.load(Ordering::Acquire) {
             let why = format!("{} has not come back from an earlier recording", self.file.display());
-            return Err(Unavailable::new(Why::Failed, why, "restart the program; tell the plugin's vendor"));
+            return Err(Unavailable::new(Why::Failed, why, "give it a longer flush_timeout; tell the plugin's vendor"));
         }
         let (types, notes) = (self.types, self.notes.clone());
         Ok(Capabilities { types, library: Some(self.file.clone()), notes, ..Capabilities::default() })
     }
 
-    /// Calls the plugin and waits for it until `deadline`; one that does not come back is asked for nothing more.
+    /// Calls the plugin and waits for it until `deadline`; it is asked for nothing more until it has come back.
     fn ask<R: Send + 'static>(&self, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
-        let answer = call_out(self.name, deadline, call);
-        self.is_stuck.fetch_or(answer.is_none(), Ordering::Relaxed);
-        answer
+        self.is_away.store(true, Ordering::Relaxed);
+        let away = Away(self.is_away.clone());
+        call_out(self.name, deadline, move || {
+            let answer = call();
+            drop(away);
+            answer
+        })
     }
 
     /// Takes the profiler from the threads that tell it where they are; `None` if one of them does not come back.
@@ -203,9 +224,6 @@ impl Collector for Plugin {
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let can = self.can()?;
-        if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
-            self.running.forget();
-        }
         let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
         let functions = self.functions;

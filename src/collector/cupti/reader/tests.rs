@@ -1,5 +1,6 @@
 //! Tests of `reader.rs`.
 
+use super::super::records::made;
 use super::super::walk::Strides;
 use super::*;
 use crate::collector::trial::{self, Findings, Record as Found};
@@ -9,12 +10,7 @@ use std::time::Instant;
 const NEWEST: Strides = Strides { api_version: 130_401, is_11_8: false };
 
 fn record(number: u32, fields: &[(usize, usize, u64)]) -> Vec<u8> {
-    let mut bytes = vec![0u8; NEWEST.size(number).unwrap_or(64)];
-    bytes[..4].copy_from_slice(&number.to_ne_bytes());
-    for (at, width, value) in fields {
-        bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
-    }
-    bytes
+    made(number, NEWEST.size(number).unwrap_or(64), fields)
 }
 
 fn kernel(correlation: u64, name: u64) -> Vec<u8> {

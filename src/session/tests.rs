@@ -1,0 +1,116 @@
+//! Tests of `mod.rs`.
+
+use super::*;
+
+fn session() -> Arc<Session> {
+    Session::new(
+        Arc::new(Recorder::for_tests()),
+        Config::default(),
+        Sinks::default(),
+        CollectorSet::new(vec![], vec![]),
+    )
+}
+
+#[test]
+fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
+    let session = session();
+    session.start().unwrap();
+    session.pause(ActivityTypes::ALL).unwrap();
+    session.resume(ActivityTypes::ALL).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!((session.recorder.pool().bytes(), session.pulse.anchors().len()), (0, 3));
+    drop(session.recorder.open_chunk(session.recorder.epoch()));
+    assert_eq!(session.pulse.anchors().len(), 4);
+    // The thread has the pool filled.
+    while session.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
+fn the_clocks_are_read_each_second_after_a_pause_too() {
+    let session = session();
+    session.start().unwrap();
+    drop(session.recorder.open_chunk(session.recorder.epoch()));
+    session.pause(ActivityTypes::ALL).unwrap();
+    // Long enough for the session's thread to find that nothing is recorded.
+    std::thread::sleep(Duration::from_millis(1200));
+    session.resume(ActivityTypes::ALL).unwrap();
+    let before = session.pulse.anchors().len();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(session.pulse.anchors().len() > before, "{before}");
+}
+
+#[test]
+fn who_holds_the_state_for_ever_is_not_waited_for_for_ever() {
+    let mut config = Config::default();
+    config.flush_timeout = Duration::from_millis(1);
+    let recorder = Arc::new(Recorder::for_tests());
+    let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+    let held = session.lock().unwrap();
+    assert!(!session.is_reachable());
+    drop(held);
+    assert!(session.is_reachable());
+}
+
+#[test]
+fn a_recording_has_one_name_of_its_own() {
+    for mode in [Mode::Kineto, Mode::PrivateUse1] {
+        let mut config = Config::default();
+        config.mode = mode.into();
+        config.group_trace_id = "7".to_owned();
+        let recorder = Arc::new(Recorder::for_tests());
+        let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+        let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
+        session.start().unwrap();
+        let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
+        assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
+        session.start().unwrap();
+        let next = session.stop().unwrap();
+        assert!(next.metadata().contains(&("group_trace_id".to_owned(), "\"7\"".to_owned())));
+        assert_ne!(id(next), looks[0], "{mode:?}");
+    }
+}
+
+#[test]
+fn records_that_cannot_be_are_told_and_left_out() {
+    use crate::buffer::{Head, Tag, Writer};
+    use crate::time::Ticks;
+    let session = session();
+    session.start().unwrap();
+    let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
+    let writer = Writer::of(&chunk);
+    let put = |head: Head| writer.put(writer.next().unwrap(), head, [9, 10, 0], &[]);
+    // On no thread and of no callsite; of no kind.
+    put(Head::new(Tag::Slice, 0, 77));
+    put(Head::new(Tag::Span, 0, 77));
+    writer.put_slice(writer.next().unwrap(), 0xff, Ticks(9), 0);
+    let trace = session.stop().unwrap();
+    let stats = trace.stats();
+    let told: Vec<_> = stats.violations.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "what threads have committed can be read: 1 chunks are read in part (1x)",
+            "records are of known threads and callsites: 4 are not, and are left out (1x)"
+        ]
+    );
+    assert_eq!(trace.events().len(), 0);
+}
+
+#[test]
+fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
+    let session = session();
+    for _ in 0..40 {
+        session.start().unwrap();
+        let epoch = session.recorder.epoch();
+        drop(session.stop().unwrap());
+        drop(session.recorder.open_chunk(epoch));
+        session.recorder.keep_block(&[0; 100]).unwrap();
+    }
+    session.start().unwrap();
+    drop(session.stop().unwrap());
+    let ready = 16 * crate::buffer::Chunk::BYTES;
+    assert!(session.recorder.pool().bytes() <= ready, "{}", session.recorder.pool().bytes());
+}
