@@ -84,7 +84,7 @@ typedef struct KinetoPlugin_ProfileEvent {
   int64_t endTimeUtcNs;
   /* The plugin's own number for it; looked at for EXTERNAL_CORRELATION alone. */
   int64_t eventId;
-  /* On a device: which one. On the host: the process, 0 for this one. */
+  /* On a device: which one. On the host: 0, or this process; a call may stand on a device instead, by the number of that. */
   union {
     int32_t deviceId;
     int32_t processId;

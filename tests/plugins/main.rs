@@ -9,6 +9,11 @@ mod common;
 mod cuda;
 #[path = "../common/plugins.rs"]
 mod plugins;
+#[cfg(feature = "gzip")]
+mod replay;
+#[cfg(feature = "gzip")]
+#[path = "../common/traces.rs"]
+mod traces;
 
 use common::File;
 use libloading::{Library, Symbol};
