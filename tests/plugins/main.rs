@@ -450,6 +450,35 @@ fn what_is_no_plugin_is_named_with_the_reason() {
 }
 
 #[test]
+fn annotations_are_told_apart_where_a_plugin_wants_that() {
+    for (defines, expected) in [(&["-DUSERS"][..], "[([])()()[()][][]]"), (&[], "((())()()(())()())")] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = compile("tests/plugins/heard.c", folder.path(), "heard", defines);
+        let mut heard = String::new();
+        record(&folder, || {
+            let library = loaded(&library);
+            let step = annotate!("step").entered();
+            info_span!("op").in_scope(|| annotate!("inner {}", 1).in_scope(|| ()));
+            // One class for the callsite, which its first value decides.
+            let kind = || info_span!("by kind", kineto.kind = "cpu_op");
+            kind().in_scope(|| ());
+            kind().in_scope(|| ());
+            let kind = info_span!("by kind", kineto.kind = "user_annotation");
+            kind.in_scope(|| info_span!("op").in_scope(|| ()));
+            let again = annotate!("again");
+            again.in_scope(|| ());
+            again.in_scope(|| ());
+            drop(step);
+            // SAFETY: that is its type.
+            let what: Symbol<'_, extern "C" fn() -> *const c_char> = unsafe { library.get(c"whatWasHeard") }.unwrap();
+            // SAFETY: it gives a C string that stays.
+            heard = unsafe { std::ffi::CStr::from_ptr(what()) }.to_str().unwrap().to_owned();
+        });
+        assert_eq!(heard, expected, "{defines:?}");
+    }
+}
+
+#[test]
 fn a_plugin_that_was_late_once_is_used_again() {
     let folder = tempfile::tempdir().unwrap();
     compile("tests/plugins/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
