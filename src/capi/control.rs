@@ -37,10 +37,16 @@ fn kept() -> &'static Own<Kept> {
 /// Returns what the library is at: one load.
 #[inline]
 pub(super) fn state() -> Status {
+    const NOT_INITIALIZED: u8 = Status::NotInitialized as u8;
+    const DISABLED: u8 = Status::Disabled as u8;
+    const SHUT_DOWN: u8 = Status::ShutDown as u8;
     // Acquire: the profiler was set before.
-    let state = STATE.load(Ordering::Acquire);
-    let all = [Status::Ok, Status::NotInitialized, Status::Disabled];
-    all.into_iter().find(|status| *status as u8 == state).unwrap_or(Status::ShutDown)
+    match STATE.load(Ordering::Acquire) {
+        NOT_INITIALIZED => Status::NotInitialized,
+        DISABLED => Status::Disabled,
+        SHUT_DOWN => Status::ShutDown,
+        _ => Status::Ok,
+    }
 }
 
 fn set_state(state: Status) {

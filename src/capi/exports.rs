@@ -50,7 +50,8 @@ fn inside(call: impl FnOnce() -> Result<(), Fault>) -> c_int {
 /// Null, or a text that ends with a zero and stays as it is for `'t`.
 unsafe fn text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, Fault> {
     // SAFETY: as the caller says.
-    unsafe { bytes(what, text) }.map(CStr::to_string_lossy)
+    let text = unsafe { bytes(what, text) }?;
+    Ok(text.to_str().map_or_else(|_| text.to_string_lossy(), Cow::Borrowed))
 }
 
 /// The same, as it is.

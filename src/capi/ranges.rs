@@ -115,9 +115,9 @@ pub(super) fn argument(key: &str, value: &dyn Value) -> Result<(), Fault> {
     }
     let key = Key::of(key)?;
     // Layers are told outside of the borrow.
-    let span = with(|open| open.last().map(|(_, span)| span.clone()))?.ok_or_else(nothing)?;
+    let (way, span) = with(Vec::pop)?.ok_or_else(nothing)?;
     key.with(value, |values| span.record_all(values));
-    Ok(())
+    with(|open| open.push((way, span)))
 }
 
 /// Says where a counter stands.

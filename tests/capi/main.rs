@@ -41,7 +41,7 @@ fn ranges_are_slices_with_typed_arguments() {
     assert_eq!(counters.iter().map(|row| row["args"]["value"].as_f64()).collect::<Vec<_>>(), [Some(3.0), Some(1.5)]);
     let marks = trace.rows("i", |row| row["name"] == "here");
     assert_eq!((marks.len(), &marks[0]["tid"]), (1, &forward["tid"]));
-    assert_eq!(id(&marks[0], "span id"), id(&operation, "span id"));
+    assert_eq!(id(marks[0], "span id"), id(&operation, "span id"));
     assert_eq!(trace.json["model"], json!({"layers": 2}));
 }
 

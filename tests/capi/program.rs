@@ -76,7 +76,8 @@ impl Program {
     #[track_caller]
     pub(crate) fn record(&self, arguments: &[&str]) -> Trace {
         let output = self.file("output.json");
-        self.run(arguments, &[("KINETO_ACTIVITIES_LOG_FILE", output.to_str().unwrap())]);
+        let patience = ("KINETO_FLUSH_TIMEOUT_MSECS", "60000");
+        self.run(arguments, &[("KINETO_ACTIVITIES_LOG_FILE", output.to_str().unwrap()), patience]);
         self.output()
     }
 
