@@ -19,6 +19,7 @@ mod plugin;
 mod range;
 mod record;
 mod report;
+mod rocm;
 mod set;
 mod shape;
 mod store;

@@ -1,0 +1,7 @@
+//! AMD's GPUs, through rocprofiler-sdk, or roctracer where that is not there.
+
+mod hip;
+mod ids;
+mod launches;
+mod shapes;
+mod streams;
