@@ -19,6 +19,7 @@ mod plugin;
 mod range;
 mod record;
 mod report;
+mod scope;
 mod set;
 mod shape;
 mod store;
@@ -27,6 +28,7 @@ mod threads;
 mod timers;
 pub mod trial;
 mod unavailable;
+mod vendor;
 
 pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
@@ -46,6 +48,7 @@ pub use record::{
     CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
+pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
 pub(crate) use store::Budget;
@@ -53,6 +56,7 @@ pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
+pub(crate) use vendor::{VENDORS, Vendor};
 
 use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
@@ -62,8 +66,8 @@ use std::time::{Duration, Instant};
 
 /// Records what accelerators do, and the calls that had them do it.
 ///
-/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop),
-/// [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
+/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop), their like for
+/// annotations, [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
 /// call the [`Profiler`](crate::Profiler), which waits for them. One that panics harms nobody else: the
 /// [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
 pub trait Collector: fmt::Debug + Send + Sync {
@@ -97,6 +101,17 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// The calling thread leaves the slice that it pushed last. Slices that it was in when a recording ended or paused it
     /// leaves at its first hook of the next one.
     fn pop(&self) {}
+
+    /// As [`push`](Collector::push), of a slice that is a user annotation's; kineto's `pushUserCorrelationId`. By default
+    /// the same: which annotation work is in, the trace knows in any case.
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        self.push(id)
+    }
+
+    /// As [`pop`](Collector::pop), of a slice that was pushed by [`push_annotation`](Collector::push_annotation).
+    fn pop_annotation(&self) {
+        self.pop();
+    }
 
     /// The recording pauses: what begins from now on is not wanted until [`resume`](Collector::resume). What was launched
     /// before is still handed over when it has ended. By default nothing is done, and what comes of the pause is dropped.
@@ -175,6 +190,11 @@ pub struct Selection {
     pub nvtx_ranges: bool,
     /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
     pub device_memory: bool,
+    /// The most rows that a collector keeps of AMD's devices, calls and work together. `ROCTRACER_MAX_EVENTS`; default
+    /// 5,000,000, as libkineto has it.
+    pub roctracer_max_events: u64,
+    /// What Intel's devices sample for each kernel. `XPUPTI_PROFILER_METRICS` and its fellows.
+    pub scope: ScopeMetrics,
     /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
     pub nvtx_injection: Option<PathBuf>,
 }
