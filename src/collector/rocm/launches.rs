@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 /// is another launch.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    by_id: HashMap<u64, Launch>,
+    /// With the turn in which each came.
+    by_id: HashMap<u64, (u64, Launch)>,
     /// In the order in which they came, with their turn.
     order: VecDeque<(u64, u64)>,
     turn: u64,
@@ -31,12 +32,11 @@ pub(super) struct Launch {
     pub(super) graph: u32,
     /// Whether work will come for which the end of a recording is to wait.
     pub(super) is_owed: bool,
-    turn: u64,
 }
 
 impl Launch {
     pub(super) fn new(does: Does) -> Launch {
-        Launch { does, stream: None, bytes: 0, graph: 0, is_owed: false, turn: 0 }
+        Launch { does, stream: None, bytes: 0, graph: 0, is_owed: false }
     }
 }
 
@@ -50,14 +50,13 @@ impl Launches {
             return;
         }
         self.turn += 1;
-        let launch = Launch { turn: self.turn, ..launch };
         self.owed += usize::from(launch.is_owed);
-        let before = self.by_id.insert(correlation, launch);
-        self.owed -= usize::from(before.is_some_and(|before| before.is_owed));
+        let before = self.by_id.insert(correlation, (self.turn, launch));
+        self.owed -= usize::from(before.is_some_and(|(_, before)| before.is_owed));
         self.order.push_back((correlation, self.turn));
         if self.order.len() > MOST
             && let Some((oldest, turn)) = self.order.pop_front()
-            && self.by_id.get(&oldest).is_some_and(|launch| launch.turn == turn)
+            && self.by_id.get(&oldest).is_some_and(|(current, _)| *current == turn)
         {
             self.forget(oldest);
         }
@@ -65,21 +64,21 @@ impl Launches {
 
     /// A call that was added has failed: nothing comes of it.
     pub(super) fn forget(&mut self, correlation: u64) {
-        if let Some(launch) = self.by_id.remove(&correlation) {
+        if let Some((_, launch)) = self.by_id.remove(&correlation) {
             self.owed -= usize::from(launch.is_owed);
         }
     }
 
     /// Work has come with that id; returns its launch, if that is known.
     pub(super) fn worked(&mut self, correlation: u64) -> Option<Launch> {
-        let launch = self.by_id.get_mut(&correlation)?;
+        let (_, launch) = self.by_id.get_mut(&correlation)?;
         self.owed -= usize::from(std::mem::take(&mut launch.is_owed));
         Some(*launch)
     }
 
     /// Returns a launch, if it is known.
     pub(super) fn get(&self, correlation: u64) -> Option<Launch> {
-        self.by_id.get(&correlation).copied()
+        self.by_id.get(&correlation).map(|(_, launch)| *launch)
     }
 
     /// Returns how many launches have no work yet.

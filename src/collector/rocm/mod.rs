@@ -3,5 +3,7 @@
 mod hip;
 mod ids;
 mod launches;
+mod sdk;
+mod search;
 mod shapes;
 mod streams;
