@@ -7,3 +7,4 @@ mod sdk;
 mod search;
 mod shapes;
 mod streams;
+mod tracer;
