@@ -52,14 +52,26 @@ pub(super) enum Layout {
     /// By pointer, and sizes as `dim3`.
     Launch,
     /// By handle, and sizes as six numbers; whether the grid's are in threads, as OpenCL counts them.
-    ModuleLaunch { counts_threads: bool },
+    ModuleLaunch {
+        counts_threads: bool,
+    },
     GraphLaunch,
     /// The direction is an argument, or known; the stream is the last argument, if it is one.
-    Copy { has_stream: bool },
-    CopyWays { direction: Direction, has_stream: bool },
-    CopyPeer { has_stream: bool },
+    Copy {
+        has_stream: bool,
+    },
+    CopyWays {
+        direction: Direction,
+        has_stream: bool,
+    },
+    CopyPeer {
+        has_stream: bool,
+    },
     /// Bytes that each of the counted elements has.
-    Fill { width: u64, has_stream: bool },
+    Fill {
+        width: u64,
+        has_stream: bool,
+    },
     Allocate,
     Release,
 }
@@ -218,7 +230,8 @@ mod tests {
     fn launches_are_read() {
         let sizes = [(24, pair(3, 2)), (32, pair(1, 128)), (40, pair(4, 5))];
         let words = [&[(16, 0xF0)][..], &sizes, &[(64, 256), (72, 0xA0)]].concat();
-        let launch = Launch { kernel: Kernel::Pointer(0xF0), grid: [3, 2, 1], block: [128, 4, 5], shared: 256, stream: 0xA0 };
+        let launch =
+            Launch { kernel: Kernel::Pointer(0xF0), grid: [3, 2, 1], block: [128, 4, 5], shared: 256, stream: 0xA0 };
         assert_eq!(read("hipLaunchKernel", &words), Args::Launch(launch));
         let words = [&[(16, 0xF0)][..], &sizes, &[(48, pair(64, 9)), (56, 0xB0)]].concat();
         let by_handle = Launch { kernel: Kernel::Handle(0xF0), shared: 64, stream: 0xB0, ..launch };

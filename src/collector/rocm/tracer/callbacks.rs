@@ -6,7 +6,7 @@ use super::args::{Args, Kernel, MOST};
 use super::functions::Function;
 use super::hub::HUB;
 use super::recording::{Called, Launching};
-use super::start::Loaded;
+use super::start::{BUFFER_BYTES, Loaded};
 use crate::collector::{attempt, rocm::ids};
 use crate::os::thread;
 use std::cell::RefCell;
@@ -36,12 +36,11 @@ pub(super) extern "C" fn on_call(domain: u32, number: u32, data: *const c_void, 
 /// roctracer hands records over.
 pub(super) extern "C" fn on_records(begin: *const u8, end: *const u8, _user_data: *mut c_void) {
     let Some(length) = end.addr().checked_sub(begin.addr()).filter(|_| !begin.is_null()) else { return };
-    // More than a buffer has is garbage; what can be believed of it is not known.
-    if length <= super::start::BUFFER_BYTES {
-        // SAFETY: the library gives the ends of a part of its pool, which it does not write to until this returns.
-        let bytes = unsafe { std::slice::from_raw_parts(begin, length) };
-        contained("a callback of records", || HUB.with(|recording| recording.read(bytes)));
-    }
+    // More than a buffer has is garbage: what can be believed of it is not known.
+    let length = if length <= BUFFER_BYTES { length } else { 1 };
+    // SAFETY: the library gives the ends of a part of its pool, which it does not write to until this returns.
+    let bytes = unsafe { std::slice::from_raw_parts(begin, length) };
+    contained("a callback of records", || HUB.with(|recording| recording.read(bytes)));
 }
 
 fn contained<R>(what: &str, act: impl FnOnce() -> R) {

@@ -61,7 +61,10 @@ mod tests {
                     the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";
         assert_eq!((reason.why(), reason.to_string().as_str()), (Why::Incompatible, text));
         let reason = TracerError(77).reason("roctracer_open_pool_expl", "");
-        assert_eq!((reason.why(), reason.to_string().as_str()), (Why::Failed, "roctracer_open_pool_expl: roctracer error 77"));
+        assert_eq!(
+            (reason.why(), reason.to_string().as_str()),
+            (Why::Failed, "roctracer_open_pool_expl: roctracer error 77")
+        );
         assert_eq!(TracerError(-5).reason("x", "").why(), Why::Busy);
     }
 }

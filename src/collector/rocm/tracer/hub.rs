@@ -13,8 +13,8 @@ pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
 /// The one place where roctracer's callbacks and the recording meet.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    /// The recording under way: none in a forked child, whatever its parent did.
-    recording: fork::Own<Option<Recording>>,
+    /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
+    recording: fork::Own<Option<(Recording, &'static Loaded)>>,
     /// The process that recorded first: a forked child has no HIP.
     process: AtomicU32,
     /// The pool, once there is one.
@@ -30,27 +30,29 @@ impl Hub {
     }
 
     /// Takes the hub for a recording; `false` if another one has it.
-    pub(super) fn take(&self, recording: Recording) -> bool {
+    pub(super) fn take(&self, recording: Recording, loaded: &'static Loaded) -> bool {
         let mut held = self.recording.lock();
         let is_free = held.is_none();
         if is_free {
-            *held = Some(recording);
+            *held = Some((recording, loaded));
         }
         is_free
     }
 
     /// Gives it up: callbacks that come from now on do nothing.
-    pub(super) fn release(&self) -> Option<Recording> {
-        self.recording.lock().take()
+    pub(super) fn release(&self) {
+        let held = self.recording.lock().take();
+        // Not under the lock.
+        drop(held);
     }
 
     /// Does something with the recording under way.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Recording) -> R) -> Option<R> {
-        self.recording.lock().as_mut().map(act)
+        self.recording.lock().as_mut().map(|(recording, _)| act(recording))
     }
 
     /// Returns the libraries that the recording under way uses.
     pub(super) fn loaded(&self) -> Option<&'static Loaded> {
-        self.with(|recording| recording.loaded)
+        self.recording.lock().as_ref().map(|(_, loaded)| *loaded)
     }
 }

@@ -3,7 +3,6 @@
 use super::args::{self, Args};
 use super::functions::Function;
 use super::records::{self, Record, What};
-use super::start::Loaded;
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
@@ -18,7 +17,6 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) sink: RecordSink,
-    pub(super) loaded: &'static Loaded,
     types: ActivityTypes,
     launches: Launches,
     streams: Streams,
@@ -69,16 +67,15 @@ pub(super) struct Called<'f> {
 
 /// What a kernel is called whose name cannot be read.
 const UNKNOWN: &str = "unknown kernel";
-/// The kind of a fill: what it fills.
-const FILLED: &str = "Device";
+/// The kind of a fill.
+const FILLS: &str = "Memset";
 /// So many numbers of devices are told apart; more can only be garbage.
 const DEVICES: usize = 4096;
 
 impl Recording {
-    pub(super) fn new(loaded: &'static Loaded, types: ActivityTypes, most_rows: u64, sink: RecordSink) -> Recording {
+    pub(super) fn new(types: ActivityTypes, most_rows: u64, sink: RecordSink) -> Recording {
         Recording {
             sink,
-            loaded,
             types,
             launches: Launches::default(),
             streams: Streams::default(),
@@ -209,13 +206,18 @@ impl Recording {
             What::Kernel { name: address, is_task } => {
                 let kind = if is_task { "Dispatch Task" } else { "Dispatch Kernel" };
                 let (name, fills) = self.kernel_at(address, launch, batch);
-                if fills { self.fill(0, record, launch, batch) } else { ran(name, kind, record, launch, batch) }
+                // A call that fills memory has nothing else done.
+                if fills || launch.is_some_and(|launch| launch.does == Does::Fill) {
+                    filled(0, record, launch, batch)
+                } else {
+                    ran(name, kind, record, launch, batch)
+                }
             }
             What::Copy { direction, bytes } => {
                 let name = batch.name(direction.name());
                 copied(ActivityType::GpuMemcpy, name, direction.kind(), bytes, record, launch, batch)
             }
-            What::Fill { bytes } => self.fill(bytes, record, launch, batch),
+            What::Fill { bytes } => filled(bytes, record, launch, batch),
         };
         if self.types.contains(kind) && self.has_room(batch) {
             let (start, end, correlation) = (record.begin, record.end, record.correlation);
@@ -267,11 +269,6 @@ impl Recording {
         self.kernels.insert(name.into(), number);
         number
     }
-
-    fn fill(&self, bytes: u64, record: &Record, launch: Option<Launch>, batch: &mut Batch<'_>) -> Row {
-        let name = batch.name(hip::FILL);
-        copied(ActivityType::GpuMemset, name, FILLED, bytes, record, launch, batch)
-    }
 }
 
 /// A row of a device: its type, its name, and its words.
@@ -282,6 +279,11 @@ fn ran(name: Name, kind: &str, record: &Record, launch: Option<Launch>, batch: &
     let (grid, block, graph) = launch.map_or_else(Default::default, |launch| (launch.grid, launch.block, launch.graph));
     let words = Kernel { queue: record.queue, kind, grid, block, graph }.words();
     (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, words)
+}
+
+fn filled(bytes: u64, record: &Record, launch: Option<Launch>, batch: &mut Batch<'_>) -> Row {
+    let name = batch.name(hip::FILL);
+    copied(ActivityType::GpuMemset, name, FILLS, bytes, record, launch, batch)
 }
 
 fn copied(

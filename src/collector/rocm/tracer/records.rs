@@ -10,19 +10,11 @@ pub(super) const SIZE: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// It ran a kernel: where the name lies, 0 if the version does not say, and whether it is one of a graph's.
-    Kernel {
-        name: u64,
-        is_task: bool,
-    },
+    Kernel { name: u64, is_task: bool },
     /// It copied.
-    Copy {
-        direction: Direction,
-        bytes: u64,
-    },
+    Copy { direction: Direction, bytes: u64 },
     /// It filled memory.
-    Fill {
-        bytes: u64,
-    },
+    Fill { bytes: u64 },
     /// It came to a mark in a stream, which is no work.
     Mark,
 }

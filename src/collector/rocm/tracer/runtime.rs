@@ -2,8 +2,8 @@
 //! HIP's is read, since those have.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
-use crate::collector::library::Library;
 use crate::collector::Device;
+use crate::collector::library::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::with_exposed_provenance;
 

@@ -35,9 +35,8 @@ const OF_DEVICES: ActivityTypes =
 /// The size of each of the pool's two buffers.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
-/// The names of roctracer, and of HIP's runtime.
-const TRACER: [&str; 2] = ["libroctracer64.so.4", "libroctracer64.so"];
-const HIP: [&str; 4] = ["libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so.7", "libamdhip64.so"];
+/// The names of roctracer.
+const NAMES: [&str; 2] = ["libroctracer64.so.4", "libroctracer64.so"];
 
 /// The version of roctracer whose records are known.
 const MAJOR: u32 = 4;
@@ -54,7 +53,7 @@ impl Loaded {
     /// # Errors
     /// What is missing.
     pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
-        let library = search::find(&HIP, None, places, attempts);
+        let library = search::find(&search::HIP, None, places, attempts);
         let hip = library.and_then(Hip::new).ok_or_else(|| {
             let advice = "install ROCm, or say where it is by ROCM_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
@@ -64,7 +63,7 @@ impl Loaded {
             let advice = "see what `rocm-smi` says, and HIP_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "HIP finds no GPU", advice));
         }
-        let library = search::find(&TRACER, places.roctracer.as_deref(), places, attempts).ok_or_else(|| {
+        let library = search::find(&NAMES, places.roctracer.as_deref(), places, attempts).ok_or_else(|| {
             let advice = "install roctracer, which ROCm has until 6, or say where it is by KINETO_ROCTRACER_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
         })?;
@@ -80,8 +79,7 @@ impl Loaded {
             return Err(Unavailable::new(Why::Incompatible, message, other));
         }
         let hip_version = hip.runtime_version();
-        let functions =
-            Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_of));
+        let functions = Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_of));
         let path = library.path(c"roctracer_version_major");
         Ok(Loaded { hip, api, functions, devices, version, hip_version, path })
     }
@@ -115,8 +113,8 @@ impl Loaded {
             let note = "another profiler of this process has used roctracer: whoever was last gets the records";
             capabilities.notes.push(note.to_owned());
         }
-        let recording = Recording::new(self, capabilities.types, selection.roctracer_max_events, sink.clone());
-        if !HUB.take(recording) {
+        let recording = Recording::new(capabilities.types, selection.roctracer_max_events, sink.clone());
+        if !HUB.take(recording, self) {
             let message = "another recording of this process has roctracer, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
@@ -128,7 +126,7 @@ impl Loaded {
         });
         let orders = started.inspect_err(|_| {
             self.let_go(records);
-            drop(HUB.release());
+            HUB.release();
         })?;
         capabilities.proven = self.prove(selection.proof);
         if capabilities.proven == Some(false) {

@@ -105,6 +105,6 @@ impl Worker {
         self.loaded.let_go(self.pool.is_some());
         // What came while that was done.
         self.flush();
-        drop(HUB.release());
+        HUB.release();
     }
 }
