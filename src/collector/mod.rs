@@ -51,6 +51,7 @@ pub use record::{
     CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
+pub use rocm::Rocm;
 pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};

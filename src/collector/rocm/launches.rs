@@ -15,8 +15,9 @@ pub(super) struct Launches {
     /// In the order in which they came, with their turn.
     order: VecDeque<(u64, u64)>,
     turn: u64,
-    /// How many have no work yet.
+    /// How many have no work yet of which it is sure to come, and of which it may.
     owed: usize,
+    hoped: usize,
     graphs: HashMap<u64, u32>,
 }
 
@@ -41,12 +42,15 @@ pub(super) struct Launch {
     pub(super) device: Option<i32>,
     /// Whether work will come for which the end of a recording is to wait.
     pub(super) is_owed: bool,
+    /// Whether work may come for which the end of a recording is to wait a little.
+    pub(super) is_hoped: bool,
 }
 
 impl Launch {
     pub(super) fn new(does: Does) -> Launch {
         let (kernel, grid, block, device) = (None, [0; 3], [0; 3], None);
-        Launch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed: false }
+        let (is_owed, is_hoped) = (false, false);
+        Launch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed, is_hoped }
     }
 }
 
@@ -60,9 +64,9 @@ impl Launches {
             return;
         }
         self.turn += 1;
-        self.owed += usize::from(launch.is_owed);
+        self.count(launch);
         let before = self.by_id.insert(correlation, (self.turn, launch));
-        self.owed -= usize::from(before.is_some_and(|(_, before)| before.is_owed));
+        before.into_iter().for_each(|(_, before)| self.settle(before));
         self.order.push_back((correlation, self.turn));
         if self.order.len() > MOST
             && let Some((oldest, turn)) = self.order.pop_front()
@@ -75,15 +79,17 @@ impl Launches {
     /// A call that was added has failed: nothing comes of it.
     pub(super) fn forget(&mut self, correlation: u64) {
         if let Some((_, launch)) = self.by_id.remove(&correlation) {
-            self.owed -= usize::from(launch.is_owed);
+            self.settle(launch);
         }
     }
 
     /// Work has come with that id; returns its launch, if that is known.
     pub(super) fn worked(&mut self, correlation: u64) -> Option<Launch> {
         let (_, launch) = self.by_id.get_mut(&correlation)?;
-        self.owed -= usize::from(std::mem::take(&mut launch.is_owed));
-        Some(*launch)
+        let before = *launch;
+        (launch.is_owed, launch.is_hoped) = (false, false);
+        self.settle(before);
+        Some(before)
     }
 
     /// Returns a launch, if it is known.
@@ -91,9 +97,24 @@ impl Launches {
         self.by_id.get(&correlation).map(|(_, launch)| *launch)
     }
 
-    /// Returns how many launches have no work yet.
+    /// Returns how many launches have no work yet of which it is sure to come.
     pub(super) fn owed(&self) -> usize {
         self.owed
+    }
+
+    /// Returns how many launches have no work yet of which it may come.
+    pub(super) fn hoped(&self) -> usize {
+        self.hoped
+    }
+
+    fn count(&mut self, launch: Launch) {
+        self.owed += usize::from(launch.is_owed);
+        self.hoped += usize::from(launch.is_hoped);
+    }
+
+    fn settle(&mut self, launch: Launch) {
+        self.owed -= usize::from(launch.is_owed);
+        self.hoped -= usize::from(launch.is_hoped);
     }
 
     /// Returns the number of a graph, 1, 2 … in the order in which they are launched; 0 beyond the last that is told apart.
@@ -120,9 +141,11 @@ mod tests {
         let mut launches = Launches::default();
         launches.add(1, Launch { stream: Some(7), ..launch() });
         launches.add(2, launch());
-        launches.add(3, Launch::new(Does::Copy));
+        launches.add(3, Launch { is_hoped: true, ..Launch::new(Does::Copy) });
         launches.add(0, launch());
-        assert_eq!(launches.owed(), 2, "id 0 is none");
+        assert_eq!((launches.owed(), launches.hoped()), (2, 1), "id 0 is none");
+        launches.worked(3);
+        assert_eq!((launches.owed(), launches.hoped()), (2, 0));
         assert_eq!(launches.worked(1).and_then(|launch| launch.stream), Some(7));
         assert_eq!(launches.worked(1).map(|launch| launch.does), Some(Does::Launch), "a graph's next");
         assert_eq!((launches.owed(), launches.worked(9)), (1, None));

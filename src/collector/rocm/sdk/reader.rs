@@ -130,21 +130,24 @@ impl Reader {
         self.until = end;
     }
 
-    /// Returns how many launches have no work yet.
-    pub(super) fn owed(&self) -> usize {
-        self.launches.owed()
+    /// Returns how many launches have no work yet: of which it is sure to come, and of which it may.
+    pub(super) fn owed(&self) -> [usize; 2] {
+        [self.launches.owed(), self.launches.hoped()]
     }
 
     /// A call begins that launches something: before its work can come.
     pub(super) fn enter(&mut self, call: &Call<'_>, arguments: Arguments) {
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
+        let reaches_device = call.start <= self.until && !self.capturing.contains(&call.thread);
         let graph = if does == Does::LaunchGraph { self.launches.graph(arguments.graph) } else { 0 };
         let launch = Launch {
             stream: arguments.stream.or(Some(0)),
             bytes: arguments.bytes(&call.function.name).unwrap_or(0),
             graph,
-            is_owed: runs_kernels && call.start <= self.until && !self.capturing.contains(&call.thread),
+            is_owed: reaches_device && runs_kernels,
+            // Some are done by the host.
+            is_hoped: reaches_device && !runs_kernels,
             ..Launch::new(does)
         };
         self.launches.add(call.correlation, launch);

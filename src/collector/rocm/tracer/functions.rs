@@ -14,8 +14,6 @@ pub(super) struct Function {
     pub(super) does: Does,
     /// Its calls are not recorded.
     pub(super) is_noise: bool,
-    /// Whether it returns before what it has put on a device is done.
-    pub(super) is_async: bool,
     /// Where its arguments are; `None` if they are not of interest, or not known.
     pub(super) layout: Option<Layout>,
     /// Whether what its thread launches goes into a graph from its return on, if that changes.
@@ -43,11 +41,9 @@ impl Function {
             "hipStreamEndCapture" => Some(false),
             _ => None,
         };
-        let does = Does::of(&name);
         Function {
-            does,
+            does: Does::of(&name),
             is_noise: is_noise(&name),
-            is_async: matches!(does, Does::Launch | Does::LaunchGraph) || name.ends_with("Async"),
             layout: Layout::of(&name).filter(|_| are_args_known),
             captures,
             name,
@@ -63,16 +59,13 @@ mod tests {
     fn functions_are_known_by_their_numbers() {
         let name = |number| match number {
             107 => Some("hipLaunchKernel".to_owned()),
-            134 => Some("hipMemcpyAsync".to_owned()),
-            125 => Some("hipMemcpy".to_owned()),
             220 => Some("hipStreamEndCapture".to_owned()),
             78 => Some("hipGetDevice".to_owned()),
             _ => None,
         };
         let functions = Functions::new(name, true);
         let launch = functions.get(107).unwrap();
-        assert!(launch.does == Does::Launch && launch.is_async && launch.layout.is_some() && !launch.is_noise);
-        assert!(functions.get(134).unwrap().is_async && !functions.get(125).unwrap().is_async);
+        assert!(launch.does == Does::Launch && launch.layout.is_some() && !launch.is_noise);
         assert_eq!((functions.get(220).unwrap().captures, launch.captures), (Some(false), None));
         assert!(functions.get(78).unwrap().is_noise);
         assert!(functions.get(1).is_none() && functions.get(MOST).is_none() && functions.get(u32::MAX).is_none());

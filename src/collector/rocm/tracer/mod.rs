@@ -16,8 +16,7 @@ mod runtime;
 mod start;
 mod worker;
 
-use super::ids;
-use crate::activity::{ActivityTypes, CorrelationId};
+use crate::activity::ActivityTypes;
 use crate::collector::library::{Attempt, Places};
 use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
@@ -25,7 +24,6 @@ use crate::time::Timestamp;
 use hub::HUB;
 use start::Loaded;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use worker::Orders;
 
@@ -36,8 +34,6 @@ pub(in crate::collector::rocm) struct Tracer {
     loaded: OnceLock<&'static Loaded>,
     attempts: fork::Own<Vec<Attempt>>,
     running: fork::Own<Option<Running>>,
-    /// Whether ids are taken.
-    takes_ids: AtomicBool,
 }
 
 /// A recording under way.
@@ -50,13 +46,7 @@ struct Running {
 impl Tracer {
     /// Makes a collector that looks for the libraries in these places too. Does nothing yet.
     pub(in crate::collector::rocm) fn new(places: Places) -> Tracer {
-        Tracer {
-            places,
-            loaded: OnceLock::new(),
-            attempts: fork::Own::default(),
-            running: fork::Own::default(),
-            takes_ids: AtomicBool::new(false),
-        }
+        Tracer { places, loaded: OnceLock::new(), attempts: fork::Own::default(), running: fork::Own::default() }
     }
 
     /// Finds the libraries. Until they are found, each time anew.
@@ -95,18 +85,7 @@ impl Collector for Tracer {
         let mut running = self.running.lock();
         let (capabilities, orders) = loaded.start(selection, &sink)?;
         *running = Some(Running { orders, sink });
-        self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        self.takes_ids.load(Ordering::Acquire) && ids::push(id.0)
-    }
-
-    fn pop(&self) {
-        if self.takes_ids.load(Ordering::Acquire) {
-            ids::pop();
-        }
     }
 
     fn drain(&self) {
@@ -120,7 +99,6 @@ impl Collector for Tracer {
         /// Beyond the deadline: for what has to be done whatever the time.
         const GRACE: Duration = Duration::from_secs(2);
         let Some(running) = self.running.lock().take() else { return };
-        self.takes_ids.store(false, Ordering::Release);
         let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
         if !running.orders.end(deadline, patience) {
             running.sink.note("roctracer does not return from a call: what it had is missing");

@@ -90,20 +90,29 @@ impl Recording {
         }
     }
 
-    /// Returns how many launches have no record yet for which the end waits.
-    pub(super) fn owed(&self) -> usize {
-        self.launches.owed()
+    /// Returns how many launches have no record yet: of those that are sure to have one, and of those that may.
+    pub(super) fn owed(&self) -> [usize; 2] {
+        [self.launches.owed(), self.launches.hoped()]
     }
 
     /// A call begins that puts work on a device, whose record may come before the call returns.
     pub(super) fn launching(&mut self, call: Launching<'_>) {
         let sink = self.sink.clone();
         let kernel = call.kernel.map(|name| sink.record(|batch| self.kernel(&name, batch)));
+        let does = call.function.does;
+        let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
+        let kind = match does {
+            Does::Copy => ActivityType::GpuMemcpy,
+            Does::Fill => ActivityType::GpuMemset,
+            _ => ActivityType::ConcurrentKernel,
+        };
+        let is_awaited = self.types.contains(kind) && !self.ends && !self.captures(call.thread);
         let mut launch = Launch {
             kernel,
             device: call.device,
-            is_owed: !self.ends && !self.captures(call.thread) && self.is_awaited(call.function, call.args),
-            ..Launch::new(call.function.does)
+            is_owed: is_awaited && runs_kernels,
+            is_hoped: is_awaited && !runs_kernels,
+            ..Launch::new(does)
         };
         match call.args {
             Some(Args::Launch(args)) => {
@@ -121,20 +130,6 @@ impl Recording {
             _ => {}
         }
         self.launches.add(call.correlation, launch);
-    }
-
-    /// Whether a record will come for sure, unless the call fails, and is not here by its return.
-    fn is_awaited(&self, function: &Function, args: Option<Args>) -> bool {
-        let copies = |bytes: u64, kind: u32| bytes > 0 && matches!(kind, 1..=3);
-        let will_come = match (function.does, args) {
-            (Does::Launch | Does::LaunchGraph, _) => self.types.contains(ActivityType::ConcurrentKernel),
-            (Does::Copy, Some(Args::Copy { bytes, kind, .. })) => {
-                copies(bytes, kind) && self.types.contains(ActivityType::GpuMemcpy)
-            }
-            (Does::Fill, Some(Args::Fill { bytes, .. })) => bytes > 0 && self.types.contains(ActivityType::GpuMemset),
-            _ => false,
-        };
-        will_come && function.is_async
     }
 
     fn captures(&self, thread: i64) -> bool {

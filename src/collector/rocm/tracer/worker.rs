@@ -11,6 +11,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How long the end waits between two looks, at first and at most.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
+/// How long it waits for work of which it is not known whether it comes, such as copies that need none.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is asked of the thread.
 #[derive(Debug)]
@@ -92,11 +94,14 @@ impl Worker {
     /// may be in the middle of a capture.
     fn end(&mut self, deadline: Instant) {
         HUB.with(|recording| recording.ends = true);
-        let mut wait = SHORTEST_WAIT;
+        let (mut wait, patience_ends) = (SHORTEST_WAIT, Instant::now() + PATIENCE);
         loop {
             self.flush();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO || HUB.with(|recording| recording.owed()).unwrap_or(0) == 0 {
+            let [owed, hoped] = HUB.with(|recording| recording.owed()).unwrap_or_default();
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
+            if left == Duration::ZERO || is_complete {
                 break;
             }
             std::thread::sleep(wait.min(left));
