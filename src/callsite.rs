@@ -149,6 +149,12 @@ impl Site {
         ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)
     }
 
+    /// Returns the state of a new span of this callsite, whose class may have been decided since the callsite was met.
+    pub(crate) fn new_state(&self) -> u64 {
+        let annotates = self.is_recorded() && self.class() == ActivityType::UserAnnotation;
+        self.state | if annotates { state::ANNOTATES } else { 0 }
+    }
+
     /// Returns the judgement on a span whose fields name that scope, or none.
     pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
         self.of_scope_or_kind(named, None)
@@ -310,6 +316,7 @@ impl Sites {
         }
         judged.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
         judged.state = state::new(judged.index);
+        judged.state = judged.new_state();
         let site: &'static Site = Box::leak(judged);
         known.in_order.push(site);
         known.by_address.insert(address, site);
