@@ -63,7 +63,8 @@ pub(super) fn is_noise(name: &str) -> bool {
     NOISE.contains(&name)
 }
 
-const NOISE: [&str; 12] = [
+/// Their names.
+pub(super) const NOISE: [&str; 12] = [
     "hipGetDevice",
     "hipSetDevice",
     "hipGetLastError",

@@ -1,6 +1,7 @@
 //! What calls have launched, for the work that comes later with the same correlation id.
 
 use super::hip::Does;
+use crate::collector::Name;
 use std::collections::{HashMap, VecDeque};
 
 /// The launches of a recording, by their correlation ids.
@@ -31,6 +32,14 @@ pub(super) struct Launch {
     pub(super) bytes: u64,
     /// The graph, 0 if none: a number from [`Launches::graph`].
     pub(super) graph: u32,
+    /// The kernel, if the call says it.
+    pub(super) kernel: Option<Name>,
+    /// Its size in blocks, zeros if that is not known.
+    pub(super) grid: [u32; 3],
+    /// That of a block in threads, zeros if that is not known.
+    pub(super) block: [u32; 3],
+    /// HIP's number of the device, if the call tells it.
+    pub(super) device: Option<i32>,
     /// Whether work will come for which the end of a recording is to wait.
     pub(super) is_owed: bool,
     /// Whether work may come for which the end of a recording is to wait a little.
@@ -39,7 +48,9 @@ pub(super) struct Launch {
 
 impl Launch {
     pub(super) fn new(does: Does) -> Launch {
-        Launch { does, stream: None, bytes: 0, graph: 0, is_owed: false, is_hoped: false }
+        let (kernel, grid, block, device) = (None, [0; 3], [0; 3], None);
+        let (is_owed, is_hoped) = (false, false);
+        Launch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed, is_hoped }
     }
 }
 

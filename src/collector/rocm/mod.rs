@@ -9,6 +9,7 @@ mod sdk;
 mod search;
 mod shapes;
 mod streams;
+mod tracer;
 
 use super::{Attempt, Capabilities, Collector, Device, Places, RecordSink, Selection, Unavailable, Why};
 use crate::activity::{ActivityTypes, CorrelationId};
@@ -17,10 +18,11 @@ use sdk::Sdk;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tracer::Tracer;
 
 /// Records HIP: kernels, copies, fills and calls of the runtime.
 ///
-/// Works with rocprofiler-sdk 1.0 and newer. There may be any number of these in a process; one of them records at a time,
+/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). There may be any number of these in a process; one of them records at a time,
 /// and others are told that it is [busy](Why::Busy).
 ///
 /// rocprofiler-sdk has to be told of a profiler before the program's first call of HIP: by a recording that is started, or
@@ -28,7 +30,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Rocm {
     /// The ways to the devices, best first.
-    ways: [Box<dyn Collector>; 1],
+    ways: [Box<dyn Collector>; 2],
     /// The one that is gone, for good.
     chosen: OnceLock<usize>,
     /// Whether ids are taken.
@@ -41,7 +43,7 @@ const NAME: &str = "rocm";
 impl Rocm {
     /// Makes a collector that looks for AMD's libraries in these places too. Does nothing yet.
     pub fn new(places: Places) -> Rocm {
-        let ways: [Box<dyn Collector>; 1] = [Box::new(Sdk::new(places))];
+        let ways: [Box<dyn Collector>; 2] = [Box::new(Sdk::new(places.clone())), Box::new(Tracer::new(places))];
         Rocm { ways, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
     }
 

@@ -5,7 +5,7 @@ use crate::collector::{Unavailable, Why};
 use std::path::{Path, PathBuf};
 
 /// The names of HIP's runtime.
-const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+pub(super) const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
 /// What the kernel's driver for AMD's devices is reached by.
 const DRIVER: &str = "/dev/kfd";
