@@ -6,7 +6,6 @@
 //! ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
 mod callbacks;
-mod demangle;
 mod error;
 mod ffi;
 mod holders;
@@ -23,7 +22,6 @@ mod records;
 mod search;
 mod shapes;
 mod start;
-mod text;
 mod walk;
 mod worker;
 
