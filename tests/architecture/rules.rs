@@ -22,20 +22,23 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 17] = [
+const UNSAFE: [&str; 20] = [
     "clock/",
     "os/",
+    "collector/demangle.rs",
     "collector/library.rs",
+    "collector/text.rs",
     "collector/cuda/driver.rs",
     "collector/cuda/events.rs",
     "collector/cupti/callbacks.rs",
-    "collector/cupti/demangle.rs",
     "collector/cupti/ffi.rs",
     "collector/cupti/pool.rs",
-    "collector/cupti/text.rs",
     "collector/plugin/abi.rs",
     "collector/plugin/calls.rs",
     "collector/plugin/desk.rs",
+    "collector/rocm/sdk/callbacks.rs",
+    "collector/rocm/sdk/ffi.rs",
+    "collector/rocm/sdk/runtime.rs",
     "plugin/export.rs",
     "observer/nvtx/client.rs",
     "observer/itt/client.rs",

@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(innermost(), 0);
         assert!(push(7) && push(8));
         assert_eq!(innermost(), 8);
-        std::thread::spawn(|| assert_eq!(innermost(), 0)).join().unwrap();
+        std::thread::scope(|scope| _ = scope.spawn(|| assert_eq!(innermost(), 0)));
         pop();
         assert_eq!(innermost(), 7);
         begin();

@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_whatever_the_streams() {
         let mut streams = Streams::default();
-        for stream in 0..2 * MOST as u64 {
+        for (device, stream) in (0..).zip(0..2 * MOST as u64) {
             streams.number(0, Some(stream), stream + 1);
-            streams.number(stream as i32, None, stream);
+            streams.number(device, None, stream);
         }
         assert!(streams.numbers.len() <= MOST && streams.queues.len() <= MOST);
         assert_eq!(streams.number(0, Some(u64::MAX), 0), OTHERS);

@@ -35,7 +35,8 @@ impl Agents {
         let Some(record) = size(record).filter(|size| *size >= LEAST).and_then(|size| record.get(..size)) else {
             return;
         };
-        if self.all.len() >= MOST {
+        // The first of a handle is the one.
+        if self.all.len() >= MOST || self.get(word(record, 8)).is_some() {
             return;
         }
         match number(record, 16) {
@@ -133,9 +134,11 @@ pub(super) mod tests {
     fn what_is_cut_is_no_agent() {
         let mut agents = Agents::default();
         let whole = agent(GPU, 1, 0);
+        agents.add(&agent(CPU, 1, 0), |_| None);
+        agents.add(&whole, |_| None);
         agents.add(&whole[..300], |_| None);
         agents.add(&[], |_| None);
-        assert!(agents.devices.is_empty());
+        assert!(agents.devices.is_empty(), "the handle is another's");
         (0..2 * MOST as u64).for_each(|handle| agents.add(&agent(CPU, handle, 0), |_| None));
         assert_eq!(agents.all.len(), MOST);
     }

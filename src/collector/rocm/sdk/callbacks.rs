@@ -29,12 +29,12 @@ static TOOL: Tool = Tool { size: size_of::<Tool>(), initialize, finalize, data: 
 pub(super) extern "C" fn configure(_: u32, _: *const c_char, _: u32, client: *mut c_void) -> *const Tool {
     /// Who this is: `{size, name, number}`.
     const LEAST: u64 = 24;
-    const NAME: usize = 8;
+    const NAME: usize = 1;
     if !client.is_null() {
         // SAFETY: the struct begins with its size.
         let size = unsafe { client.cast::<u64>().read_unaligned() };
         if size >= LEAST {
-            let name = client.cast::<u8>().wrapping_add(NAME).cast::<*const c_char>();
+            let name = client.cast::<*const c_char>().wrapping_add(NAME);
             // SAFETY: the struct is long enough to have the place for a name, which tools write.
             unsafe { name.write_unaligned(c"tracing-kineto".as_ptr()) };
         }
@@ -85,6 +85,7 @@ pub(super) extern "C" fn on_call(record: Callback, own: *mut u64, _data: *mut c_
         let Some(hub) = HUB.get().filter(|hub| hub.records()) else { return };
         match record.phase() {
             Phase::Enter => {
+                hub.saw_call();
                 enters(hub, record);
                 // As late as can be, so that what is done here is not in the row.
                 let now = hub.api.timestamp().unwrap_or(0);
@@ -143,7 +144,7 @@ pub(super) extern "C" fn on_buffer(
 ) {
     contained(|| {
         let Some(hub) = HUB.get() else { return };
-        hub.lost(Loss::VendorDropped, dropped);
+        hub.dropped(dropped);
         for at in 0..if headers.is_null() { 0 } else { count } {
             // SAFETY: the library says that there are so many pointers.
             let header = unsafe { headers.wrapping_add(at).read() };

@@ -36,6 +36,12 @@ pub(super) struct Hub {
     /// In which process calls are wanted, counted in forks from 1; 0 in none.
     records: AtomicU64,
     reader: fork::Own<Option<Reader>>,
+    /// Calls that were told of.
+    calls: AtomicU64,
+    /// A thread is having the buffer handed over.
+    flushes: AtomicBool,
+    /// Records that the library has dropped, as it counts them itself.
+    dropped: AtomicU64,
 }
 
 /// What is recorded by.
@@ -102,6 +108,9 @@ impl Hub {
             taken: AtomicBool::new(false),
             records: AtomicU64::new(0),
             reader: fork::Own::default(),
+            calls: AtomicU64::new(0),
+            flushes: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
         }
     }
 
@@ -178,7 +187,7 @@ impl Hub {
     /// # Errors
     /// Why it cannot.
     pub(super) fn start(&'static self, selection: &Selection, sink: RecordSink) -> Result<(), Unavailable> {
-        if self.is_final.load(Ordering::Acquire) {
+        if self.is_final() {
             let message = "rocprofiler-sdk has ended, as it does with the process";
             return Err(Unavailable::new(Why::Failed, message, ""));
         }
@@ -210,18 +219,42 @@ impl Hub {
 
     /// Has the library tell of no more calls, nor of work that they launch.
     pub(super) fn pause(&self) {
-        if let Some(contexts) = self.contexts().filter(|_| !self.is_final.load(Ordering::Acquire)) {
+        if let Some(contexts) = self.contexts().filter(|_| !self.is_final()) {
             // One that does not run need not be stopped.
             let _ = self.api.stop_context(contexts.main);
         }
     }
 
-    /// Has what is in the buffer handed over.
-    pub(super) fn flush(&self) {
-        if let Some(contexts) = self.contexts().filter(|_| !self.is_final.load(Ordering::Acquire)) {
-            // One that is being handed over is looked at again.
-            let _ = self.api.flush(contexts.buffer);
+    /// Has what is in the buffer handed over; `false` if that is being done already, or cannot be.
+    pub(super) fn flush(&self) -> bool {
+        let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return false };
+        if self.flushes.swap(true, Ordering::AcqRel) {
+            return false;
         }
+        let flushed = self.api.flush(contexts.buffer).is_ok();
+        self.flushes.store(false, Ordering::Release);
+        flushed
+    }
+
+    /// Has what is in the buffer handed over, and waits for that: a flush that is taken is begun, and the next one is not
+    /// taken before it is done.
+    fn empty(&self) {
+        let patience_ends = Instant::now() + PATIENCE;
+        for _ in 0..2 {
+            while !self.flush() && !self.is_final() && Instant::now() < patience_ends {
+                std::thread::sleep(SHORTEST_WAIT);
+            }
+        }
+    }
+
+    /// A call was told of.
+    pub(super) fn saw_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many calls were told of.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Waits until the work of what was launched until then has come, but not beyond the deadline, and ends the recording.
@@ -233,7 +266,7 @@ impl Hub {
             self.flush();
             let (now, [owed, hoped]) = (Instant::now(), self.owed());
             let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
-            if is_complete || now >= deadline || self.is_final.load(Ordering::Acquire) {
+            if is_complete || now >= deadline || self.is_final() {
                 break;
             }
             std::thread::sleep(wait.min(deadline.saturating_duration_since(now)));
@@ -241,7 +274,7 @@ impl Hub {
         }
         self.pause();
         // What came while that was done.
-        self.flush();
+        self.empty();
         let [owed, _] = self.owed();
         if owed > 0 {
             let note = format!("{owed} launches had not ended by the time limit: their work is not here");
@@ -282,6 +315,12 @@ impl Hub {
         if count > 0 {
             self.read(|reader| reader.sink().lost(cause, count));
         }
+    }
+
+    /// The library has dropped that many records since it began.
+    pub(super) fn dropped(&self, all: u64) {
+        let before = self.dropped.swap(all, Ordering::Relaxed);
+        self.lost(Loss::VendorDropped, all.saturating_sub(before));
     }
 
     /// A kernel was loaded.

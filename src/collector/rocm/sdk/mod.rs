@@ -82,6 +82,22 @@ impl Sdk {
         Ok(self.loaded.get_or_init(|| loaded))
     }
 
+    /// Asks HIP for its versions, and sees whether the library tells of these calls.
+    ///
+    /// HIP begins with that, if it has not begun: this tool is registered by now, as it has to be.
+    fn prove(hub: &Hub, capabilities: &mut Capabilities) {
+        let before = hub.calls();
+        capabilities.metadata.extend(runtime::versions());
+        if capabilities.metadata.len() > 1 {
+            capabilities.proven = Some(hub.calls() != before);
+        }
+        if capabilities.proven == Some(false) {
+            let note = "rocprofiler-sdk does not tell of calls: HIP was used before it was there; start the recording, or \
+                        call Profiler::prepare, before the program's first call of HIP";
+            capabilities.notes.push(note.to_owned());
+        }
+    }
+
     fn recording(&self) -> Option<Running> {
         self.running.lock().clone()
     }
@@ -144,14 +160,12 @@ impl Collector for Sdk {
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
-        // Only now: it begins HIP, before which this tool has to be registered.
-        let versions = runtime::versions();
         let mut running = self.running.lock();
         hub.start(selection, sink.clone())?;
         *running = Some(Running { hub, sink });
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
-        capabilities.metadata.extend(versions);
+        Self::prove(hub, &mut capabilities);
         if hub.known().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk names no GPU: the device of work is not known".to_owned());
         }
@@ -175,7 +189,7 @@ impl Collector for Sdk {
     fn drain(&self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if let Some(Running { hub, .. }) = self.recording() {
-            call_out(PATIENCE, || hub.flush());
+            call_out(PATIENCE, || _ = hub.flush());
         }
     }
 

@@ -1,3 +1,5 @@
+//! Calls and records on their way into a recording; records of any bytes.
+
 use super::*;
 use crate::collector::rocm::sdk::agents::tests::agent;
 use crate::collector::rocm::sdk::names::tests::operations;

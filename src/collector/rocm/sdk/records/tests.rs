@@ -1,3 +1,5 @@
+//! Records of bytes, each field where it is.
+
 use super::*;
 
 /// Writes that at an offset.
