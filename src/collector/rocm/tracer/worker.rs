@@ -110,6 +110,14 @@ impl Worker {
         self.loaded.let_go(self.pool.is_some());
         // What came while that was done.
         self.flush();
+        HUB.with(|recording| {
+            let [owed, _] = recording.owed();
+            if owed > 0 {
+                recording
+                    .sink
+                    .note(format!("of {owed} launches there is no work: they had not ended in time, or failed"));
+            }
+        });
         HUB.release();
     }
 }
