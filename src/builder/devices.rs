@@ -2,7 +2,7 @@
 
 use super::KinetoLayerBuilder;
 use crate::collector::{
-    self, Collector, CollectorSet, Contained, CudaEvents, Cupti, DeviceTimer, EventTimers, Unavailable, Why,
+    self, Collector, CollectorSet, Contained, CudaEvents, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
 };
 use crate::config::{Config, Mode};
 use crate::diag::diag;
@@ -122,19 +122,24 @@ pub(super) fn collectors(
     let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
     let mut off = Vec::new();
     let mut not = |name, why: &str, advice: &str| off.push((name, Unavailable::new(Why::Disabled, why, advice)));
-    if config.mode.contains(Mode::KinetoGpuFallback) {
-        not("cupti", "the mode is kineto_gpu_fallback", "use the mode kineto");
-        collectors.push(Arc::new(EventTimers::new(CudaEvents::new())));
-    } else if config.mode.contains(Mode::KinetoPrivateUse1Fallback) {
-        not("cupti", "the mode is kineto_privateuse1_fallback", "use the mode kineto");
-        match timer {
-            Some(timer) => collectors.push(Arc::new(Contained::new(timer))),
-            None => not("timers", "the program has no timer for this mode", "use KinetoLayerBuilder::device_timer"),
+    let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
+    let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
+    for vendor in &VENDORS {
+        match fallback {
+            Some(mode) => not(vendor.name, &format!("the mode is {}", mode.as_str()), "use the mode kineto"),
+            None if gpu.off.contains(&vendor.switch) => {
+                not(vendor.name, &format!("switched off by {}", vendor.switch), "");
+            }
+            None => collectors.push((vendor.make)(gpu.places.clone())),
         }
-    } else if gpu.cupti {
-        collectors.push(Arc::new(Cupti::new(gpu.places.clone())));
-    } else {
-        not("cupti", "switched off by DISABLE_CUPTI", "");
+    }
+    match (fallback, timer) {
+        (None, _) => {}
+        (Some(Mode::KinetoGpuFallback), _) => collectors.push(Arc::new(EventTimers::new(CudaEvents::new()))),
+        (Some(_), Some(timer)) => collectors.push(Arc::new(Contained::new(timer))),
+        (Some(_), None) => {
+            not("timers", "the program has no timer for this mode", "use KinetoLayerBuilder::device_timer");
+        }
     }
     match &gpu.plugin_folder {
         Some(folder) if gpu.plugins => {

@@ -13,6 +13,16 @@ pub struct Places {
     pub cupti: Option<PathBuf>,
     /// CUDA toolkits. `CUDA_HOME`, `CUDA_PATH`.
     pub toolkits: Vec<PathBuf>,
+    /// The librocprofiler-sdk to use, or its folder. `KINETO_ROCPROFILER_PATH`.
+    pub rocprofiler: Option<PathBuf>,
+    /// The libroctracer64 to use, or its folder. `KINETO_ROCTRACER_PATH`.
+    pub roctracer: Option<PathBuf>,
+    /// Installations of ROCm. `ROCM_PATH`, `ROCM_HOME`, `HIP_PATH`.
+    pub rocm: Vec<PathBuf>,
+    /// The libpti_view to use, or its folder. `KINETO_PTI_PATH`.
+    pub pti: Option<PathBuf>,
+    /// The installation of oneAPI. `ONEAPI_ROOT`.
+    pub oneapi: Option<PathBuf>,
     /// The Conda environment. `CONDA_PREFIX`.
     pub conda: Option<PathBuf>,
     /// Python's virtual environment. `VIRTUAL_ENV`.

@@ -19,6 +19,7 @@ mod plugin;
 mod range;
 mod record;
 mod report;
+mod scope;
 mod set;
 mod shape;
 mod store;
@@ -27,6 +28,7 @@ mod threads;
 mod timers;
 pub mod trial;
 mod unavailable;
+mod vendor;
 
 pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
@@ -46,6 +48,7 @@ pub use record::{
     CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
+pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
 pub(crate) use store::Budget;
@@ -53,6 +56,7 @@ pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
+pub(crate) use vendor::{VENDORS, Vendor};
 
 use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
@@ -175,6 +179,11 @@ pub struct Selection {
     pub nvtx_ranges: bool,
     /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
     pub device_memory: bool,
+    /// The most rows that a collector keeps of AMD's devices, calls and work together. `ROCTRACER_MAX_EVENTS`; default
+    /// 5,000,000, as libkineto has it.
+    pub roctracer_max_events: u64,
+    /// What Intel's devices sample for each kernel. `XPUPTI_PROFILER_METRICS` and its fellows.
+    pub scope: ScopeMetrics,
     /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
     pub nvtx_injection: Option<PathBuf>,
 }

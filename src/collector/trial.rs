@@ -2,7 +2,7 @@
 
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
-use super::{Capabilities, Collector, Selection, Shaped, Thread, Unavailable};
+use super::{Capabilities, Collector, ScopeMetrics, Selection, Shaped, Thread, Unavailable};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::time::Timestamp;
@@ -218,6 +218,8 @@ impl Selection {
             device_memory: false,
             nvtx_ranges: false,
             nvtx_injection: None,
+            roctracer_max_events: 5_000_000,
+            scope: ScopeMetrics::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::env::Env;
 use super::keys::Key;
 use super::value::Value;
 use crate::activity::{ActivityType, ActivityTypes};
-use crate::collector::Places;
+use crate::collector::{Places, ScopeMetrics};
 
 /// How GPUs are recorded.
 #[derive(Clone, Debug)]
@@ -19,13 +19,21 @@ pub(crate) struct Gpu {
     pub(crate) graph_trace: bool,
     /// Nothing is recorded but between cudaProfilerStart and cudaProfilerStop.
     pub(crate) profiler_range: bool,
+    /// The switches that are set of those that leave a vendor's devices alone, such as "DISABLE_CUPTI".
+    pub(crate) off: Vec<&'static str>,
     /// What is allocated on devices is recorded.
     pub(crate) memory: bool,
     /// The NVTX ranges of libraries are recorded too.
     pub(crate) nvtx_ranges: bool,
-    pub(crate) cupti: bool,
     pub(crate) teardown_cupti: bool,
     pub(crate) cupti_path: Option<String>,
+    pub(crate) rocprofiler_path: Option<PathBuf>,
+    pub(crate) roctracer_path: Option<PathBuf>,
+    /// The most rows that are kept of AMD's devices.
+    pub(crate) roctracer_max_events: u64,
+    pub(crate) pti_path: Option<PathBuf>,
+    /// What Intel's devices sample.
+    pub(crate) scope: ScopeMetrics,
     /// Hardware counters are asked for.
     pub(crate) pm_sampling: bool,
     /// Where libraries may lie.
@@ -51,12 +59,27 @@ impl Gpu {
             (Key::ProfilerRange, Value::Bool(on)) => self.profiler_range = *on,
             (Key::DeviceMemory, Value::Bool(on)) => self.memory = *on,
             (Key::NvtxRanges, Value::Bool(on)) => self.nvtx_ranges = *on,
-            (Key::DisableCupti, Value::Bool(on)) => self.cupti = !on,
+            (Key::DisableCupti | Key::DisableRocm | Key::DisableXpu, Value::Bool(on)) => {
+                self.off.retain(|switch| *switch != key.spec().name);
+                self.off.extend(on.then_some(key.spec().name));
+            }
             (Key::TeardownCupti, Value::Bool(on)) => self.teardown_cupti = *on,
             (Key::CuptiPath, Value::Text(path)) => self.cupti_path = Some(path.clone()).filter(|path| !path.is_empty()),
-            (Key::PluginFolder, Value::Text(path)) => {
-                self.plugin_folder = Some(PathBuf::from(path)).filter(|_| !path.is_empty());
+            (Key::RocprofilerPath, Value::Text(path)) => self.rocprofiler_path = some_path(path),
+            (Key::RoctracerPath, Value::Text(path)) => self.roctracer_path = some_path(path),
+            (Key::RoctracerMaxEvents, Value::Int(most)) => {
+                self.roctracer_max_events = u64::try_from(*most).unwrap_or(0)
             }
+            (Key::PtiPath, Value::Text(path)) => self.pti_path = some_path(path),
+            (Key::XpuMetrics, Value::List(metrics)) => self.scope.metrics.clone_from(metrics),
+            (Key::XpuPerKernel, Value::Bool(on)) => self.scope.per_kernel = *on,
+            (Key::XpuMaxScopes, Value::Int(most)) => {
+                self.scope.most = u64::try_from(*most).ok().filter(|most| *most > 0).unwrap_or(ScopeMetrics::MOST);
+            }
+            (Key::XpuDevices, Value::List(devices)) => {
+                self.scope.devices = devices.iter().filter_map(|device| device.parse().ok()).collect();
+            }
+            (Key::PluginFolder, Value::Text(path)) => self.plugin_folder = some_path(path),
             (Key::DisablePlugins, Value::Bool(on)) => self.plugins = !on,
             (Key::CustomConfig, Value::Text(text)) => self.custom_config.clone_from(text),
             (Key::PmSamplingMetrics, Value::List(metrics)) => self.pm_sampling |= !metrics.is_empty(),
@@ -87,9 +110,19 @@ impl Gpu {
         self.places.cupti = self.cupti_path.as_ref().map(PathBuf::from).or(listens);
         self.places.toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(folder).collect();
         self.places.toolkits.dedup();
+        self.places.rocprofiler.clone_from(&self.rocprofiler_path);
+        self.places.roctracer.clone_from(&self.roctracer_path);
+        self.places.rocm = ["ROCM_PATH", "ROCM_HOME", "HIP_PATH"].into_iter().filter_map(folder).collect();
+        self.places.rocm.dedup();
+        self.places.pti.clone_from(&self.pti_path);
+        self.places.oneapi = folder("ONEAPI_ROOT");
         self.places.conda = folder("CONDA_PREFIX");
         self.places.virtual_env = folder("VIRTUAL_ENV");
     }
+}
+
+fn some_path(text: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(text)).filter(|_| !text.is_empty())
 }
 
 impl Default for Gpu {
@@ -100,11 +133,16 @@ impl Default for Gpu {
             wait_events: true,
             graph_trace: false,
             profiler_range: false,
+            off: Vec::new(),
             memory: false,
             nvtx_ranges: false,
-            cupti: true,
             teardown_cupti: false,
             cupti_path: None,
+            rocprofiler_path: None,
+            roctracer_path: None,
+            roctracer_max_events: 5_000_000,
+            pti_path: None,
+            scope: ScopeMetrics::default(),
             pm_sampling: false,
             places: Places::default(),
             plugin_folder: None,
@@ -145,6 +183,34 @@ mod tests {
             gpu.set(key, &key.spec().kind.parse(text).unwrap());
             assert_ne!(format!("{gpu:?}"), format!("{:?}", Gpu::default()), "{key:?}");
         }
+    }
+
+    #[test]
+    fn each_key_that_concerns_amd_and_intel_is_acted_upon() {
+        let keys = [
+            (Key::DisableRocm, "true"),
+            (Key::RoctracerMaxEvents, "7"),
+            (Key::RocprofilerPath, "/opt/librocprofiler-sdk.so.1"),
+            (Key::RoctracerPath, "/opt/libroctracer64.so.4"),
+            (Key::DisableXpu, "true"),
+            (Key::PtiPath, "/opt/libpti_view.so.1"),
+            (Key::XpuMetrics, "GpuTime,GpuCoreClocks"),
+            (Key::XpuPerKernel, "true"),
+            (Key::XpuMaxScopes, "3"),
+            (Key::XpuDevices, "1"),
+        ];
+        let words = ["ROC", "XPU", "_PTI_"];
+        let theirs = |key: &&Key| words.iter().any(|word| key.spec().name.contains(word));
+        let found: Vec<_> = Key::ALL.iter().filter(theirs).map(|key| key.spec().name).collect();
+        assert_eq!(found.len(), keys.len(), "a key without an owner: {found:?}");
+        for (key, text) in keys {
+            let mut gpu = Gpu::default();
+            gpu.set(key, &key.spec().kind.parse(text).unwrap());
+            assert_ne!(format!("{gpu:?}"), format!("{:?}", Gpu::default()), "{key:?}");
+        }
+        let mut gpu = Gpu::default();
+        gpu.set(Key::XpuMaxScopes, &Value::Int(0));
+        assert_eq!(gpu.scope.most, 1500);
     }
 
     #[test]

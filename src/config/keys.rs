@@ -164,6 +164,24 @@ keys! {
         "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
     CuptiPath: Environment Now "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
         "the libcupti to use, or its folder";
+    DisableRocm: Both Now "DISABLE_ROCM", Kind::Bool, Is("false"), "", "leaves AMD GPUs alone";
+    RoctracerMaxEvents: Both Now "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "",
+        "the most rows that are kept of AMD GPUs, calls and work together; the rest is counted";
+    RocprofilerPath: Environment Now "KINETO_ROCPROFILER_PATH", Kind::Text, Says("looked for"), "",
+        "the librocprofiler-sdk to use (ROCm 7), or its folder";
+    RoctracerPath: Environment Now "KINETO_ROCTRACER_PATH", Kind::Text, Says("looked for"), "",
+        "the libroctracer64 to use (ROCm 5 and 6), or its folder";
+    DisableXpu: Both Now "DISABLE_XPU", Kind::Bool, Is("false"), "", "leaves Intel GPUs alone";
+    PtiPath: Environment Now "KINETO_PTI_PATH", Kind::Text, Says("looked for"), "",
+        "the libpti_view to use, or its folder";
+    XpuMetrics: Both Now "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "",
+        "metrics that Intel GPUs sample, by PTI's names; rows of `xpu_scope_profiler`, if those are selected";
+    XpuPerKernel: Both Now "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "",
+        "samples them for each kernel, which is the one way there is";
+    XpuMaxScopes: Both Now "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
+        "the most kernels that are sampled; 0 means 1500";
+    XpuDevices: Both Now "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("the first"), "",
+        "the Intel GPU that is sampled";
     PluginFolder: Environment Now "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
         "the folder of plugins for other accelerators, all of which are loaded";
     DisablePlugins: Both Now "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
@@ -192,7 +210,6 @@ keys! {
     PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
     ProfileMemory: Both Later "PROFILE_MEMORY", Kind::Bool, Is("false"), "", "asks for a memory snapshot";
     ProfileMemoryDuration: Both Later "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
-    RoctracerMaxEvents: Both Later "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "", "the limit of ROCm rows";
     OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
         "asks the program for input shapes";
     InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
@@ -209,12 +226,6 @@ keys! {
     CustomConfig: Both Now "CUSTOM_CONFIG", Kind::Text, Is(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
          take MTIA's types out";
-    XpuMetrics: Both Later "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "", "metrics for Intel GPUs";
-    XpuPerKernel: Both Later "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "", "has them per kernel";
-    XpuMaxScopes: Both Later "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
-        "the limit of their scopes; 0 means 1500 per kernel, else 10";
-    XpuDevices: Both Later "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("all"), "",
-        "the Intel GPUs that are measured";
     UseDaemon: Environment Later "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
         "waits for requests from the dynolog daemon";
     OnDemandFolder: Environment Later "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
@@ -300,8 +311,8 @@ pub(super) fn is_removed(name: &str) -> bool {
 pub(super) const OTHER_VARIABLES: [(&[&str], &str); 7] = [
     (&["NVTX_INJECTION64_PATH"], "the tool that listens to NVTX, as its own client reads it"),
     (
-        &["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "VIRTUAL_ENV"],
-        "folders in which libcupti is looked for, beside the loader's",
+        &["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "CONDA_PREFIX", "VIRTUAL_ENV"],
+        "folders in which the vendors' libraries are looked for, beside the loader's",
     ),
     (
         &["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"],

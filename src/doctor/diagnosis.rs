@@ -2,7 +2,7 @@
 
 use super::page::Page;
 use crate::activity::ActivityTypes;
-use crate::collector::{Attempt, Device, Unavailable};
+use crate::collector::{Attempt, Device, Unavailable, Why};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -121,10 +121,15 @@ impl fmt::Display for Verdict {
 
 impl Diagnosis {
     /// Whether all that is asked for can be had: the configuration can be used, and each collector of which something is
-    /// selected is [ready](Verdict::Ready).
+    /// selected is [ready](Verdict::Ready). Devices of one vendor may be missing where there are those of another.
     pub fn is_well(&self) -> bool {
-        let ready = |collector: &CollectorDiagnosis| !collector.is_selected || collector.verdict == Verdict::Ready;
-        self.configuration.error.is_none() && self.collectors.iter().all(ready)
+        let selected = || self.collectors.iter().filter(|collector| collector.is_selected);
+        let has_device = selected().any(|collector| collector.verdict != Verdict::Unavailable);
+        let is_fine = |collector: &CollectorDiagnosis| match &collector.reason {
+            Some(reason) => reason.why() == Why::NoDevice && has_device,
+            None => collector.verdict == Verdict::Ready,
+        };
+        self.configuration.error.is_none() && selected().all(is_fine)
     }
 
     /// Returns all of it as a JSON object.

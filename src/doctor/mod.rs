@@ -11,7 +11,9 @@ use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::trial::Trial;
-use crate::collector::{self, Capabilities, Collector, Contained, Cupti, Selection, Unavailable, Why, nvtx_fault};
+use crate::collector::{
+    self, Capabilities, Collector, Contained, Selection, Unavailable, VENDORS, Vendor, Why, nvtx_fault,
+};
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use machine::Machine;
@@ -93,7 +95,14 @@ impl Doctor {
             injected: env.value("CUDA_INJECTION64_PATH").and_then(|text| text.to_str()),
         };
         let selected = configuration.selected;
-        let mut collectors = vec![self.examine_cupti(&config, &circumstances, devices.is_empty())];
+        let vendors = VENDORS.iter().map(|vendor| {
+            let mut found = self.examine_vendor(vendor, &config);
+            if vendor.name == "cupti" && !config.gpu.off.contains(&vendor.switch) {
+                consider_driver(&mut found, &config, &circumstances, devices.is_empty());
+            }
+            found
+        });
+        let mut collectors: Vec<_> = vendors.collect();
         collectors.extend(self.examine_plugins(&config));
         collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
         let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
@@ -112,24 +121,13 @@ impl Doctor {
         }
     }
 
-    fn examine_cupti(&self, config: &Config, circumstances: &Circumstances<'_>, no_gpu: bool) -> CollectorDiagnosis {
+    fn examine_vendor(&self, vendor: &Vendor, config: &Config) -> CollectorDiagnosis {
+        if config.gpu.off.contains(&vendor.switch) {
+            return CollectorDiagnosis::refused(vendor.name, switched_off(&format!("KINETO_{}", vendor.switch)));
+        }
         let mut places = config.gpu.places.clone();
         places.cupti = self.cupti.clone().or(places.cupti);
-        let cupti = Cupti::new(places);
-        if !config.gpu.cupti {
-            return CollectorDiagnosis::refused(cupti.name(), switched_off("KINETO_DISABLE_CUPTI"));
-        }
-        let mut found = self.examine_collector(&cupti, config.activities);
-        if found.reason.is_none() && no_gpu {
-            found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
-        }
-        advise(&mut found, circumstances);
-        if config.gpu.nvtx_ranges
-            && let Some(library) = &found.library
-        {
-            found.advice.extend(nvtx_fault(config.nvtx_injection.as_deref(), library));
-        }
-        found
+        self.examine_collector(&*(vendor.make)(places), config.activities)
     }
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
@@ -228,6 +226,19 @@ impl CollectorDiagnosis {
 
 fn switched_off(by: &str) -> Unavailable {
     Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "")
+}
+
+/// Says of libcupti what follows from the driver.
+fn consider_driver(found: &mut CollectorDiagnosis, config: &Config, circumstances: &Circumstances<'_>, no_gpu: bool) {
+    if found.reason.is_none() && no_gpu {
+        found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
+    }
+    advise(found, circumstances);
+    if config.gpu.nvtx_ranges
+        && let Some(library) = &found.library
+    {
+        found.advice.extend(nvtx_fault(config.nvtx_injection.as_deref(), library));
+    }
 }
 
 /// Adds what helps to what was found about libcupti.
@@ -355,9 +366,13 @@ mod tests {
         Ok(Capabilities { types, proven, ..Capabilities::default() })
     }
 
-    /// The examination of that collector under these variables, libcupti switched off.
+    /// The vendors' own collectors are not what is looked at.
+    const OFF: [(&str, &str); 3] =
+        [("KINETO_DISABLE_CUPTI", "1"), ("KINETO_DISABLE_ROCM", "1"), ("KINETO_DISABLE_XPU", "1")];
+
+    /// The examination of that collector under these variables, the vendors' switched off.
     fn examine(told: &Told, start: bool, env: &[(&str, &str)]) -> Diagnosis {
-        let env = env.iter().copied().chain([("KINETO_DISABLE_CUPTI", "1")]);
+        let env = env.iter().copied().chain(OFF);
         let doctor = Doctor { env: Some(Env::from_pairs(env)), ..Doctor::new() };
         doctor.collector(told.clone()).with_start(start).examine()
     }
@@ -376,11 +391,31 @@ mod tests {
         ] {
             let told = Told { probe, start: start.clone().unwrap_or_else(busy) };
             let diagnosis = examine(&told, start.is_some(), &[]);
-            let found = &diagnosis.collectors[1];
+            let found = diagnosis.collectors.last().unwrap();
             assert_eq!(found.verdict, verdict, "{told:?}");
             assert_eq!(found.started, matches!(start, Some(Ok(_))));
             assert_eq!(found.reason.is_some(), verdict == Verdict::Unavailable);
             assert_eq!(diagnosis.is_well(), verdict == Verdict::Ready);
+        }
+    }
+
+    #[test]
+    fn a_vendor_without_a_device_does_no_harm_where_another_has_one() {
+        let told = |probe: Result<Capabilities, Unavailable>| Told { start: probe.clone(), probe };
+        let absent = || told(Err(Unavailable::new(Why::NoDevice, "no device", "")));
+        let busy = || told(Err(Unavailable::new(Why::Busy, "taken", "")));
+        let ready = || told(can(TYPES, None));
+        let cases = [
+            (vec![ready(), absent()], true),
+            (vec![absent(), ready()], true),
+            (vec![absent(), absent()], false),
+            (vec![ready(), busy()], false),
+        ];
+        for (collectors, is_well) in cases {
+            let text = format!("{collectors:?}");
+            let doctor = Doctor { env: Some(Env::from_pairs(OFF)), ..Doctor::new() };
+            let doctor = collectors.into_iter().fold(doctor, Doctor::collector);
+            assert_eq!(doctor.examine().is_well(), is_well, "{text}");
         }
     }
 
@@ -393,7 +428,7 @@ mod tests {
         assert_eq!(cupti.reason.as_ref().map(Unavailable::why), Some(Why::Disabled));
         assert!(cupti.attempts.is_empty(), "nothing was looked for");
         let host = examine(&told, false, &[("KINETO_ACTIVITIES", "cpu")]);
-        assert!(!host.collectors[1].is_selected);
+        assert!(!host.collectors.last().unwrap().is_selected);
         let not_recorded = diagnosis.configuration.not_recorded;
         assert!(not_recorded.contains(ActivityType::GpuMemcpy));
         assert!(!not_recorded.contains(ActivityType::PythonFunction), "a span may say that it is one");

@@ -230,6 +230,8 @@ impl Session {
                 CaptureRange::new(gate as Weak<dyn Marks>)
             }),
             custom_config: gpu.custom_config.clone(),
+            roctracer_max_events: gpu.roctracer_max_events,
+            scope: gpu.scope.clone(),
         }
     }
 

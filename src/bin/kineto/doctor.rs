@@ -10,8 +10,9 @@ use tracing_kineto::Doctor;
 /// Looks for the libraries of GPU vendors where a recording would, asks the drivers for versions and devices, and reads
 /// the configuration (KINETO_* and its file). It starts nothing unless told to.
 ///
-/// Exit status: 0 if the configuration can be used and each collector of which it selects something is ready; 1 if not; 2
-/// if the arguments are wrong. With KINETO_ACTIVITIES=cpu no GPU is asked for.
+/// Exit status: 0 if the configuration can be used and each collector of which it selects something is ready, but for those
+/// of vendors that have no device here while another has; 1 if not; 2 if the arguments are wrong. With
+/// KINETO_ACTIVITIES=cpu no GPU is asked for.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Prints one JSON object instead of text.

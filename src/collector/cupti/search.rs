@@ -109,10 +109,10 @@ mod tests {
             fs::write(path, "no library").unwrap();
         }
         let places = Places {
-            cupti: None,
             toolkits: vec![root.join("home")],
             conda: Some(root.join("conda")),
             virtual_env: Some(root.join("venv")),
+            ..Places::default()
         };
         let mut attempts = Vec::new();
         // None of them is a library, so all that fit are tried.
