@@ -50,7 +50,7 @@ fn child_with_a_version() {
     let xpu = Xpu::new();
     let queue = xpu.queue(0);
     let file = intel::record(|| {
-        info_span!("kernel").in_scope(|| xpu.submit_at(queue, "gemm_us100", "gemm.cpp", 7));
+        info_span!("gemm").in_scope(|| xpu.submit_at(queue, "gemm_us100", "gemm.cpp", 7));
         info_span!("copy").in_scope(|| xpu.memcpy(queue, Place::Pinned, Place::Device, 1 << 16));
         info_span!("peer").in_scope(|| xpu.memcpy_peer(queue, 1, 1 << 17));
         info_span!("fill").in_scope(|| xpu.memset(queue, 3, 512));
@@ -73,9 +73,12 @@ fn child_with_a_version() {
     assert_eq!(Counts::of(&file), expected, "{}", file.trace.stats());
     assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
     let rows: BTreeMap<_, _> = gpu::work(&file).into_iter().map(|row| (under(&file, row), row)).collect();
-    let [kernel, copy, peer, fill] = ["kernel", "copy", "peer", "fill"].map(|span| rows[span]);
+    let [kernel, copy, peer, fill] = ["gemm", "copy", "peer", "fill"].map(|span| rows[span]);
     assert_eq!((name(kernel), interval(kernel).1 - interval(kernel).0), ("gemm_us100", 100_000));
-    assert_eq!((&kernel["args"]["source_file_name"], &kernel["args"]["source_line_number"]), (&"gemm.cpp".into(), &7.into()));
+    assert_eq!(
+        (&kernel["args"]["source_file_name"], &kernel["args"]["source_line_number"]),
+        (&"gemm.cpp".into(), &7.into())
+    );
     assert_eq!([copy, peer, fill].map(|row| row["args"]["bytes"].as_u64()), [Some(1 << 16), Some(1 << 17), Some(512)]);
     assert_eq!(["fromDevice", "toDevice"].map(|key| peer["args"][key].as_u64()), [Some(0), Some(1)]);
     assert_eq!((name(copy), name(fill)), ("Memcpy H2D (Host (Driver Allocated) -> Device)", "Memset (3 -> Device)"));
@@ -102,7 +105,7 @@ fn child_with_an_old_version() {
     let file = intel::record(|| info_span!("step").in_scope(|| ()));
     let reason = intel::reason(&file);
     assert_eq!((reason.why(), file.slices().len()), (Why::Incompatible, 1), "{reason}");
-    assert!(reason.message().contains("0.1") && reason.advice().contains("0.12"), "{reason}");
+    assert!(reason.message().contains("0.12") && !reason.advice().is_empty(), "{reason}");
     assert_eq!(xpu::count("enables"), 0);
 }
 

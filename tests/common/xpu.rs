@@ -97,7 +97,7 @@ pub(crate) fn count(what: &str) -> u64 {
     count
 }
 
-/// Sets the counts to zero, and ends endless kernels.
+/// Sets the counts to zero, and forgets the work that nobody has waited for.
 pub(crate) fn reset() {
     raw!(simReset());
 }

@@ -71,10 +71,11 @@ pub extern "C" fn simCount(what: *const c_char) -> u64 {
     own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
 }
 
-/// Sets the counts to zero and ends endless kernels.
+/// Sets the counts to zero, and forgets the work that nobody has waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn simReset() {
     simFinish();
+    engine::forget();
     COUNTERS.reset();
 }
 

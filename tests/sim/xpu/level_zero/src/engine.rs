@@ -137,6 +137,13 @@ pub(crate) fn finish() {
     }
 }
 
+/// Forgets all work, as if it had never been given to a queue.
+pub(crate) fn forget() {
+    let mut guard = lock();
+    guard.pieces.clear();
+    guard.queues.values_mut().for_each(|queue| (queue.tail, queue.last_kernel) = (0, None));
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
