@@ -1,8 +1,7 @@
 //! The names of kernels, copied and written out once.
 
 use super::demangle::demangle;
-use super::text;
-use crate::collector::{Batch, Name};
+use crate::collector::{Batch, Name, text};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,10 +1,10 @@
 //! Puts NVTX's markers together: a range begins with one record, ends with another, and a third says what else is known.
 
 use super::records::{Marker, MarkerData};
-use super::{shapes, text};
+use super::shapes;
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
-use crate::collector::{Batch, HostCall, Name, Thread};
+use crate::collector::{Batch, HostCall, Name, Thread, text};
 use std::collections::HashMap;
 
 /// The domain of the ranges that this crate makes itself where libcupti listens: those spans are recorded already.

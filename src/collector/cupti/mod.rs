@@ -23,7 +23,6 @@ mod records;
 mod search;
 mod shapes;
 mod start;
-mod text;
 mod walk;
 mod worker;
 

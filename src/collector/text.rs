@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 /// The longest text that is copied.
-pub(super) const LONGEST: usize = 64 * 1024;
+const LONGEST: usize = 64 * 1024;
 
 /// Copies the C string at that address into `text`, cut at [`LONGEST`]; `false` if there is none.
 ///
