@@ -6,6 +6,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,13 @@ impl Buffer {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(Buffer { start, size, is_scrap })
+    }
+
+    /// The first four bytes, which PTI may be writing: a record's view.
+    fn first(&self) -> &AtomicU32 {
+        let first = self.start.cast::<AtomicU32>();
+        // SAFETY: it lies within the buffer, which is aligned to 8, and is only looked at as an atomic from here.
+        unsafe { first.as_ref() }
     }
 }
 
@@ -156,6 +164,7 @@ impl Pool {
         let Some(buffer) = state.empty() else {
             return state.last_scrap.as_ref().map(|last| (last.start, last.size));
         };
+        buffer.first().store(0, Ordering::Relaxed);
         let place = (buffer.start, buffer.size);
         state.out.push(buffer);
         Some(place)
@@ -208,6 +217,11 @@ impl Pool {
     /// A buffer has been read, and is empty again.
     pub(super) fn give_back(&self, filled: Filled) {
         self.state().recycle(filled.buffer);
+    }
+
+    /// Whether PTI has a buffer that it has written records into.
+    pub(super) fn holds_records(&self) -> bool {
+        self.state().out.iter().any(|buffer| buffer.first().load(Ordering::Relaxed) != 0)
     }
 
     /// Makes buffers ahead of need, outside of callbacks.
@@ -290,11 +304,13 @@ mod tests {
         assert_eq!((size, start.as_ptr().addr() % ALIGN), (SIZE, 0));
         // SAFETY: the buffer is longer.
         unsafe { std::ptr::copy_nonoverlapping(b"records!".as_ptr(), start.as_ptr(), 8) };
+        assert!(pool.holds_records());
         pool.complete(start.as_ptr(), 8);
         let filled = pool.take(soon(), || false).pop().unwrap();
         assert_eq!((filled.bytes(), filled.is_scrap()), (&b"records!"[..], false));
         pool.give_back(filled);
         assert_eq!(pool.request().unwrap().0, start);
+        assert!(!pool.holds_records(), "the first word is zero again");
         pool.complete(start.as_ptr(), 0);
         assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
         assert_eq!(pool.close(), Counts { filled: 1, ..Counts::default() });

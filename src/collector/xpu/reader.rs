@@ -22,6 +22,8 @@ pub(super) struct Reader {
     names: Names,
     streams: Arc<Streams>,
     owed: Owed,
+    /// When the recording began, by the clock of the records; 0 if that is not known.
+    since: u64,
     /// Where kernels ran, by their ids, if somebody wants to know.
     kernels: Option<HashMap<u64, Ran>>,
     text: Vec<u8>,
@@ -61,11 +63,14 @@ macro_rules! work {
     };
 }
 
-/// Where a record says that work ran; none if it was put into its queue in a pause, so that it is not wanted.
+/// Where a record says that work ran; none if it was put into its queue in a pause, so that it is not wanted, or had ended
+/// before the recording began: PTI has the records of both when the program next waits.
 macro_rules! place {
     ($self:ident, $record:ident, $batch:ident) => {{
         let appended = $record.appended();
-        if appended != 0 && $batch.is_paused(appended, appended) {
+        if $record.end() != 0 && $record.end() < $self.since {
+            None
+        } else if appended != 0 && $batch.is_paused(appended, appended) {
             $batch.lost(Loss::OutOfWindow, 1);
             None
         } else {
@@ -77,16 +82,17 @@ macro_rules! place {
 }
 
 impl Reader {
-    /// With `keeps_kernels`, where kernels ran can be [asked for](Reader::ran).
+    /// For a recording that begins at `since`, by the clock of the records; 0 if that is not known.
     pub(super) fn new(
         sink: RecordSink,
         types: ActivityTypes,
         ask: Box<dyn Ask>,
         streams: Arc<Streams>,
-        keeps_kernels: bool,
+        since: u64,
     ) -> Reader {
-        let (names, owed, kernels) = (Names::new(ask), Owed::default(), keeps_kernels.then(HashMap::new));
-        Reader { sink, types, names, streams, owed, kernels, text: Vec::new() }
+        let (names, owed) = (Names::new(ask), Owed::default());
+        let kernels = types.contains(ActivityType::XpuScopeProfiler).then(HashMap::new);
+        Reader { sink, types, names, streams, owed, since, kernels, text: Vec::new() }
     }
 
     pub(super) fn sink(&self) -> &RecordSink {

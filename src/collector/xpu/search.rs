@@ -47,7 +47,32 @@ pub(super) fn library(places: &Places, attempts: &mut Vec<Attempt>) -> Option<Li
     let oneapi = places.oneapi.iter().map(|oneapi| oneapi.join("pti/latest/lib"));
     let in_folders = environments.chain(oneapi).flat_map(|folder| in_folder(&folder));
     let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
-    Library::first(mapped.chain(named).chain(in_folders).chain(by_loader), attempts)
+    let in_folders = named.chain(in_folders).inspect(|candidate| {
+        if let Candidate::File(path) = candidate {
+            companions(path);
+        }
+    });
+    Library::first(mapped.chain(in_folders).chain(by_loader), attempts)
+}
+
+/// Opens what libpti_view needs and may lie beside it, where the loader would not look: the libraries of Intel's compiler.
+fn companions(file: &Path) {
+    /// In the order in which they need one another.
+    const NAMES: [&str; 5] = ["libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so"];
+    if let Some(folder) = file.parent().filter(|_| file.exists()) {
+        // What cannot be opened libpti_view misses, and the loader says so.
+        let beside = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
+        beside.for_each(|path| _ = Library::file(&path));
+    }
+}
+
+/// Opens the part of PTI that does the work, which libpti_view looks for by its name up to 0.17, if it lies beside it.
+pub(super) fn core(library: Library, attempts: &mut Vec<Attempt>) {
+    let beside = library.path(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
+    if let Some(path) = beside.filter(|path| path.exists()) {
+        let outcome = Library::file(&path).map_or_else(|error| error, |_| "opened".to_owned());
+        attempts.push(Attempt::new(path.display().to_string(), outcome));
+    }
 }
 
 /// Returns the files in a folder that are libpti_view, newest first, the one that does not say its version last.

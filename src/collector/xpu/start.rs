@@ -61,6 +61,7 @@ impl Loaded {
         })?;
         let (api, version) = functions(library, attempts)?;
         let gpus = level_zero.gpus(attempts)?;
+        search::core(library, attempts);
         let scope = ScopeApi::new(library).map_err(|name| format!("libpti_view {version} has no {}", name.to_string_lossy()));
         let scope = scope.map(|scope| &*Box::leak(Box::new(scope)));
         let (path, streams) = (library.path(c"ptiVersion"), Arc::new(Streams::new(gpus.clone())));
@@ -112,6 +113,7 @@ impl Loaded {
     ) -> Result<(Arc<Orders>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::requested, callbacks::completed).map_err(failed)?;
+        let since = self.api.timestamp().unwrap_or(0);
         let (views, enabled, refused) = Views::enable(Box::new(self.api), selection.types);
         let sampling = self.sample(selection, capabilities);
         capabilities.types = enabled;
@@ -123,13 +125,8 @@ impl Loaded {
         }
         capabilities.notes.extend(refused.iter().filter(|refused| !refused.is_beside).map(said_of));
         let (views, orders) = (Arc::new(views), Arc::new(Orders::default()));
-        let reader = Reader::new(
-            sink.clone(),
-            capabilities.types,
-            Box::new(self.api),
-            self.streams.clone(),
-            sampling.is_some(),
-        );
+        let (types, streams) = (capabilities.types, self.streams.clone());
+        let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
         let worker = Worker {
             api: self.api,
             views: views.clone(),

@@ -180,7 +180,9 @@ impl Worker {
         loop {
             self.flush();
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.reader.owed() == 0 || left == Duration::ZERO {
+            // What PTI was told to hand over comes, if on a thread of its own.
+            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records();
+            if is_complete || left == Duration::ZERO {
                 break;
             }
             let filled = HUB.pool.take(Instant::now() + wait.min(left), || false);

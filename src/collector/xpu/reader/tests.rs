@@ -9,9 +9,10 @@ use proptest::prelude::*;
 
 const NEW: Strides = Strides { is_1_0: true };
 
-fn reader(keeps_kernels: bool) -> (Reader, RecordSink) {
+fn reader(samples: bool) -> (Reader, RecordSink) {
     let (sink, streams) = (trial::sink(), Arc::new(streams::tests::two()));
-    (Reader::new(sink.clone(), views::types(), Box::new(Told), streams, keeps_kernels), sink)
+    let sampled = if samples { ActivityTypes::from_type(ActivityType::XpuScopeProfiler) } else { ActivityTypes::EMPTY };
+    (Reader::new(sink.clone(), views::types() | sampled, Box::new(Told), streams, 500), sink)
 }
 
 fn read(records: &[Vec<u8>]) -> Findings {
@@ -218,6 +219,12 @@ fn what_was_queued_in_a_pause_is_not_kept() {
     assert_eq!((reader.ran(7), reader.ran(7)), (Some(None), None));
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::OutOfWindow)), (0, 1));
+}
+
+#[test]
+fn what_had_ended_before_the_recording_is_none_of_it() {
+    let found = read(&[made(9, 152, &[(88, 8, 400), (96, 8, 499)]), made(9, 152, &[(88, 8, 400), (96, 8, 500)])]);
+    assert_eq!((found.records.len(), found.losses), (1, vec![]));
 }
 
 #[test]
