@@ -47,6 +47,8 @@ impl Drop for Machine {
     fn drop(&mut self) {
         xpu::configure("");
         xpu::reset();
+        // What a fault has held back is not the next test's.
+        xpu::flush();
     }
 }
 

@@ -31,6 +31,10 @@ fn is_met(ordinal: u64, each: u64) -> bool {
     each != 0 && (mixed ^ mixed >> 31).is_multiple_of(each)
 }
 
+fn lock() -> MutexGuard<'static, HashMap<u32, Buffer>> {
+    BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Sets the callbacks; the first buffer is the calling thread's.
 pub(crate) fn register(requested: Requested, completed: Completed) -> Outcome {
     unless(link::options().callbacks_error)?;
