@@ -5,6 +5,7 @@
 //! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
 //! leaves a reason in the trace, never an error: the recording of the host goes on.
 
+mod apart;
 mod clock;
 mod collected;
 mod contained;
@@ -61,8 +62,8 @@ pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
-pub use xpu::Xpu;
 pub(crate) use vendor::{VENDORS, Vendor};
+pub use xpu::Xpu;
 
 use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
