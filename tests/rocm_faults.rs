@@ -112,7 +112,9 @@ const TRACER: &[Fault] = &[
     ("drop=4", accounted),
     ("garbage=5", unread),
     ("cut=1", |file| {
-        accounted(file);
+        // The last record may be that of the wait.
+        let lost = file.lost(Loss::LaunchesWithoutWork) as usize;
+        assert_eq!((kernels(file).len() + lost, launches(file)), (KERNELS, KERNELS));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
     }),
     ("unknown_kinds=2", |file| {
@@ -149,7 +151,7 @@ const REGISTRATION: &[(Way, &str, fn(&File))] = &[
     }),
     (Way::Sdk, "shifted_operations=40", |file| whole(file, &[])),
     (Way::Sdk, "hanging_flush=1", hung),
-    (Way::Tracer, "busy=1", |file| nothing(file, Why::Failed, "pool")),
+    (Way::Tracer, "busy=1", |file| nothing(file, Why::Busy, "stop the other profiler")),
     (Way::Tracer, "devices=0", |file| nothing_found(file)),
     (Way::Tracer, "hanging_flush=1", hung),
 ];
@@ -292,7 +294,10 @@ fn accounted(file: &File) {
 #[track_caller]
 fn unread(file: &File) {
     accounted(file);
-    assert_eq!(file.lost(Loss::DeviceRecordsUnread), file.lost(Loss::LaunchesWithoutWork));
+    // Nonsense may look like a record of another time, and one may be that of a wait.
+    let found = file.lost(Loss::DeviceRecordsUnread) + file.lost(Loss::OutOfWindow);
+    let lost = file.lost(Loss::LaunchesWithoutWork);
+    assert!((lost..=lost + 1).contains(&found), "{}", file.trace.stats());
     assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
 }
 
