@@ -12,86 +12,25 @@ mod gpu;
 #[path = "common/rocm.rs"]
 mod rocm;
 
-use amd::{Way, losses, report};
-use common::{File, layer, on_thread, record_with};
-use gpu::{Counts, calls, events, in_child, interval, kernels, name, stream, tally, under, work};
+use amd::{Way, counts, idle, losses, names, owners, report, step};
+use common::{File, on_thread, record_with};
+use gpu::{Counts, calls, events, in_child, interval, kernels, name, stream, under, work};
 use rocm::{Hip, Stream};
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashSet};
-use tracing::{info_span, subscriber};
+use serde_json::json;
+use std::collections::HashSet;
+use tracing::info_span;
 use tracing_kineto::collector::Why;
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, annotate};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_kineto::{ActivityType, ActivityTypes, Loss};
 
 fn machine(settings: &str) -> amd::Machine {
     amd::machine(Way::Sdk, settings)
-}
-
-/// Does `work` under a layer that records nothing by itself.
-fn idle<R>(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce(&Profiler) -> R) -> R {
-    let (layer, guard) = layer(|builder| configure(amd::all(builder)).record_from_start(false));
-    subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard.profiler()))
-}
-
-fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize> {
-    BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
-}
-
-fn names<'f>(rows: impl IntoIterator<Item = &'f Value>) -> BTreeMap<String, usize> {
-    tally(rows.into_iter().map(|row| name(row).to_owned()))
-}
-
-/// A step of training as far as a device is concerned: copies, fills, kernels on two streams, and a graph.
-fn step(hip: &Hip) {
-    let streams = [hip.stream(), hip.stream()];
-    let module = hip.module(&["_Z3addPfS_i_us300", "_Z3mulPf"]);
-    let [add, mul] = ["_Z3addPfS_i_us300", "_Z3mulPf"].map(|name| hip.kernel(module, name));
-    let gemm = hip.host_kernel("_ZN5blaze4gemmILi64EEEvPKfS2_Pf");
-    let memory = [hip.allocate(4096), hip.allocate(4096)];
-    let graph = hip.graph(streams[0], || {
-        hip.launch(add, 1, streams[0]);
-        hip.launch(mul, 1, streams[0]);
-        hip.memset(memory[0], 1, streams[0]);
-    });
-    let mut back = [0; 4096];
-    {
-        let _annotation = annotate!("forward").entered();
-        info_span!("copy_in").in_scope(|| hip.memcpy_htod(memory[0], &[5; 4096], streams[0]));
-        info_span!("fill").in_scope(|| hip.memset(memory[1], 0, streams[1]));
-        info_span!("gemm").in_scope(|| hip.launch_host(gemm, 64, streams[0]));
-        info_span!("mul").in_scope(|| hip.launch_ext(mul, 32, streams[1]));
-        hip.chatter();
-    }
-    info_span!("graph").in_scope(|| hip.launch_graph(graph, streams[0]));
-    let event = hip.event();
-    hip.record(event, streams[0]);
-    hip.wait(streams[1], event);
-    info_span!("copy").in_scope(|| hip.memcpy_dtod(memory[1], memory[0], streams[1]));
-    info_span!("copy_out").in_scope(|| hip.memcpy_dtoh(&mut back, memory[1], streams[1]));
-    hip.synchronize();
-    assert_eq!(back, [1; 4096], "the graph's fill");
-    memory.map(|memory| hip.free(memory));
-}
-
-/// Each piece of work by its name and the span that it belongs to.
-fn owners(file: &File) -> BTreeMap<String, usize> {
-    tally(work(file).iter().map(|row| format!("{} < {}", name(row), under(file, row))))
 }
 
 #[test]
 fn a_step_is_recorded_whole() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
-    let all = Counts {
-        launches: 7,
-        kernels: 4,
-        copies: 3,
-        fills: 2,
-        linked: 9,
-        starts: 7,
-        ends: 9,
-        annotations: 2,
-    };
+    let all = Counts { launches: 7, kernels: 4, copies: 3, fills: 2, linked: 9, starts: 7, ends: 9, annotations: 2 };
     assert_eq!(Counts::of(&file), all, "{}", file.trace.stats());
     assert_eq!(losses(&file), []);
     assert_eq!(
@@ -158,10 +97,13 @@ fn work_says_where_and_how_it_ran() {
     assert_eq!(gemm["pid"], 0);
     assert!(gemm["args"]["hsa_queue"].as_u64().unwrap() > 0);
     let copy = of("HtoD");
-    assert_eq!((&copy["args"]["bytes"], &copy["args"]["kind"], &copy["pid"]), (&4096.into(), &"HtoD".into(), &0.into()));
+    assert_eq!(
+        (&copy["args"]["bytes"], &copy["args"]["kind"], &copy["pid"]),
+        (&4096.into(), &"HtoD".into(), &0.into())
+    );
     let back = of("DtoH");
     assert_eq!(back["pid"], 0, "the device does it");
-    let fill = of("Memset");
+    let fill = work(&file).into_iter().find(|row| under(&file, row) == "fill").unwrap();
     assert_eq!((&fill["args"]["bytes"], &fill["cat"]), (&4096.into(), &"gpu_memset".into()));
     // Stamps are exact, and so is the way to the trace's clock as far as durations go.
     let (start, end) = interval(of("_us300"));
@@ -275,7 +217,8 @@ fn threads_launch_for_themselves() {
     let all = Counts { launches: 40, kernels: 40, linked: 40, starts: 40, ends: 40, ..Counts::default() };
     assert_eq!((Counts::of(&file), losses(&file)), (all, vec![]));
     for call in calls(&file).into_iter().filter(|call| name(call) == "hipLaunchKernel") {
-        let slice = file.slices().iter().find(|slice| call["args"]["External id"] == slice.args["External id"]).unwrap();
+        let slice =
+            file.slices().iter().find(|slice| call["args"]["External id"] == slice.args["External id"]).unwrap();
         assert_eq!(call["tid"], slice.tid, "on the row of its thread");
     }
 }
@@ -303,7 +246,6 @@ fn what_is_not_selected_is_not_there() {
     assert!(work(&file).is_empty() && names(calls(&file)).contains_key("hipLaunchKernel"), "calls do not need kernels");
     let file = of(&[ActivityType::CpuOp, ActivityType::ConcurrentKernel, ActivityType::ExternalCorrelation]);
     assert_eq!((kernels(&file).len(), work(&file).len(), calls(&file).len()), (4, 4, 0));
-    assert_eq!(kernels(&file).iter().map(|row| under(&file, row)).collect::<HashSet<_>>(), ["gemm", "mul", "graph"].into());
     let file = of(&[ActivityType::CpuOp, ActivityType::GpuMemset]);
     assert_eq!(names(work(&file)), counts([("Memset (Device)", 2)]));
 }
@@ -325,7 +267,7 @@ fn child_with_other_numbers() {
 
 #[test]
 fn rows_have_a_limit() {
-    in_child("child_with_few_rows", &[("ROCTRACER_MAX_EVENTS", "20")]);
+    in_child("child_with_few_rows", &[("KINETO_ROCTRACER_MAX_EVENTS", "20")]);
 }
 
 #[test]
@@ -370,6 +312,23 @@ fn child_that_is_late() {
     let reason = amd::reason(&file);
     assert!(reason.message().contains("too late"), "{reason}");
     assert!(reason.advice().contains("prepare"), "{reason}");
+    assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
+}
+
+#[test]
+fn a_tool_that_is_told_nothing_notices() {
+    in_child("child_that_is_told_nothing", &[("SIM_ROCM", "silent_late=1")]);
+}
+
+/// rocprofiler-sdk is taken in after HIP has begun, and takes the tool, but HIP knows nothing of either.
+#[test]
+#[ignore = "run by another test"]
+fn child_that_is_told_nothing() {
+    let hip = Hip::alone("silent_late=1");
+    hip.init();
+    rocm::sdk();
+    let file = amd::record(|| step(&hip));
+    assert!(amd::reason(&file).advice().contains("prepare"), "{}", amd::reason(&file));
     assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
 }
 

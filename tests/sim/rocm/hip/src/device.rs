@@ -38,16 +38,16 @@ fn attribute(device: u32, attribute: i32) -> Outcome<i32> {
         56 => 1024,
         57 => 2048,
         63 => 304,
-        89 => 64,
+        87 => 64,
         // PCI bus, device and domain.
-        68 => 0x23 + device as i32,
-        69 | 70 => 0,
+        67 => 0x23 + device as i32,
+        68 | 69 => 0,
         // Registers of a block and of a unit.
-        72 | 73 => 65_536,
+        71 | 72 => 65_536,
         // Shared memory of a block and of a unit.
-        75 | 77 | 10_003 => 64 << 10,
-        74 | 76 => 0,
-        84 => i32::MAX,
+        74 | 76 | 10_002 => 64 << 10,
+        73 | 75 => 0,
+        83 => i32::MAX,
         other if (0..=120).contains(&other) || (10_000..=10_030).contains(&other) => 0,
         _ => return Err(Error::INVALID_VALUE),
     })
