@@ -168,6 +168,12 @@ impl Hip {
         count
     }
 
+    pub(crate) fn driver_version(&self) -> i32 {
+        let mut version = 0;
+        call!(hipDriverGetVersion(&raw mut version => *mut i32));
+        version
+    }
+
     /// Makes a device the thread's.
     pub(crate) fn set_device(&self, device: i32) {
         call!(hipSetDevice(device => i32));

@@ -53,6 +53,10 @@ pub(super) struct Contexts {
     buffer: u64,
 }
 
+/// What to do where it is too late.
+pub(super) const EARLIER: &str = "start the recording, or call Profiler::prepare, before the program's first call of HIP, and \
+                                  stop other profilers";
+
 /// The size of the buffer: half of it is some seven hundred kernels.
 const BUFFER: usize = 256 << 10;
 
@@ -120,10 +124,7 @@ impl Hub {
         match status {
             Status::LOCKED => {
                 let message = format!("it is too late to record AMD's devices: {what} says {words}");
-                let advice = "HIP was used before: start the recording, or call Profiler::prepare, before the program's \
-                              first call of HIP (rocprofiler-sdk 1.3 and newer can begin later), and without another \
-                              profiler";
-                Unavailable::new(Why::Unsupported, message, advice)
+                Unavailable::new(Why::Unsupported, message, EARLIER)
             }
             Status::CONFLICT => {
                 let message = format!("another tool records AMD's devices: {what} says {words}");
@@ -200,6 +201,12 @@ impl Hub {
         *self.reader.lock() = Some(Reader::new(sink, selection, self.known().clone(), ask));
         self.records.store(fork::generation() + 1, Ordering::Release);
         self.resume().inspect_err(|_| self.release())
+    }
+
+    /// Ends a recording that has not begun.
+    pub(super) fn give_up(&self) {
+        self.pause();
+        self.release();
     }
 
     fn release(&self) {
