@@ -91,8 +91,8 @@ const BOTH: &[Fault] = &[
     }),
     ("overlap=1", |file| {
         let overlapping = file.lost(Loss::OverlappingWork) as usize;
-        // Each but the first of a stream begins while another runs.
-        assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
+        // Each but the first of a stream begins while another runs, as long as the program keeps the streams busy.
+        assert!((1..=KERNELS - 2).contains(&overlapping), "{overlapping}");
         whole(file, &[(Loss::OverlappingWork, overlapping)]);
     }),
     // Last: what did not end then ends in a later recording.
@@ -131,7 +131,7 @@ const REGISTRATION: &[(Way, &str, fn(&File))] = &[
     (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
     (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),
     (Way::Sdk, "locked=1", |file| nothing(file, Why::Unsupported, "Profiler::prepare")),
-    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "another profiler")),
+    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "other profilers")),
     (Way::Sdk, "enable_error=17:calls", |file| {
         nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
