@@ -22,7 +22,7 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 20] = [
+const UNSAFE: [&str; 23] = [
     "clock/",
     "os/",
     "collector/demangle.rs",
@@ -39,6 +39,9 @@ const UNSAFE: [&str; 20] = [
     "collector/rocm/sdk/callbacks.rs",
     "collector/rocm/sdk/ffi.rs",
     "collector/rocm/sdk/runtime.rs",
+    "collector/rocm/tracer/callbacks.rs",
+    "collector/rocm/tracer/ffi.rs",
+    "collector/rocm/tracer/runtime.rs",
     "plugin/export.rs",
     "observer/nvtx/client.rs",
     "observer/itt/client.rs",

@@ -28,7 +28,7 @@ pub(super) struct Recording {
     /// Threads whose work goes into a graph now instead of to a device.
     capturing: Vec<i64>,
     /// How many more rows are kept.
-    rows_left: u64,
+    pub(super) rows_left: u64,
     /// Whether a callback has come.
     pub(super) has_heard: bool,
     /// It ends: what is launched from now on is not waited for.

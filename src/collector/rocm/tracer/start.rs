@@ -129,7 +129,7 @@ impl Loaded {
             self.let_go(records);
             HUB.release();
         })?;
-        capabilities.proven = self.prove(selection.proof);
+        capabilities.proven = self.prove(selection);
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no call was seen while the recording was started".to_owned());
         }
@@ -167,11 +167,15 @@ impl Loaded {
     }
 
     /// Makes a call that changes nothing, and sees whether it is told of.
-    fn prove(&self, patience: Duration) -> Option<bool> {
-        if patience == Duration::ZERO {
+    fn prove(&self, selection: &Selection) -> Option<bool> {
+        if selection.proof == Duration::ZERO {
             return None;
         }
         self.hip.driver_version()?;
-        HUB.with(|recording| recording.has_heard)
+        HUB.with(|recording| {
+            // That was none of the recording, which begins now.
+            recording.rows_left = selection.roctracer_max_events;
+            recording.has_heard
+        })
     }
 }

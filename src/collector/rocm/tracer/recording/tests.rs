@@ -1,3 +1,5 @@
+//! Calls and records, put together by hand.
+
 use super::super::functions::Functions;
 use super::super::records::{SIZE, made};
 use super::*;
