@@ -22,8 +22,8 @@ use tracer::Tracer;
 
 /// Records HIP: kernels, copies, fills and calls of the runtime.
 ///
-/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). There may be any number of these in a process; one of them records at a time,
-/// and others are told that it is [busy](Why::Busy).
+/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). There may be any number of these in a
+/// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
 ///
 /// rocprofiler-sdk has to be told of a profiler before the program's first call of HIP: by a recording that is started, or
 /// by [`Profiler::prepare`](crate::Profiler::prepare). Later, some versions refuse it.

@@ -53,6 +53,10 @@ pub(super) struct Contexts {
     buffer: u64,
 }
 
+/// What to do where it is too late.
+pub(super) const EARLIER: &str = "start the recording, or call Profiler::prepare, before the program's first call of HIP, and \
+                                  stop other profilers";
+
 /// The size of the buffer: half of it is some seven hundred kernels.
 const BUFFER: usize = 256 << 10;
 
@@ -120,10 +124,7 @@ impl Hub {
         match status {
             Status::LOCKED => {
                 let message = format!("it is too late to record AMD's devices: {what} says {words}");
-                let advice = "HIP was used before: start the recording, or call Profiler::prepare, before the program's \
-                              first call of HIP (rocprofiler-sdk 1.3 and newer can begin later), and without another \
-                              profiler";
-                Unavailable::new(Why::Unsupported, message, advice)
+                Unavailable::new(Why::Unsupported, message, EARLIER)
             }
             Status::CONFLICT => {
                 let message = format!("another tool records AMD's devices: {what} says {words}");
@@ -182,11 +183,11 @@ impl Hub {
         }
     }
 
-    /// Begins a recording.
+    /// Takes the hub for a recording, and has the library tell of calls and work, of which nothing is kept yet.
     ///
     /// # Errors
     /// Why it cannot.
-    pub(super) fn start(&'static self, selection: &Selection, sink: RecordSink) -> Result<(), Unavailable> {
+    pub(super) fn take(&self) -> Result<(), Unavailable> {
         if self.is_final() {
             let message = "rocprofiler-sdk has ended, as it does with the process";
             return Err(Unavailable::new(Why::Failed, message, ""));
@@ -195,11 +196,21 @@ impl Hub {
             let message = "another recording of this process has rocprofiler-sdk, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
+        self.resume().inspect_err(|_| self.release())
+    }
+
+    /// Begins a recording: what comes from now on is kept.
+    pub(super) fn begin(&'static self, selection: &Selection, sink: RecordSink) {
         ids::begin();
         let ask = Box::new(|kernel| self.symbols.lock().get(kernel));
         *self.reader.lock() = Some(Reader::new(sink, selection, self.known().clone(), ask));
         self.records.store(fork::generation() + 1, Ordering::Release);
-        self.resume().inspect_err(|_| self.release())
+    }
+
+    /// Ends a recording that has not begun.
+    pub(super) fn give_up(&self) {
+        self.pause();
+        self.release();
     }
 
     fn release(&self) {

@@ -82,20 +82,22 @@ impl Sdk {
         Ok(self.loaded.get_or_init(|| loaded))
     }
 
-    /// Asks HIP for its versions, and sees whether the library tells of these calls.
+    /// Asks HIP for its versions, and sees whether the library tells of these calls; there is nothing to see if the program
+    /// has no HIP yet.
     ///
     /// HIP begins with that, if it has not begun: this tool is registered by now, as it has to be.
-    fn prove(hub: &Hub, capabilities: &mut Capabilities) {
+    fn prove(hub: &Hub, capabilities: &mut Capabilities) -> Result<(), Unavailable> {
         let before = hub.calls();
-        capabilities.metadata.extend(runtime::versions());
-        if capabilities.metadata.len() > 1 {
-            capabilities.proven = Some(hub.calls() != before);
-        }
+        let versions = runtime::versions();
+        let made = !versions.is_empty();
+        capabilities.metadata.extend(versions);
+        capabilities.proven = made.then(|| hub.calls() != before);
         if capabilities.proven == Some(false) {
-            let note = "rocprofiler-sdk does not tell of calls: HIP was used before it was there; start the recording, or \
-                        call Profiler::prepare, before the program's first call of HIP";
-            capabilities.notes.push(note.to_owned());
+            let message =
+                "it is too late to record AMD's devices: rocprofiler-sdk tells of no call, since HIP was used before";
+            return Err(Unavailable::new(Why::Unsupported, message, hub::EARLIER));
         }
+        Ok(())
     }
 
     fn recording(&self) -> Option<Running> {
@@ -161,11 +163,12 @@ impl Collector for Sdk {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
         let mut running = self.running.lock();
-        hub.start(selection, sink.clone())?;
-        *running = Some(Running { hub, sink });
+        hub.take()?;
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
-        Self::prove(hub, &mut capabilities);
+        Sdk::prove(hub, &mut capabilities).inspect_err(|_| hub.give_up())?;
+        hub.begin(selection, sink.clone());
+        *running = Some(Running { hub, sink });
         if hub.known().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk names no GPU: the device of work is not known".to_owned());
         }

@@ -80,8 +80,8 @@ fn told(number: u32, data: Data) {
     let Some(loaded) = HUB.loaded() else { return };
     let Some(function) = loaded.functions.get(number).filter(|function| !function.is_noise) else { return };
     match data.phase() {
-        ENTER => enter(loaded, function, data),
-        EXIT => exit(loaded, function, number, data),
+        ENTER => enter(&loaded, function, data),
+        EXIT => exit(&loaded, function, number, data),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use super::recording::Recording;
 use super::start::Loaded;
 use crate::os::fork;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The one hub.
 pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
@@ -14,7 +14,7 @@ pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
 #[derive(Debug, Default)]
 pub(super) struct Hub {
     /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
-    recording: fork::Own<Option<(Recording, &'static Loaded)>>,
+    recording: fork::Own<Option<(Recording, Arc<Loaded>)>>,
     /// The process that recorded first: a forked child has no HIP.
     process: AtomicU32,
     /// The pool, once there is one.
@@ -30,7 +30,7 @@ impl Hub {
     }
 
     /// Takes the hub for a recording; `false` if another one has it.
-    pub(super) fn take(&self, recording: Recording, loaded: &'static Loaded) -> bool {
+    pub(super) fn take(&self, recording: Recording, loaded: Arc<Loaded>) -> bool {
         let mut held = self.recording.lock();
         let is_free = held.is_none();
         if is_free {
@@ -52,7 +52,7 @@ impl Hub {
     }
 
     /// Returns the libraries that the recording under way uses.
-    pub(super) fn loaded(&self) -> Option<&'static Loaded> {
-        self.recording.lock().as_ref().map(|(_, loaded)| *loaded)
+    pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
+        self.recording.lock().as_ref().map(|(_, loaded)| loaded.clone())
     }
 }

@@ -23,7 +23,7 @@ use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
 use start::Loaded;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use worker::Orders;
 
@@ -31,7 +31,7 @@ use worker::Orders;
 #[derive(Debug)]
 pub(in crate::collector::rocm) struct Tracer {
     places: Places,
-    loaded: OnceLock<&'static Loaded>,
+    loaded: OnceLock<Arc<Loaded>>,
     attempts: fork::Own<Vec<Attempt>>,
     running: fork::Own<Option<Running>>,
 }
@@ -50,7 +50,7 @@ impl Tracer {
     }
 
     /// Finds the libraries. Until they are found, each time anew.
-    fn load(&self) -> Result<&'static Loaded, Unavailable> {
+    fn load(&self) -> Result<&Arc<Loaded>, Unavailable> {
         // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
         let mut attempts = self.attempts.lock();
         if let Some(loaded) = self.loaded.get() {
@@ -58,8 +58,7 @@ impl Tracer {
         }
         attempts.clear();
         let loaded = Loaded::find(&self.places, &mut attempts)?;
-        // For good: callbacks may come at any time.
-        Ok(self.loaded.get_or_init(|| Box::leak(Box::new(loaded))))
+        Ok(self.loaded.get_or_init(|| Arc::new(loaded)))
     }
 }
 
@@ -73,7 +72,7 @@ impl Collector for Tracer {
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
-        self.load().map(Loaded::capabilities)
+        self.load().map(|loaded| loaded.capabilities())
     }
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {

@@ -28,11 +28,13 @@ pub(super) struct Recording {
     /// Threads whose work goes into a graph now instead of to a device.
     capturing: Vec<i64>,
     /// How many more rows are kept.
-    rows_left: u64,
+    pub(super) rows_left: u64,
     /// Whether a callback has come.
     pub(super) has_heard: bool,
     /// It ends: what is launched from now on is not waited for.
     pub(super) ends: bool,
+    /// Some records could not be read.
+    is_missing_records: bool,
     text: Vec<u8>,
 }
 
@@ -86,13 +88,16 @@ impl Recording {
             rows_left: most_rows,
             has_heard: false,
             ends: false,
+            is_missing_records: false,
             text: Vec::new(),
         }
     }
 
     /// Returns how many launches have no record yet: of those that are sure to have one, and of those that may.
     pub(super) fn owed(&self) -> [usize; 2] {
-        [self.launches.owed(), self.launches.hoped()]
+        let [owed, hoped] = [self.launches.owed(), self.launches.hoped()];
+        // Whose the records were that could not be read is not known.
+        if self.is_missing_records { [0, owed + hoped] } else { [owed, hoped] }
     }
 
     /// A call begins that puts work on a device, whose record may come before the call returns.
@@ -185,6 +190,7 @@ impl Recording {
                 }
             }
             batch.lost(Loss::DeviceRecordsUnread, unread);
+            self.is_missing_records |= unread > 0;
         });
     }
 

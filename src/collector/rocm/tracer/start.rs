@@ -14,6 +14,7 @@ use crate::collector::library::{Attempt, Places};
 use crate::collector::rocm::{hip, ids, search};
 use crate::collector::{Capabilities, Device, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The libraries, once they are found.
@@ -103,7 +104,7 @@ impl Loaded {
 
     /// Begins to record.
     pub(super) fn start(
-        &'static self,
+        self: &Arc<Loaded>,
         selection: &Selection,
         sink: &RecordSink,
     ) -> Result<(Capabilities, Orders), Unavailable> {
@@ -114,7 +115,7 @@ impl Loaded {
             capabilities.notes.push(note.to_owned());
         }
         let recording = Recording::new(capabilities.types, selection.roctracer_max_events, sink.clone());
-        if !HUB.take(recording, self) {
+        if !HUB.take(recording, self.clone()) {
             let message = "another recording of this process has roctracer, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
@@ -122,13 +123,13 @@ impl Loaded {
         let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
         let started = self.arm(records).and_then(|pool| {
             let failed = |error| Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "");
-            Worker::spawn(self, pool).map_err(failed)
+            Worker::spawn(self.clone(), pool).map_err(failed)
         });
         let orders = started.inspect_err(|_| {
             self.let_go(records);
             HUB.release();
         })?;
-        capabilities.proven = self.prove(selection.proof);
+        capabilities.proven = self.prove(selection);
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no call was seen while the recording was started".to_owned());
         }
@@ -166,11 +167,15 @@ impl Loaded {
     }
 
     /// Makes a call that changes nothing, and sees whether it is told of.
-    fn prove(&self, patience: Duration) -> Option<bool> {
-        if patience == Duration::ZERO {
+    fn prove(&self, selection: &Selection) -> Option<bool> {
+        if selection.proof == Duration::ZERO {
             return None;
         }
         self.hip.driver_version()?;
-        HUB.with(|recording| recording.has_heard)
+        HUB.with(|recording| {
+            // That was none of the recording, which begins now.
+            recording.rows_left = selection.roctracer_max_events;
+            recording.has_heard
+        })
     }
 }

@@ -3,6 +3,7 @@
 use super::ffi::Pool;
 use super::hub::HUB;
 use super::start::Loaded;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ impl Orders {
 /// A recording, as its thread has it.
 #[derive(Debug)]
 pub(super) struct Worker {
-    loaded: &'static Loaded,
+    loaded: Arc<Loaded>,
     /// Where records of devices are, if any are recorded.
     pool: Option<Pool>,
     orders: Receiver<Order>,
@@ -56,7 +57,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread of the recording that the hub has.
-    pub(super) fn spawn(loaded: &'static Loaded, pool: Option<Pool>) -> std::io::Result<Orders> {
+    pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<Pool>) -> std::io::Result<Orders> {
         let (orders, received) = channel();
         let worker = Worker { loaded, pool, orders: received, has_failed: false };
         std::thread::Builder::new().name("kineto-roctracer".to_owned()).spawn(move || worker.run())?;
