@@ -17,7 +17,8 @@ pub(crate) const KIND_FIELD: &str = "kineto.kind";
 pub(crate) const NAME_FIELD: &str = "kineto.name";
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
-
+/// The target of events that are instants whatever the level up to which events are.
+pub(crate) const INSTANT_TARGET: &str = "kineto::instant";
 /// The target of spans that are collective operations; [`Collective`](crate::Collective) has it.
 pub(crate) const COMMS_TARGET: &str = "kineto::comms";
 
@@ -239,7 +240,7 @@ impl Rules {
             return EventRole::Counter;
         }
         let error = *metadata.level() == Level::ERROR;
-        let wanted = self.events.is_some_and(|max| *metadata.level() <= max);
+        let wanted = metadata.target() == INSTANT_TARGET || self.events.is_some_and(|max| *metadata.level() <= max);
         match wanted && self.selected.contains(ActivityType::CpuInstantEvent) {
             true => EventRole::Instant { error },
             false if error => EventRole::Error,

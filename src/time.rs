@@ -41,6 +41,15 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+/// Returns the base of the times in a trace that is written at `now`: the last whole multiple of 7,889,238 s (a quarter
+/// of a year) since the epoch.
+///
+/// The grid is libkineto's. Traces of several processes share their base, and nanoseconds survive in a double.
+pub(crate) fn base_time(now: Timestamp) -> Timestamp {
+    const QUARTER: u64 = 7_889_238 * 1_000_000_000;
+    Timestamp::from_nanos(now.as_nanos() / QUARTER * QUARTER)
+}
+
 /// Seconds since the Unix epoch, shown as `YYYY-MM-DD HH:MM:SS` in UTC.
 ///
 /// libkineto shows local time; the time zone is not to be had without foreign code that reads the environment.
@@ -108,5 +117,13 @@ mod tests {
             assert_eq!(next, expected);
             last = next;
         }
+    }
+
+    #[test]
+    fn the_base_is_on_the_grid_of_a_quarter_year() {
+        let now = Timestamp::from_nanos(1_790_857_026_000_000_001);
+        assert_eq!(base_time(now).as_nanos(), 1_790_857_026_000_000_000);
+        assert_eq!(base_time(Timestamp::from_nanos(1_790_857_025_999_999_999)).as_nanos(), 1_782_967_788_000_000_000);
+        assert_eq!(base_time(Timestamp::from_nanos(5)).as_nanos(), 0);
     }
 }

@@ -32,6 +32,7 @@ mod timers;
 pub mod trial;
 mod unavailable;
 mod vendor;
+mod xpu;
 
 pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
@@ -60,6 +61,7 @@ pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
+pub use xpu::Xpu;
 pub(crate) use vendor::{VENDORS, Vendor};
 
 use crate::activity::{ActivityTypes, CorrelationId, DeviceType};

@@ -373,11 +373,20 @@ impl Batch<'_> {
 
     /// Adds time that the vendor's library took.
     pub fn overhead(&mut self, overhead: &Overhead) {
+        self.put_overhead(overhead, None, &[]);
+    }
+
+    /// The same, with what else is known of it: words of which the first is not 0.
+    pub(crate) fn overhead_with(&mut self, overhead: &Overhead, shape: &'static dyn Shape, words: &[u64]) {
+        self.put_overhead(overhead, Some(shape), words);
+    }
+
+    fn put_overhead(&mut self, overhead: &Overhead, shape: Option<&'static dyn Shape>, words: &[u64]) {
         if self.is_paused(overhead.start, overhead.end) {
             return self.skip();
         }
-        let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape: None };
-        self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], &[]);
+        let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
+        self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
     }
 
     /// Adds values of counters.

@@ -160,7 +160,8 @@ impl Record {
 
     fn shown(&self, collected: &Collected, entry: &Entry<'_>) -> Vec<(String, String)> {
         match entry.role() {
-            Role::External | Role::Overhead => return Vec::new(),
+            Role::External => return Vec::new(),
+            Role::Overhead if entry.words.is_empty() => return Vec::new(),
             Role::Memory => return vec![("bytes".to_owned(), entry.bytes().to_string())],
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The rows of devices: what ran on each stream, and the annotations around it.
 
 use super::lanes::{Lane, Lanes, Taken};
-use super::{Linked, Mark, NEVER, is_work};
+use super::{Linked, Mark, NEVER, has_arrows, is_work};
 use crate::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
 };
@@ -53,7 +53,9 @@ impl<'w> DeviceRows<'w> {
             described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
         for (collection, linked) in self.collections() {
-            let used = linked.links.streams().map(|(device, ..)| device).chain(linked.marks.iter().map(|m| m.device));
+            let on_device = |mark: &&Mark| !is_of_host(collection, mark);
+            let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
+            let used = linked.links.streams().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
                 described.entry(device).or_insert_with(|| Cow::Owned(Device::new(device, "")));
             }
@@ -75,7 +77,8 @@ impl<'w> DeviceRows<'w> {
                 let lanes = self.lanes(device, stream, 0);
                 let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, lanes, taken };
                 out.all(&on)?;
-                out.names(at)?;
+                let is_thread = on.marks.first().is_some_and(|mark| is_of_host(collection, mark));
+                if is_thread { out.threads_names(at)? } else { out.names(at)? }
                 out.syncs(&on)?;
             }
             linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
@@ -123,7 +126,7 @@ impl<'w> DeviceRows<'w> {
                 id: CorrelationId(0),
                 linked: CorrelationId(0),
                 flow: None,
-                args: NO_ARGS,
+                args: &OverheadArgs { collection, entry: &entry },
             })?;
         }
         lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
@@ -275,7 +278,8 @@ impl<'w> StreamRows<'_, 'w> {
         let launch = self.call_of(entry);
         let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
         self.slice(entry, row, (start, end), slice, None)?;
-        let Some(launch) = launch else { return Ok(()) };
+        let has_arrow = |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
+        let Some(launch) = launch.filter(has_arrow) else { return Ok(()) };
         // By an error of a clock the work may begin before its launch; the arrow points forward all the same.
         let at = start.max(launch.start.min(earlier(end, 1)));
         let track = Track::new(i64::from(self.device), row);
@@ -392,6 +396,14 @@ impl<'w> StreamRows<'_, 'w> {
         Ok(())
     }
 
+    /// Hands on the names of rows whose waits are those of a thread.
+    fn threads_names(&mut self, at: Timestamp) -> io::Result<()> {
+        for Lane { id, nth } in self.lanes.used().to_vec() {
+            self.name(id, &format!("thread {} (sync){}", self.stream, again(nth)), at)?;
+        }
+        Ok(())
+    }
+
     /// The stream as its collector has described it.
     fn described(&self) -> Option<&'w Stream> {
         let device = self.collection.records.devices.iter().find(|device| device.id == self.device)?;
@@ -412,7 +424,12 @@ fn stream_id(stream: u32) -> i64 {
 
 /// Whether it is drawn beside its stream's row: a wait is as long as the host's call, whatever the stream does meanwhile.
 fn is_beside(entry: &Entry<'_>) -> bool {
-    entry.role() == Role::Sync && entry.stream() != u32::MAX
+    entry.role() == Role::Sync && entry.stream() != u32::MAX && entry.kind() != ActivityType::XpuSync
+}
+
+/// Whether it is a wait of a thread of the host's, which has a row beside what collectors cost, as in libkineto.
+fn is_of_host(collection: &Collection, mark: &Mark) -> bool {
+    collection.records.entry(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
 }
 
 fn later(at: Timestamp, ns: u64) -> Timestamp {
@@ -453,6 +470,25 @@ impl Args for WorkArgs<'_, '_> {
         if self.clipped {
             each("clipped", ArgValue::Bool(true));
         }
+    }
+}
+
+/// What is known of time that a vendor's library took.
+struct OverheadArgs<'a> {
+    collection: &'a Collection,
+    entry: &'a Entry<'a>,
+}
+
+impl Args for OverheadArgs<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let (records, words) = (&self.collection.records, self.entry.words);
+        // Without words it has no shape.
+        let Some(shape) = records.shape(self.entry).filter(|_| !words.is_empty()) else { return };
+        let (start, end) = self.collection.interval(self.entry);
+        let (names, device) = (&records.names, None);
+        let shaped =
+            Shaped { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
+        shape.visit(&shaped, each);
     }
 }
 

@@ -13,17 +13,8 @@ pub(crate) struct Header<'t> {
     pub(crate) metadata: &'t [(String, String)],
     /// One JSON object for each device.
     pub(crate) device_properties: &'t [String],
-    /// What times in the file are relative to; see [`base_time`].
+    /// What times in the file are relative to; see [`base_time`](crate::time::base_time).
     pub(crate) base: Timestamp,
-}
-
-/// Returns the base of the times in a trace that is written at `now`: the last whole multiple of 7,889,238 s (a quarter
-/// of a year) since the epoch.
-///
-/// The grid is libkineto's. Traces of several processes share their base, and nanoseconds survive in a double.
-pub(crate) fn base_time(now: Timestamp) -> Timestamp {
-    const QUARTER: u64 = 7_889_238 * 1_000_000_000;
-    Timestamp::from_nanos(now.as_nanos() / QUARTER * QUARTER)
 }
 
 /// Returns by how many nanoseconds two times must differ for readers to tell which is the earlier one, 0 if by any.
@@ -176,14 +167,6 @@ mod tests {
         for key in ["traceEvents", "schemaVersion", "traceName", "kept"] {
             assert_eq!(text.matches(&format!("\"{key}\":")).count(), 1, "{key}");
         }
-    }
-
-    #[test]
-    fn the_base_is_on_the_grid_of_a_quarter_year() {
-        let now = Timestamp::from_nanos(1_790_857_026_000_000_001);
-        assert_eq!(base_time(now).as_nanos(), 1_790_857_026_000_000_000);
-        assert_eq!(base_time(Timestamp::from_nanos(1_790_857_025_999_999_999)).as_nanos(), 1_782_967_788_000_000_000);
-        assert_eq!(base_time(Timestamp::from_nanos(5)).as_nanos(), 0);
     }
 
     #[test]

@@ -82,10 +82,13 @@ pub(super) extern "C" fn on_call(record: Callback, own: *mut u64, _data: *mut c_
         return;
     }
     contained(|| {
-        let Some(hub) = HUB.get().filter(|hub| hub.records()) else { return };
+        let Some(hub) = HUB.get() else { return };
+        hub.saw_call();
+        if !hub.records() {
+            return;
+        }
         match record.phase() {
             Phase::Enter => {
-                hub.saw_call();
                 enters(hub, record);
                 // As late as can be, so that what is done here is not in the row.
                 let now = hub.api.timestamp().unwrap_or(0);

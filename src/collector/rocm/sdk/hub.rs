@@ -183,11 +183,11 @@ impl Hub {
         }
     }
 
-    /// Begins a recording.
+    /// Takes the hub for a recording, and has the library tell of calls and work, of which nothing is kept yet.
     ///
     /// # Errors
     /// Why it cannot.
-    pub(super) fn start(&'static self, selection: &Selection, sink: RecordSink) -> Result<(), Unavailable> {
+    pub(super) fn take(&self) -> Result<(), Unavailable> {
         if self.is_final() {
             let message = "rocprofiler-sdk has ended, as it does with the process";
             return Err(Unavailable::new(Why::Failed, message, ""));
@@ -196,11 +196,15 @@ impl Hub {
             let message = "another recording of this process has rocprofiler-sdk, or has not let go of it yet";
             return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
         }
+        self.resume().inspect_err(|_| self.release())
+    }
+
+    /// Begins a recording: what comes from now on is kept.
+    pub(super) fn begin(&'static self, selection: &Selection, sink: RecordSink) {
         ids::begin();
         let ask = Box::new(|kernel| self.symbols.lock().get(kernel));
         *self.reader.lock() = Some(Reader::new(sink, selection, self.known().clone(), ask));
         self.records.store(fork::generation() + 1, Ordering::Release);
-        self.resume().inspect_err(|_| self.release())
     }
 
     /// Ends a recording that has not begun.

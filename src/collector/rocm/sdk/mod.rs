@@ -163,10 +163,11 @@ impl Collector for Sdk {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
         let mut running = self.running.lock();
-        hub.start(selection, sink.clone())?;
+        hub.take()?;
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
         Sdk::prove(hub, &mut capabilities).inspect_err(|_| hub.give_up())?;
+        hub.begin(selection, sink.clone());
         *running = Some(Running { hub, sink });
         if hub.known().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk names no GPU: the device of work is not known".to_owned());

@@ -1,0 +1,22 @@
+//! What PTI calls, on threads of the program's and on its own: nothing here waits for anything slow, makes a call of Level
+//! Zero's, or can panic.
+#![allow(unsafe_code, reason = "foreign code calls, with pointers")]
+
+use super::hub::HUB;
+
+/// PTI wants an empty buffer.
+pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
+    if buffer.is_null() || size.is_null() {
+        return;
+    }
+    let (start, length) = HUB.pool.request().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+    // SAFETY: PTI gives a valid place for the result.
+    unsafe { buffer.write(start) };
+    // SAFETY: PTI gives a valid place for the result.
+    unsafe { size.write(length) };
+}
+
+/// PTI hands a buffer over.
+pub(super) extern "C" fn completed(buffer: *mut u8, _size: usize, valid: usize) {
+    HUB.pool.complete(buffer, valid);
+}

@@ -1,0 +1,97 @@
+//! PTI's result codes, and what to do about them.
+
+use crate::collector::{Unavailable, Why};
+use std::fmt;
+
+/// A result code of PTI other than 0. Any number may come: newer libraries have more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PtiError(pub(super) u32);
+
+impl PtiError {
+    /// Returns Intel's name for it, without its beginning, and why it stands in the way.
+    fn meaning(self) -> (&'static str, Why) {
+        match self.0 {
+            2 => ("ERROR_NOT_IMPLEMENTED", Why::Incompatible),
+            3 => ("ERROR_BAD_ARGUMENT", Why::Failed),
+            4 => ("ERROR_NO_CALLBACKS_SET", Why::Failed),
+            5 => ("ERROR_EXTERNAL_ID_QUEUE_EMPTY", Why::Failed),
+            6 => ("ERROR_BAD_TIMESTAMP", Why::Failed),
+            7 => ("ERROR_BAD_API_ID", Why::Incompatible),
+            8 => ("ERROR_NO_GPU_VIEWS_ENABLED", Why::Failed),
+            50 => ("ERROR_DRIVER", Why::Incompatible),
+            51 => ("ERROR_TRACING_NOT_INITIALIZED", Why::Unsupported),
+            52 => ("ERROR_L0_LOCAL_PROFILING_NOT_SUPPORTED", Why::Unsupported),
+            100 => ("ERROR_METRICS_COLLECTION_NOT_ENABLED", Why::Failed),
+            104 => ("ERROR_METRICS_COLLECTION_ALREADY_ENABLED", Why::Busy),
+            105 => ("ERROR_METRICS_BAD_COLLECTION_CONFIGURATION", Why::Failed),
+            106 => ("ERROR_METRICS_NO_DATA_COLLECTED", Why::Failed),
+            151 => ("ERROR_METRICS_SCOPE_METRIC_NOT_FOUND", Why::Unsupported),
+            152 => ("ERROR_METRICS_SCOPE_NOT_A_SINGLE_GROUP", Why::Unsupported),
+            153 => ("ERROR_METRICS_SCOPE_OUT_OF_MEMORY", Why::Failed),
+            155 => ("ERROR_METRICS_SCOPE_INSUFFICIENT_BUFFER", Why::Failed),
+            156 => ("ERROR_METRICS_SCOPE_INVALID_COLLECTION_BUFFER", Why::Failed),
+            157 => ("WARN_METRICS_SCOPE_PARTIAL_BUFFER", Why::Failed),
+            200 => ("ERROR_INTERNAL", Why::Failed),
+            _ => ("", Why::Failed),
+        }
+    }
+
+    /// Returns what to do about it; empty if that is not known.
+    fn advice(self) -> &'static str {
+        match self.0 {
+            2 => {
+                "see that libpti.so lies beside libpti_view (in its folder `pti` since 1.0) with the libraries that it needs: \
+                 `pip install intel-pti intel-cmplr-lib-rt`"
+            }
+            50 => "update Intel's compute runtime and the Level Zero loader",
+            51 => "start the program with ZE_ENABLE_TRACING_LAYER=1, or use a newer Level Zero loader",
+            52 => "update the GPU's driver (Intel's compute runtime)",
+            104 => "stop what else collects metrics of the GPU, such as unitrace or VTune",
+            151 => "see which metrics the GPU has: `unitrace --metric-list`",
+            152 => "name metrics of one group alone",
+            _ => "",
+        }
+    }
+
+    /// Returns what to do about it as the end of a sentence.
+    pub(super) fn hint(self) -> String {
+        let advice = self.advice();
+        if advice.is_empty() { String::new() } else { format!("; {advice}") }
+    }
+
+    /// Makes the reason for which nothing is recorded; `during` is the call that failed.
+    pub(super) fn reason(self, during: &str) -> Unavailable {
+        Unavailable::new(self.meaning().1, format!("{during}: {self}"), self.advice())
+    }
+}
+
+impl fmt::Display for PtiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.meaning().0 {
+            "" => write!(f, "PTI error {}", self.0),
+            name => write!(f, "PTI_{name} ({})", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_say_what_to_do() {
+        for (code, why, says) in [
+            (2, Why::Incompatible, "libpti.so"),
+            (51, Why::Unsupported, "ZE_ENABLE_TRACING_LAYER=1"),
+            (104, Why::Busy, "VTune"),
+            (151, Why::Unsupported, "--metric-list"),
+            (3, Why::Failed, "PTI_ERROR_BAD_ARGUMENT (3)"),
+            (1234, Why::Failed, "PTI error 1234"),
+        ] {
+            let reason = PtiError(code).reason("ptiViewEnable");
+            assert_eq!(reason.why(), why, "{code}");
+            assert!(reason.to_string().contains(says) && reason.message().contains("ptiViewEnable"), "{reason}");
+        }
+        assert_eq!(PtiError(3).hint(), "");
+    }
+}

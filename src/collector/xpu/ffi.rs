@@ -1,0 +1,174 @@
+//! The functions of libpti_view that are used, with safe ways to call them.
+#![allow(unsafe_code, reason = "libpti_view is foreign code")]
+
+use super::error::PtiError;
+use crate::collector::library::Library;
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::ptr::null;
+
+/// Asks for an empty buffer: where it begins, and its size.
+pub(super) type Requested = extern "C" fn(*mut *mut u8, *mut usize);
+/// Gives a buffer back: where it begins, its size, how many bytes of it are records.
+pub(super) type Completed = extern "C" fn(*mut u8, usize, usize);
+
+type Code = u32;
+
+/// A version of PTI: major, minor, patch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version(pub(super) u32, pub(super) u32, pub(super) u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// The kind of external ids that is ours.
+pub(super) const OWN_IDS: u32 = 2;
+/// The calls of a runtime that put work on a device, in all runtimes.
+const WORK_OF_DEVICES: u32 = 1;
+const ALL_GROUPS: u32 = 0x7fff_ffff;
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: $type:ty;)*) => {
+        /// libpti_view, with its functions.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct Api {
+            $($name: $type,)*
+        }
+
+        impl Api {
+            /// Finds the functions.
+            ///
+            /// # Errors
+            /// The name of the one that is missing.
+            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
+                Ok(Api {
+                    // SAFETY: those are the types that Intel documents.
+                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    set_callbacks = c"ptiViewSetCallbacks": unsafe extern "C" fn(Requested, Completed) -> Code;
+    enable = c"ptiViewEnable": unsafe extern "C" fn(u32) -> Code;
+    disable = c"ptiViewDisable": unsafe extern "C" fn(u32) -> Code;
+    flush_all = c"ptiFlushAllViews": unsafe extern "C" fn() -> Code;
+    get_next_record = c"ptiViewGetNextRecord": unsafe extern "C" fn(*const u8, usize, *mut *const u8) -> Code;
+    push_id = c"ptiViewPushExternalCorrelationId": unsafe extern "C" fn(u32, u64) -> Code;
+    pop_id = c"ptiViewPopExternalCorrelationId": unsafe extern "C" fn(u32, *mut u64) -> Code;
+    get_api_name = c"ptiViewGetApiIdName": unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Code;
+    enable_class = c"ptiViewEnableRuntimeApiClass": unsafe extern "C" fn(u32, u32, u32) -> Code;
+    memory_name = c"ptiViewMemoryTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
+    copy_name = c"ptiViewMemcpyTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
+    get_timestamp = c"ptiViewGetTimestamp": unsafe extern "C" fn() -> u64;
+}
+
+pub(super) fn checked(code: Code) -> Result<(), PtiError> {
+    if code == 0 { Ok(()) } else { Err(PtiError(code)) }
+}
+
+/// Returns the version of a library of which nothing else may be called yet, or may not be there.
+pub(super) fn version(library: Library) -> Option<Version> {
+    // SAFETY: that is the type that Intel documents.
+    let version = unsafe { library.function::<unsafe extern "C" fn() -> Version>(c"ptiVersion") }?;
+    // SAFETY: it takes nothing, and reads numbers that are built in.
+    Some(unsafe { version() })
+}
+
+/// Copies a text that the library keeps.
+fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the library gives a C string of its own, which stays.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+impl Api {
+    /// Returns the time by the clock of the records; `None` if the library does not know it.
+    pub(super) fn timestamp(&self) -> Option<u64> {
+        // SAFETY: it takes nothing.
+        Some(unsafe { (self.get_timestamp)() }).filter(|time| *time != 0)
+    }
+
+    /// Has the library fill buffers of ours. It asks for the first one at once.
+    pub(super) fn set_callbacks(&self, requested: Requested, completed: Completed) -> Result<(), PtiError> {
+        // SAFETY: the functions are never unloaded, and keep their promises at any time.
+        checked(unsafe { (self.set_callbacks)(requested, completed) })
+    }
+
+    pub(super) fn enable(&self, view: u32) -> Result<(), PtiError> {
+        // SAFETY: any number may be passed.
+        checked(unsafe { (self.enable)(view) })
+    }
+
+    pub(super) fn disable(&self, view: u32) -> Result<(), PtiError> {
+        // SAFETY: any number may be passed.
+        checked(unsafe { (self.disable)(view) })
+    }
+
+    /// Has of a runtime's calls those recorded that put work on a device, and no others.
+    pub(super) fn record_launches(&self) -> Result<(), PtiError> {
+        // SAFETY: any numbers may be passed.
+        checked(unsafe { (self.enable_class)(1, WORK_OF_DEVICES, ALL_GROUPS) })
+    }
+
+    /// Has all buffers handed over that hold records.
+    pub(super) fn flush(&self) -> Result<(), PtiError> {
+        // SAFETY: it takes nothing.
+        checked(unsafe { (self.flush_all)() })
+    }
+
+    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
+    pub(super) fn next_record(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
+        const END: u32 = 1;
+        let start = buffer.as_ptr();
+        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+            END => Ok(None),
+            code => Err(PtiError(code)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&self, id: u64) -> bool {
+        // SAFETY: it takes no pointer.
+        unsafe { (self.push_id)(OWN_IDS, id) == 0 }
+    }
+
+    /// Takes away the id that was pushed last on this thread; `false` if there is none.
+    #[inline]
+    pub(super) fn pop(&self) -> bool {
+        let mut last = 0;
+        // SAFETY: the pointer is a valid place for the result.
+        unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
+    }
+
+    /// Returns the name of a function.
+    pub(super) fn function_name(&self, group: u32, function: u32) -> Option<String> {
+        let mut name = null();
+        // SAFETY: the pointer is a valid place for the result.
+        let code = unsafe { (self.get_api_name)(group, function, &raw mut name) };
+        if code == 0 { text(name) } else { None }
+    }
+
+    /// Returns the name of a kind of memory.
+    pub(super) fn memory_name(&self, kind: u32) -> Option<String> {
+        // SAFETY: any number may be passed.
+        text(unsafe { (self.memory_name)(kind) })
+    }
+
+    /// Returns the name of a kind of copy.
+    pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
+        // SAFETY: any number may be passed.
+        text(unsafe { (self.copy_name)(kind) })
+    }
+}

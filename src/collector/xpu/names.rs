@@ -1,0 +1,163 @@
+//! The names of PTI's functions and of what is copied where, each asked for once.
+
+use super::ffi::Api;
+use crate::collector::{Batch, Name};
+use std::collections::HashMap;
+
+/// Gives the names that PTI has for its numbers.
+pub(super) trait Ask: Send {
+    /// The name of a function of that group.
+    fn function(&self, group: u32, function: u32) -> Option<String>;
+    /// The name of a kind of memory.
+    fn memory(&self, kind: u32) -> Option<String>;
+    /// The name of a kind of copy.
+    fn copy(&self, kind: u32) -> Option<String>;
+}
+
+impl Ask for &'static Api {
+    fn function(&self, group: u32, function: u32) -> Option<String> {
+        self.function_name(group, function)
+    }
+
+    fn memory(&self, kind: u32) -> Option<String> {
+        self.memory_name(kind)
+    }
+
+    fn copy(&self, kind: u32) -> Option<String> {
+        self.copy_name(kind)
+    }
+}
+
+/// A function, as records name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function {
+    pub(super) name: Name,
+    /// Its name says that it puts work on a device, which allocating memory is not.
+    pub(super) launches: bool,
+    /// And that the work is a kernel.
+    pub(super) runs_kernel: bool,
+}
+
+/// The names that a recording has met.
+pub(super) struct Names {
+    ask: Box<dyn Ask>,
+    functions: HashMap<(u32, u32), Function>,
+    copies: HashMap<[u32; 3], Name>,
+    fills: HashMap<(u64, u32), Name>,
+}
+
+/// More of a kind can only be garbage; only what a fill writes may be anything.
+const MOST: usize = 4096;
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Names {
+    pub(super) fn new(ask: Box<dyn Ask>) -> Names {
+        Names { ask, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
+    }
+
+    pub(super) fn function(&mut self, group: u32, function: u32, batch: &mut Batch<'_>) -> Function {
+        if let Some(known) = self.functions.get(&(group, function)) {
+            return *known;
+        }
+        let text = self.ask.function(group, function).filter(|text| !text.is_empty());
+        let text = text.as_deref().unwrap_or("INVALID");
+        let launches = text.contains("Enqueue");
+        let found = Function { name: batch.name(text), launches, runs_kernel: launches && text.contains("Launch") };
+        if self.functions.len() < MOST {
+            self.functions.insert((group, function), found);
+        }
+        found
+    }
+
+    pub(super) fn copy(&mut self, kinds: [u32; 3], batch: &mut Batch<'_>) -> Name {
+        if let Some(known) = self.copies.get(&kinds) {
+            return *known;
+        }
+        let [what, source, target] = kinds;
+        let what = self.ask.copy(what).unwrap_or_else(|| "INVALID".to_owned());
+        let name = batch.name(&format!("Memcpy {what} ({} -> {})", self.memory(source), self.memory(target)));
+        if self.copies.len() < MOST {
+            self.copies.insert(kinds, name);
+        }
+        name
+    }
+
+    pub(super) fn fill(&mut self, value: u64, kind: u32, batch: &mut Batch<'_>) -> Name {
+        if let Some(known) = self.fills.get(&(value, kind)) {
+            return *known;
+        }
+        let name = batch.name(&format!("Memset ({value} -> {})", self.memory(kind)));
+        if self.fills.len() < MOST {
+            self.fills.insert((value, kind), name);
+        }
+        name
+    }
+
+    fn memory(&self, kind: u32) -> String {
+        self.ask.memory(kind).unwrap_or_else(|| "INVALID".to_owned())
+    }
+}
+
+/// Names as libpti_view gives them, for tests without it.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Told;
+
+#[cfg(test)]
+impl Ask for Told {
+    fn function(&self, group: u32, function: u32) -> Option<String> {
+        let name = match (group, function) {
+            (3, 21) => "urEnqueueKernelLaunch",
+            (3, 22) => "urEnqueueUSMMemcpy",
+            (1, 55) => "zeCommandListAppendLaunchKernel",
+            (1, 32) => "zeCommandQueueSynchronize",
+            _ => return None,
+        };
+        Some(name.to_owned())
+    }
+
+    fn memory(&self, kind: u32) -> Option<String> {
+        ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"].get(kind as usize).map(|&it| it.to_owned())
+    }
+
+    fn copy(&self, kind: u32) -> Option<String> {
+        [(2, "M2D"), (8, "D2M"), (10, "D2D")].iter().find(|(known, _)| *known == kind).map(|(_, it)| (*it).to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::trial;
+
+    #[test]
+    fn each_is_asked_for_once_and_none_is_missing() {
+        let sink = trial::sink();
+        let mut names = Names::new(Box::new(Told));
+        let found = sink.record(|batch| {
+            let launch = names.function(3, 21, batch);
+            let wait = names.function(1, 32, batch);
+            assert!(launch.launches && launch.runs_kernel && !wait.launches && !wait.runs_kernel);
+            let others = [names.function(9, 9, batch).name, names.copy([2, 0, 2], batch), names.copy([99, 99, 3], batch)];
+            assert_eq!(names.copy([2, 0, 2], batch), others[1]);
+            let fills = [names.fill(7, 2, batch), names.fill(u64::MAX, 99, batch)];
+            [&[launch.name, wait.name][..], &others, &fills].concat()
+        });
+        let records = sink.collect(false);
+        let texts: Vec<_> = found.iter().map(|name| records.names.text(*name)).collect();
+        assert_eq!(texts, [
+            "urEnqueueKernelLaunch",
+            "zeCommandQueueSynchronize",
+            "INVALID",
+            "Memcpy M2D (Host (User Allocated) -> Device)",
+            "Memcpy INVALID (INVALID -> Shared)",
+            "Memset (7 -> Device)",
+            "Memset (18446744073709551615 -> INVALID)",
+        ]);
+    }
+}

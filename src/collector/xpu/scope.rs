@@ -1,0 +1,178 @@
+//! Metrics of kernels, sampled by PTI's metrics scope: rows around the kernels, and counters.
+
+use super::error::PtiError;
+use super::level_zero::Gpu;
+use super::reader::{Place, Reader};
+use super::scope_ffi::{Metric, Scope, ScopeApi};
+use super::shapes;
+use crate::activity::{ActivityType, CorrelationId};
+use crate::buffer::Loss;
+use crate::collector::{Batch, CounterSample, DeviceWork, Name, RecordSink, ScopeMetrics, text};
+use std::ffi::CString;
+
+/// Metrics that are being sampled.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    api: &'static ScopeApi,
+    scope: Scope,
+    is_running: bool,
+}
+
+/// The names of a metric in a recording: by itself, and with its unit.
+struct Named {
+    kind: u32,
+    name: Name,
+    with_unit: Name,
+}
+
+impl Sampling {
+    /// Begins to sample; the second is what is not as it was asked for.
+    ///
+    /// # Errors
+    /// Why nothing is sampled, as a sentence.
+    pub(super) fn start(
+        api: &'static ScopeApi,
+        wanted: &ScopeMetrics,
+        gpus: &[Gpu],
+    ) -> Result<(Sampling, Option<String>), String> {
+        if wanted.metrics.is_empty() {
+            return Err("no metric is named (XPUPTI_PROFILER_METRICS)".to_owned());
+        }
+        if !wanted.per_kernel {
+            return Err("PTI samples metrics for each kernel alone (XPUPTI_PROFILER_ENABLE_PER_KERNEL=true)".to_owned());
+        }
+        let metrics: Result<Vec<_>, _> = wanted.metrics.iter().map(|name| CString::new(name.as_str())).collect();
+        let metrics = metrics.map_err(|_| "the name of a metric holds a zero".to_owned())?;
+        let number = wanted.devices.first().copied().unwrap_or(0);
+        let gpu = usize::try_from(number).ok().and_then(|number| gpus.get(number));
+        let gpu = gpu.ok_or_else(|| format!("there is no GPU {number} (XPUPTI_PROFILER_DEVICES)"))?;
+        let said = |during: &str, error: PtiError| format!("{during}: {error}{}", error.hint());
+        let devices = api.devices().map_err(|error| said("ptiMetricsGetDevices", error))?;
+        let device = devices.iter().find(|device| device.uuid() == gpu.uuid).or(devices.first());
+        let device = device.ok_or_else(|| "PTI finds no device with metrics".to_owned())?;
+        let scope = api.enable().map_err(|error| said("ptiMetricsScopeEnable", error))?;
+        let configured = api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error));
+        let begun = configured.and_then(|()| {
+            // Without room of its own size PTI makes some as it goes.
+            let _ = api.make_room(scope, wanted.most);
+            api.start(scope).map_err(|error| said("ptiMetricsScopeStartCollection", error))
+        });
+        begun.inspect_err(|_| api.disable(scope))?;
+        let one = "PTI samples metrics of one device at a time: those of the first in XPUPTI_PROFILER_DEVICES";
+        let note = (wanted.devices.len() > 1).then(|| one.to_owned());
+        Ok((Sampling { api, scope, is_running: true }, note))
+    }
+
+    /// Samples only while views record.
+    pub(super) fn follow(&mut self, views_record: bool, sink: &RecordSink) {
+        if views_record == self.is_running {
+            return;
+        }
+        let done = if views_record { self.api.start(self.scope) } else { self.api.stop(self.scope) };
+        self.is_running = views_record;
+        if let Err(error) = done {
+            sink.note(format!("metrics of kernels are not sampled as the recording pauses and goes on: {error}"));
+        }
+    }
+
+    /// Ends sampling, and hands over what was sampled.
+    pub(super) fn end(self, reader: &mut Reader) {
+        let sink = reader.sink().clone();
+        let read = || -> Result<(), PtiError> {
+            if self.is_running {
+                self.api.stop(self.scope)?;
+            }
+            let metrics = self.api.metrics(self.scope)?;
+            let mut last = Place { device: 0, stream: 0, start: 0, end: 0 };
+            for nth in 0..self.api.count_buffers(self.scope)? {
+                let calculated = self.api.calculate(self.scope, nth)?;
+                sink.record(|batch| {
+                    let named: Vec<_> = metrics.iter().map(|metric| Named::new(metric, batch)).collect();
+                    for ([kernel, queue, name], values) in calculated.records(metrics.len()) {
+                        match values {
+                            Some(values) => {
+                                let sampled = Sampled { kernel, queue, name, values };
+                                sampled.put(&named, reader, &mut last, batch);
+                            }
+                            None => batch.lost(Loss::DeviceRecordsUnread, 1),
+                        }
+                    }
+                });
+            }
+            Ok(())
+        };
+        let mut read = read;
+        if let Err(error) = read() {
+            sink.note(format!("metrics of kernels are missing: {error}{}", error.hint()));
+        }
+        self.api.disable(self.scope);
+    }
+}
+
+impl Named {
+    fn new(metric: &Metric, batch: &mut Batch<'_>) -> Named {
+        let with_unit = match &metric.unit {
+            Some(unit) => batch.name(&format!("{}::{unit}", metric.name)),
+            None => batch.name(&metric.name),
+        };
+        Named { kind: metric.kind, name: batch.name(&metric.name), with_unit }
+    }
+
+    fn words(named: &[Named], name: impl Fn(&Named) -> Name, value: impl Fn(usize) -> u64) -> Vec<u64> {
+        let words = named.iter().enumerate();
+        let words = words.flat_map(|(nth, it)| [u64::from(it.kind) << 32 | u64::from(name(it).0), value(nth)]);
+        words.chain([u64::MAX]).collect()
+    }
+}
+
+/// What was sampled of a kernel.
+struct Sampled<'v> {
+    kernel: u64,
+    queue: u64,
+    /// The address of its name.
+    name: u64,
+    values: &'v [u64],
+}
+
+impl Sampled<'_> {
+    /// A row a nanosecond wider than the kernel at both ends, and counters that have the values while it ran.
+    fn put(&self, named: &[Named], reader: &mut Reader, last: &mut Place, batch: &mut Batch<'_>) {
+        let at = match reader.ran(self.kernel) {
+            Some(Some(ran)) => ran,
+            // It was launched in a pause.
+            Some(None) => return,
+            // As libkineto: behind the one before, on the first device.
+            None => Place { device: 0, stream: 0, start: last.end.saturating_add(3), end: last.end.saturating_add(4) },
+        };
+        *last = at;
+        let mut name = Vec::new();
+        let name = match text::copy(self.name, &mut name) {
+            true => format!("metrics: {}", String::from_utf8_lossy(&name)),
+            false => format!("metrics: kernel_{}", self.kernel),
+        };
+        let value = |nth| self.values.get(nth).copied().unwrap_or(0);
+        let mut words = vec![self.kernel, self.queue];
+        words.extend(Named::words(named, |it| it.with_unit, value));
+        let Place { device, stream, start, end } = at;
+        let work = DeviceWork {
+            kind: ActivityType::ConcurrentKernel,
+            name: batch.name(&name),
+            device,
+            stream,
+            start: start.saturating_sub(1),
+            end: end.saturating_add(1),
+            correlation: 0,
+            shape: &shapes::METRICS,
+            words: &words,
+        };
+        // Nobody launched it.
+        batch.work_of(CorrelationId(0), &work);
+        let name = batch.name("xpu");
+        let mut sample = |at, words: &[u64]| {
+            let (kind, shape) = (ActivityType::XpuScopeProfiler, &shapes::SAMPLE);
+            batch.counters(&CounterSample { kind, name, device, stream, at, shape, words });
+        };
+        sample(start, &Named::words(named, |it| it.name, value));
+        sample(end, &Named::words(named, |it| it.name, |_| 0));
+    }
+}

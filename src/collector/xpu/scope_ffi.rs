@@ -1,0 +1,275 @@
+//! PTI's functions for metrics of kernels, with safe ways to call them.
+#![allow(unsafe_code, reason = "libpti_view is foreign code")]
+
+use super::error::PtiError;
+use super::ffi::checked;
+use crate::collector::library::Library;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{null, null_mut};
+
+type Code = u32;
+type Handle = *mut c_void;
+
+/// One set of metrics of one device; whoever holds it gives it up in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scope(usize);
+
+/// A device, as PTI names it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Described {
+    handle: Handle,
+    address: [u8; 4],
+    model: *const c_char,
+    uuid: [u8; 16],
+}
+
+/// What each record's values mean.
+#[repr(C)]
+#[derive(Debug)]
+struct Metadata {
+    size: usize,
+    count: usize,
+    types: *const u32,
+    names: *const *const c_char,
+    units: *const *const c_char,
+}
+
+/// A metric: its type by PTI's number, its name and its unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Metric {
+    pub(super) kind: u32,
+    pub(super) name: String,
+    pub(super) unit: Option<String>,
+}
+
+/// A kernel's record: the kernel's id, its queue, the addresses of its name and of its values.
+pub(super) const RECORD_WORDS: usize = 4;
+/// Metrics are sampled for each kernel by itself.
+const PER_KERNEL: u32 = 1;
+/// More are taken for garbage.
+const DEVICES: u32 = 1024;
+pub(super) const METRICS: usize = 120;
+const BYTES: usize = 1 << 30;
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: $type:ty;)*) => {
+        /// libpti_view, with its functions for metrics.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct ScopeApi {
+            $($name: $type,)*
+        }
+
+        impl ScopeApi {
+            /// Finds the functions.
+            ///
+            /// # Errors
+            /// The name of the one that is missing.
+            pub(super) fn new(library: Library) -> Result<ScopeApi, &'static CStr> {
+                Ok(ScopeApi {
+                    // SAFETY: those are the types that Intel documents.
+                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    devices = c"ptiMetricsGetDevices": unsafe extern "C" fn(*mut Described, *mut u32) -> Code;
+    enable = c"ptiMetricsScopeEnable": unsafe extern "C" fn(*mut Handle) -> Code;
+    configure = c"ptiMetricsScopeConfigure":
+        unsafe extern "C" fn(Handle, u32, *mut Handle, u32, *const *const c_char, usize) -> Code;
+    room_for = c"ptiMetricsScopeQueryCollectionBufferSize": unsafe extern "C" fn(Handle, usize, *mut usize) -> Code;
+    set_room = c"ptiMetricsScopeSetCollectionBufferSize": unsafe extern "C" fn(Handle, usize) -> Code;
+    start = c"ptiMetricsScopeStartCollection": unsafe extern "C" fn(Handle) -> Code;
+    stop = c"ptiMetricsScopeStopCollection": unsafe extern "C" fn(Handle) -> Code;
+    disable = c"ptiMetricsScopeDisable": unsafe extern "C" fn(Handle) -> Code;
+    count_buffers = c"ptiMetricsScopeGetCollectionBuffersCount": unsafe extern "C" fn(Handle, *mut usize) -> Code;
+    buffer = c"ptiMetricsScopeGetCollectionBuffer":
+        unsafe extern "C" fn(Handle, usize, *mut *mut c_void, *mut usize) -> Code;
+    measure = c"ptiMetricsScopeQueryMetricsBufferSize":
+        unsafe extern "C" fn(Handle, *mut c_void, *mut usize, *mut usize) -> Code;
+    calculate = c"ptiMetricsScopeCalculateMetrics":
+        unsafe extern "C" fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
+    metadata = c"ptiMetricsScopeGetMetricsMetadata": unsafe extern "C" fn(Handle, *mut Metadata) -> Code;
+}
+
+impl Described {
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+}
+
+impl Scope {
+    fn handle(self) -> Handle {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+}
+
+/// The records of one collection buffer, with all that they refer to.
+#[derive(Debug)]
+pub(super) struct Calculated {
+    words: Vec<u64>,
+    records: usize,
+}
+
+impl Calculated {
+    /// Returns the records: kernel, queue, the address of the name, and the values as far as they lie where they must.
+    pub(super) fn records(&self, metrics: usize) -> impl Iterator<Item = ([u64; 3], Option<&[u64]>)> {
+        let begin = self.words.as_ptr().expose_provenance() as u64;
+        self.words.chunks_exact(RECORD_WORDS).take(self.records).filter_map(move |record| {
+            let [kernel, queue, name, values] = *record.first_chunk::<RECORD_WORDS>()?;
+            let at = values.checked_sub(begin).filter(|at| at % 8 == 0).and_then(|at| usize::try_from(at / 8).ok());
+            let values = at.and_then(|at| self.words.get(at..at.checked_add(metrics)?));
+            Some(([kernel, queue, name], values))
+        })
+    }
+}
+
+impl ScopeApi {
+    /// Returns the devices that can be sampled.
+    pub(super) fn devices(&self) -> Result<Vec<Described>, PtiError> {
+        let mut count = 0;
+        // SAFETY: no list is given, and the count is a valid place for the result.
+        checked(unsafe { (self.devices)(null_mut(), &raw mut count) })?;
+        let room = count.min(DEVICES);
+        let none = Described { handle: null_mut(), address: [0; 4], model: null(), uuid: [0; 16] };
+        let mut all = vec![none; room as usize];
+        let mut count = room;
+        if room > 0 {
+            // SAFETY: the list is as long as the count says.
+            checked(unsafe { (self.devices)(all.as_mut_ptr(), &raw mut count) })?;
+        }
+        all.truncate(count as usize);
+        Ok(all)
+    }
+
+    pub(super) fn enable(&self) -> Result<Scope, PtiError> {
+        let mut scope = null_mut();
+        // SAFETY: the pointer is a valid place for the result.
+        checked(unsafe { (self.enable)(&raw mut scope) })?;
+        Ok(Scope(scope.expose_provenance()))
+    }
+
+    /// Says of which device to sample which metrics for each kernel.
+    pub(super) fn configure(&self, scope: Scope, device: &Described, metrics: &[CString]) -> Result<(), PtiError> {
+        let mut devices = [device.handle];
+        let names: Vec<_> = metrics.iter().map(|name| name.as_ptr()).collect();
+        let (devices, count) = (devices.as_mut_ptr(), names.len());
+        // SAFETY: the scope and the device are the library's, the lists are as long as is said, and nothing keeps them.
+        checked(unsafe { (self.configure)(scope.handle(), PER_KERNEL, devices, 1, names.as_ptr(), count) })
+    }
+
+    /// Makes room for that many kernels.
+    pub(super) fn make_room(&self, scope: Scope, kernels: u64) -> Result<(), PtiError> {
+        let mut bytes = 0;
+        let kernels = usize::try_from(kernels).unwrap_or(usize::MAX);
+        // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
+        checked(unsafe { (self.room_for)(scope.handle(), kernels, &raw mut bytes) })?;
+        // SAFETY: the scope is the library's.
+        checked(unsafe { (self.set_room)(scope.handle(), bytes) })
+    }
+
+    pub(super) fn start(&self, scope: Scope) -> Result<(), PtiError> {
+        // SAFETY: the scope is the library's.
+        checked(unsafe { (self.start)(scope.handle()) })
+    }
+
+    pub(super) fn stop(&self, scope: Scope) -> Result<(), PtiError> {
+        // SAFETY: the scope is the library's.
+        checked(unsafe { (self.stop)(scope.handle()) })
+    }
+
+    /// Gives the scope up.
+    pub(super) fn disable(&self, scope: Scope) {
+        // SAFETY: the scope is the library's, and nobody uses it any more.
+        unsafe { (self.disable)(scope.handle()) };
+    }
+
+    /// Returns what the values of each record mean.
+    pub(super) fn metrics(&self, scope: Scope) -> Result<Vec<Metric>, PtiError> {
+        let mut found =
+            Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
+        // SAFETY: the scope is the library's, and the struct is one of the size that it says.
+        checked(unsafe { (self.metadata)(scope.handle(), &raw mut found) })?;
+        if found.types.is_null() || found.names.is_null() {
+            return Ok(Vec::new());
+        }
+        let metric = |at| {
+            // SAFETY: the library's lists are as long as the count says.
+            let kind = unsafe { found.types.wrapping_add(at).read() };
+            // SAFETY: the library's lists are as long as the count says.
+            let name = text(unsafe { found.names.wrapping_add(at).read() }).unwrap_or_default();
+            let units = Some(found.units).filter(|units| !units.is_null());
+            // SAFETY: the library's lists are as long as the count says.
+            let unit = units.and_then(|units| text(unsafe { units.wrapping_add(at).read() }));
+            Metric { kind, name, unit }
+        };
+        Ok((0..found.count.min(METRICS)).map(metric).collect())
+    }
+
+    pub(super) fn count_buffers(&self, scope: Scope) -> Result<usize, PtiError> {
+        let mut count = 0;
+        // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
+        checked(unsafe { (self.count_buffers)(scope.handle(), &raw mut count) }).map(|()| count)
+    }
+
+    /// Calculates the metrics of a collection buffer.
+    pub(super) fn calculate(&self, scope: Scope, nth: usize) -> Result<Calculated, PtiError> {
+        const TOO_LARGE: PtiError = PtiError(153);
+        let (mut buffer, mut size) = (null_mut(), 0);
+        // SAFETY: the scope is the library's, and the pointers are valid places for the results.
+        checked(unsafe { (self.buffer)(scope.handle(), nth, &raw mut buffer, &raw mut size) })?;
+        let (mut bytes, mut records) = (0, 0);
+        // SAFETY: scope and buffer are the library's, and the pointers are valid places for the results.
+        checked(unsafe { (self.measure)(scope.handle(), buffer, &raw mut bytes, &raw mut records) })?;
+        if records == 0 {
+            return Ok(Calculated { words: Vec::new(), records: 0 });
+        }
+        if bytes > BYTES {
+            return Err(TOO_LARGE);
+        }
+        let mut words = vec![0u64; bytes.div_ceil(8)];
+        let place = words.as_mut_ptr().cast();
+        let mut records = 0;
+        // SAFETY: scope and buffer are the library's, the place is as long as is said, and it stays with the records.
+        checked(unsafe { (self.calculate)(scope.handle(), buffer, place, bytes, &raw mut records) })?;
+        Ok(Calculated { words, records })
+    }
+}
+
+/// Copies a text that the library keeps.
+fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the library gives a C string of its own, which stays as long as the scope.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_only_where_they_can_be() {
+        let mut words = vec![0u64; 3 * RECORD_WORDS + 2];
+        let begin = words.as_ptr().expose_provenance() as u64;
+        let behind = begin + 8 * 3 * RECORD_WORDS as u64;
+        for (nth, values) in [behind, behind + 8, begin + 3].into_iter().enumerate() {
+            words[nth * RECORD_WORDS..][..4].copy_from_slice(&[nth as u64, 7, 8, values]);
+        }
+        words[12..].copy_from_slice(&[41, 42]);
+        // One more is said to be there than there is room for.
+        let calculated = Calculated { words, records: 9 };
+        let found: Vec<_> = calculated.records(2).map(|(record, values)| (record[0], values.map(<[u64]>::to_vec))).collect();
+        assert_eq!(found, [(0, Some(vec![41, 42])), (1, None), (2, None)]);
+    }
+
+    #[test]
+    fn structs_are_those_of_the_header() {
+        assert_eq!((size_of::<Described>(), std::mem::offset_of!(Described, uuid)), (40, 24));
+        assert_eq!((size_of::<Metadata>(), std::mem::offset_of!(Metadata, units)), (40, 32));
+    }
+}

@@ -1,0 +1,144 @@
+//! Where libpti_view is looked for, and whether there is a GPU of Intel's that it could be for.
+
+use super::level_zero::{LOADER, LevelZero};
+use crate::collector::library::{Attempt, Candidate, Library, Places, matching};
+use crate::collector::{Unavailable, Why};
+use std::path::Path;
+
+/// The names that the loader knows the library by: 1.x, and 0.11 to 0.17.
+const NAMES: [&str; 2] = ["libpti_view.so.1", "libpti_view.so.0"];
+/// Where the kernel says whose GPUs there are.
+const VENDORS: &str = "/sys/class/drm/renderD*/device/vendor";
+
+/// Sees whether there is a GPU of Intel's, without any library.
+///
+/// # Errors
+/// There is none.
+pub(super) fn device(attempts: &mut Vec<Attempt>) -> Result<(), Unavailable> {
+    let found = intel_gpus(Path::new(VENDORS));
+    attempts.push(Attempt::new(VENDORS, format!("{found} of Intel's")));
+    if found > 0 {
+        return Ok(());
+    }
+    if LevelZero::is_mapped() {
+        // A sandbox may hide the kernel's files; who has loaded it wants to use a GPU.
+        attempts.push(Attempt::new(format!("{LOADER}, in the process already"), "there"));
+        return Ok(());
+    }
+    let advice = "see that the driver i915 or xe is loaded, and that /sys/class/drm can be read";
+    Err(Unavailable::new(Why::NoDevice, "there is no GPU of Intel's", advice))
+}
+
+fn intel_gpus(pattern: &Path) -> usize {
+    let is_intel = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path).is_ok_and(|vendor| vendor.trim().eq_ignore_ascii_case("0x8086"))
+    };
+    matching(pattern).iter().filter(|path| is_intel(path)).count()
+}
+
+/// Finds libpti_view; adds what was tried to `attempts`.
+pub(super) fn library(places: &Places, attempts: &mut Vec<Attempt>) -> Option<Library> {
+    let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
+    let named = places.pti.iter().flat_map(|path| match path.is_dir() {
+        true => in_folder(path),
+        false => vec![Candidate::File(path.clone())],
+    });
+    let environments = places.virtual_env.iter().chain(&places.conda).map(|environment| environment.join("lib"));
+    let oneapi = places.oneapi.iter().map(|oneapi| oneapi.join("pti/latest/lib"));
+    let in_folders = environments.chain(oneapi).flat_map(|folder| in_folder(&folder));
+    let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
+    let in_folders = named.chain(in_folders).inspect(|candidate| {
+        if let Candidate::File(path) = candidate {
+            companions(path);
+        }
+    });
+    Library::first(mapped.chain(in_folders).chain(by_loader), attempts)
+}
+
+/// Opens what libpti_view needs and may lie beside it, where the loader would not look: the libraries of Intel's compiler.
+fn companions(file: &Path) {
+    /// In the order in which they need one another.
+    const NAMES: [&str; 5] = ["libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so"];
+    if let Some(folder) = file.parent().filter(|_| file.exists()) {
+        // What cannot be opened libpti_view misses, and the loader says so.
+        let beside = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
+        beside.for_each(|path| _ = Library::file(&path));
+    }
+}
+
+/// Opens the part of PTI that does the work, which libpti_view looks for by its name up to 0.17, if it lies beside it.
+pub(super) fn core(library: Library, attempts: &mut Vec<Attempt>) {
+    let beside = library.path(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
+    if let Some(path) = beside.filter(|path| path.exists()) {
+        let outcome = Library::file(&path).map_or_else(|error| error, |_| "opened".to_owned());
+        attempts.push(Attempt::new(path.display().to_string(), outcome));
+    }
+}
+
+/// Returns the files in a folder that are libpti_view, newest first, the one that does not say its version last.
+fn in_folder(folder: &Path) -> Vec<Candidate> {
+    let mut found = matching(&folder.join("libpti_view.so.*"));
+    found.extend(matching(&folder.join("libpti_view.so")));
+    found.into_iter().map(Candidate::File).collect()
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_place_is_looked_into_in_its_order() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for name in [
+            "named/libpti_view.so.0.17.0",
+            "named/libpti_view.so.1.2.0",
+            "named/libpti_view.so",
+            "venv/lib/libpti_view.so.1",
+            "conda/lib/libpti_view.so.0",
+            "oneapi/pti/latest/lib/libpti_view.so.1",
+        ] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "no library").unwrap();
+        }
+        let mut places = Places {
+            pti: Some(root.join("named")),
+            virtual_env: Some(root.join("venv")),
+            conda: Some(root.join("conda")),
+            oneapi: Some(root.join("oneapi")),
+            ..Places::default()
+        };
+        let mut attempts = Vec::new();
+        assert!(library(&places, &mut attempts).is_none());
+        let begin = format!("{}/", root.display());
+        let told: Vec<_> = attempts.iter().filter_map(|attempt| attempt.what.strip_prefix(&begin)).collect();
+        let expected = [
+            "named/libpti_view.so.1.2.0",
+            "named/libpti_view.so.0.17.0",
+            "named/libpti_view.so",
+            "venv/lib/libpti_view.so.1",
+            "conda/lib/libpti_view.so.0",
+            "oneapi/pti/latest/lib/libpti_view.so.1",
+        ];
+        assert_eq!(told, expected);
+        assert!(attempts.last().unwrap().what.starts_with("libpti_view.so.0, by the loader"));
+        attempts.clear();
+        places.pti = Some("/nowhere/libpti_view.so.1".into());
+        library(&places, &mut attempts);
+        assert_eq!(attempts[0].to_string(), "/nowhere/libpti_view.so.1: not there");
+    }
+
+    #[test]
+    fn the_kernel_says_whose_gpus_there_are() {
+        let root = tempfile::tempdir().unwrap();
+        for (node, vendor) in [("renderD128", "0x8086\n"), ("renderD129", "0x10de\n"), ("renderD130", "0x8086\n")] {
+            let folder = root.path().join(node).join("device");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("vendor"), vendor).unwrap();
+        }
+        assert_eq!(intel_gpus(&root.path().join("renderD*/device/vendor")), 2);
+        assert_eq!(intel_gpus(&root.path().join("card*/device/vendor")), 0);
+    }
+}

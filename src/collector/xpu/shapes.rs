@@ -1,0 +1,258 @@
+//! What the words of PTI's records mean, as the arguments that libkineto writes, under its keys and in its order.
+//!
+//! A time that PTI does not know is 0 there; it has no argument here.
+
+use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
+use crate::activity::ArgValue;
+use crate::collector::{Name, Shape, Shaped};
+use crate::time::base_time;
+
+/// The shapes of all records. Each is one of these, so that no two lie at one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum XpuShape {
+    Kernel = 1,
+    Copy = 2,
+    PeerCopy = 3,
+    Call = 4,
+    Sync = 5,
+    Communication = 6,
+    Overhead = 7,
+    Metrics = 8,
+    Sample = 9,
+}
+
+/// A kernel: `[kernel id]`, then [what all work has](work_words), `[task begin]`, `[enqueue begin]`, `[node]`, `[invocation]`,
+/// `[source line]`, `[there is a source file | its name]`.
+pub(super) static KERNEL: XpuShape = XpuShape::Kernel;
+/// A copy or a fill: `[operation id]`, then what all work has, `[bytes]`, `[there is a function | its name]`.
+pub(super) static COPY: XpuShape = XpuShape::Copy;
+/// A copy between devices: like a copy, with `[from device | to device]` behind.
+pub(super) static PEER_COPY: XpuShape = XpuShape::PeerCopy;
+/// A call: nothing.
+pub(super) static CALL: XpuShape = XpuShape::Call;
+/// A wait: `[context]`, `[queue]`, `[event]`, `[what | events]`, `[result]`.
+pub(super) static SYNC: XpuShape = XpuShape::Sync;
+/// A collective operation: `[communicator]`.
+pub(super) static COMMUNICATION: XpuShape = XpuShape::Communication;
+/// What PTI cost: `[1]`, `[duration]`, `[count]`.
+pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
+/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each `[type | name with unit]`, `[value]`, and `[u64::MAX]`.
+pub(super) static METRICS: XpuShape = XpuShape::Metrics;
+/// The same as counters: for each `[type | name]`, `[value]`, and `[u64::MAX]`.
+pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
+
+/// How many words all work has, behind the first.
+const OF_WORK: usize = 5;
+/// The flag of words that hold a name.
+const NAMED: u64 = 1 << 32;
+
+const fn pair(high: u32, low: u32) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+fn named(name: Option<Name>) -> u64 {
+    name.map_or(0, |name| NAMED | u64::from(name.0))
+}
+
+/// How long before the start something was, in a word that is 0 if that is not known.
+fn before(start: u64, at: u64) -> u64 {
+    if at == 0 { 0 } else { start.wrapping_sub(at) << 1 | 1 }
+}
+
+/// `[appended]`, `[submitted]`, `[context]`, `[sycl queue]`, `[l0 queue]`.
+macro_rules! work_words {
+    ($record:ident) => {{
+        let start = $record.start();
+        let (appended, submitted) = (before(start, $record.appended()), before(start, $record.submitted()));
+        [appended, submitted, $record.context(), $record.sycl_queue(), $record.queue()]
+    }};
+}
+
+pub(super) fn kernel_words(kernel: &Kernel<'_>, source: Option<Name>) -> [u64; 12] {
+    let [appended, submitted, context, sycl_queue, queue] = work_words!(kernel);
+    let start = kernel.start();
+    let (task, enqueue) = (before(start, kernel.task_begin()), before(start, kernel.enqueue_begin()));
+    let line = if source.is_some() { kernel.source_line() } else { 0 };
+    [
+        kernel.id(),
+        appended,
+        submitted,
+        context,
+        sycl_queue,
+        queue,
+        task,
+        enqueue,
+        kernel.node(),
+        kernel.invocation().into(),
+        line,
+        named(source),
+    ]
+}
+
+pub(super) fn copy_words(copy: &Memcpy<'_>, call: Option<Name>) -> [u64; 8] {
+    let [appended, submitted, context, sycl_queue, queue] = work_words!(copy);
+    [copy.id(), appended, submitted, context, sycl_queue, queue, copy.bytes(), named(call)]
+}
+
+pub(super) fn fill_words(fill: &Memset<'_>, call: Option<Name>) -> [u64; 8] {
+    let [appended, submitted, context, sycl_queue, queue] = work_words!(fill);
+    [fill.id(), appended, submitted, context, sycl_queue, queue, fill.bytes(), named(call)]
+}
+
+pub(super) fn peer_copy_words(copy: &PeerMemcpy<'_>, call: Option<Name>, from: i32, to: i32) -> [u64; 9] {
+    let [appended, submitted, context, sycl_queue, queue] = work_words!(copy);
+    let devices = pair(from.cast_unsigned(), to.cast_unsigned());
+    [copy.id(), appended, submitted, context, sycl_queue, queue, copy.bytes(), named(call), devices]
+}
+
+pub(super) fn sync_words(sync: &Synchronization<'_>) -> [u64; 5] {
+    [sync.context(), sync.queue(), sync.event(), pair(sync.what(), sync.events()), sync.result().into()]
+}
+
+pub(super) fn overhead_words(overhead: &Overhead<'_>) -> [u64; 3] {
+    [1, overhead.duration(), overhead.count()]
+}
+
+type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
+
+impl Shape for XpuShape {
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        match self {
+            XpuShape::Kernel => kernel(record, each),
+            XpuShape::Copy => copy(record, each),
+            XpuShape::PeerCopy => {
+                copy(record, each);
+                each("fromDevice", ArgValue::I64(record.high(8).cast_signed().into()));
+                each("toDevice", ArgValue::I64(record.low(8).cast_signed().into()));
+            }
+            XpuShape::Call => each("correlation", ArgValue::U64(record.correlation)),
+            XpuShape::Sync => sync(record, each),
+            XpuShape::Communication => each("Communicator_id", ArgValue::U64(record.word(0))),
+            XpuShape::Overhead => overhead(record, each),
+            XpuShape::Metrics => {
+                each("kernel_id", ArgValue::U64(record.word(0)));
+                // As libkineto shows pointers.
+                each("queue", ArgValue::Str(&format!("0x{:x}", record.word(1))));
+                metrics(record, 2, each);
+            }
+            XpuShape::Sample => metrics(record, 0, each),
+        }
+    }
+}
+
+fn kernel(record: &Shaped<'_>, each: Each<'_>) {
+    const BEHIND: usize = 1 + OF_WORK;
+    each("correlation", ArgValue::U64(record.correlation));
+    time(record, 1, ["appended", "appended_rel_to_start"], each);
+    time(record, 2, ["submitted", "submitted_rel_to_start"], each);
+    time(record, BEHIND, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
+    time(record, BEHIND + 1, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
+    place(record, each);
+    if record.high(BEHIND + 5) != 0 {
+        each("source_file_name", ArgValue::Str(record.text(BEHIND + 5)));
+        each("source_line_number", ArgValue::U64(record.word(BEHIND + 4)));
+    }
+    each("kernel_id", ArgValue::U64(record.word(0)));
+    each("sycl_node_id", ArgValue::U64(record.word(BEHIND + 2)));
+    each("sycl_invocation_id", ArgValue::U64(record.word(BEHIND + 3)));
+}
+
+/// What copies and fills have.
+#[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
+fn copy(record: &Shaped<'_>, each: Each<'_>) {
+    const BEHIND: usize = 1 + OF_WORK;
+    each("correlation", ArgValue::U64(record.correlation));
+    if record.high(BEHIND + 1) != 0 {
+        each("l0 call", ArgValue::Str(record.text(BEHIND + 1)));
+    }
+    time(record, 1, ["appended", "appended_rel_to_start"], each);
+    time(record, 2, ["submitted", "submitted_rel_to_start"], each);
+    place(record, each);
+    // The key is misspelt in libkineto.
+    each("memory opration id", ArgValue::U64(record.word(0)));
+    let bytes = record.word(BEHIND);
+    each("bytes", ArgValue::U64(bytes));
+    let duration = record.end.since(record.start);
+    if duration > 0 {
+        each("memory bandwidth (GB/s)", ArgValue::F64(bytes as f64 / duration as f64));
+    }
+}
+
+/// Where work ran.
+fn place(record: &Shaped<'_>, each: Each<'_>) {
+    each("device", ArgValue::I64(record.device_id.into()));
+    each("context", ArgValue::Str(&handle(record.word(3))));
+    each("sycl queue", ArgValue::U64(record.word(4)));
+    each("l0 queue", ArgValue::Str(&handle(record.word(5))));
+}
+
+fn handle(handle: u64) -> String {
+    format!("0x{handle:016x}")
+}
+
+/// A time and how far it lies from the start, in microseconds; the former, as times of events are, from the base of a file.
+fn time(record: &Shaped<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
+    let word = record.word(at);
+    if word & 1 == 0 {
+        return;
+    }
+    let from_start = -i128::from(word.cast_signed() >> 1);
+    let from_base = i128::from(record.start.since(base_time(record.start))) + from_start;
+    for (key, ns) in keys.into_iter().zip([from_base, from_start]) {
+        let sign = if ns < 0 { "-" } else { "" };
+        let ns = ns.unsigned_abs();
+        each(key, ArgValue::Str(&format!("{sign}{}.{:03}", ns / 1000, ns % 1000)));
+    }
+}
+
+fn sync(record: &Shaped<'_>, each: Each<'_>) {
+    const TYPES: [&str; 8] = [
+        "UNKNOWN",
+        "GPU_BARRIER_EXECUTION",
+        "GPU_BARRIER_MEMORY",
+        "HOST_FENCE",
+        "HOST_EVENT",
+        "HOST_COMMAND_LIST",
+        "HOST_COMMAND_QUEUE",
+        "HOST_DEVICE",
+    ];
+    each("correlation", ArgValue::U64(record.correlation));
+    each("Type", ArgValue::Str(TYPES.get(record.high(3) as usize).unwrap_or(&TYPES[0])));
+    each("Context_handle", ArgValue::Str(&handle(record.word(0))));
+    each("Queue_handle", ArgValue::Str(&handle(record.word(1))));
+    each("Event_handle", ArgValue::Str(&handle(record.word(2))));
+    each("Number_wait_events", ArgValue::U64(record.low(3).into()));
+    each("Return_code", ArgValue::I64(record.low(4).into()));
+}
+
+fn overhead(record: &Shaped<'_>, each: Each<'_>) {
+    let (cost, observed) = (record.word(1), record.end.since(record.start));
+    let occupancy = u128::from(cost) * 100 / u128::from(observed.max(1));
+    each("overhead cost", ArgValue::U64(cost));
+    each("overhead occupancy", ArgValue::Str(&format!("{}%", if observed == 0 { 0 } else { occupancy })));
+    each("overhead count", ArgValue::U64(record.word(2)));
+}
+
+/// The values of metrics, from that word on, by their types.
+fn metrics(record: &Shaped<'_>, from: usize, each: Each<'_>) {
+    for at in (from..usize::from(u8::MAX)).step_by(2) {
+        if record.word(at) == u64::MAX {
+            return;
+        }
+        let (name, value) = (record.text(at), record.word(at + 1));
+        match record.high(at) {
+            0 => each(name, ArgValue::U64(record.low(at + 1).into())),
+            2 => each(name, ArgValue::F64(f32::from_bits(record.low(at + 1)).into())),
+            3 => each(name, ArgValue::F64(f64::from_bits(value))),
+            // Counters are numbers.
+            4 if from == 0 => each(name, ArgValue::U64(u64::from(value & 0xFF != 0))),
+            4 => each(name, ArgValue::Bool(value & 0xFF != 0)),
+            6 => each(name, ArgValue::U64(value & 0xFF)),
+            7 => each(name, ArgValue::U64(value & 0xFFFF)),
+            // A text, which nobody keeps.
+            5 => {}
+            _ => each(name, ArgValue::U64(value)),
+        }
+    }
+}

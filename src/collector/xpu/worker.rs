@@ -1,0 +1,227 @@
+//! The thread that reads what PTI has filled, and ends the recording.
+
+use super::ffi::Api;
+use super::hub::HUB;
+use super::pool::{Counts, Filled};
+use super::reader::Reader;
+use super::scope::Sampling;
+use super::views::Views;
+use super::walk::{Records, Walker};
+use crate::buffer::Loss;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the thread looks what there is to do while nothing comes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the end and a pause wait between two looks, at first and at most.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+/// How often a pause looks for the end of what was launched before it.
+const LOOKS_OF_PAUSE: u32 = 12;
+
+/// What is wanted of the thread, and what has come of it.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    wanted: Mutex<Wanted>,
+    done: Condvar,
+    /// Whether there is something in `wanted`.
+    waiting: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    /// How often a drain was asked for, and how many of those are done.
+    drains: u64,
+    drained: u64,
+    /// Until when to wait for what has begun, once the recording is to end.
+    end: Option<Instant>,
+    ended: bool,
+}
+
+impl Orders {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has what is complete read, and waits for that.
+    pub(super) fn drain(&self, patience: Duration) {
+        let mut wanted = self.wanted();
+        wanted.drains += 1;
+        let ticket = wanted.drains;
+        self.order(wanted);
+        self.wait(patience, |wanted| wanted.drained >= ticket || wanted.ended);
+    }
+
+    /// Has the recording ended, which waits for what has begun until `deadline`, and waits for that; `false` if it takes
+    /// longer than `patience`.
+    pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
+        let mut wanted = self.wanted();
+        wanted.end = Some(deadline);
+        self.order(wanted);
+        self.wait(patience, |wanted| wanted.ended)
+    }
+
+    /// Has the thread look at what else there is to do.
+    pub(super) fn nudge(&self) {
+        self.order(self.wanted());
+    }
+
+    fn order(&self, wanted: MutexGuard<'_, Wanted>) {
+        self.waiting.store(true, Ordering::Release);
+        drop(wanted);
+        HUB.pool.wake();
+    }
+
+    fn wait(&self, patience: Duration, is_done: impl Fn(&Wanted) -> bool) -> bool {
+        let until = self.done.wait_timeout_while(self.wanted(), patience, |wanted| !is_done(wanted));
+        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.wanted());
+        self.done.notify_all();
+    }
+}
+
+/// A recording, as its thread has it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) api: &'static Api,
+    pub(super) views: Arc<Views>,
+    pub(super) reader: Reader,
+    pub(super) orders: Arc<Orders>,
+    pub(super) sampling: Option<Sampling>,
+    /// A pause whose views do not rest yet: when to look again, and how often that was done.
+    pub(super) pausing: Option<(Instant, u32)>,
+}
+
+impl Worker {
+    /// Reads what comes until the recording ends.
+    pub(super) fn run(mut self) {
+        let orders = self.orders.clone();
+        loop {
+            HUB.pool.make_ready();
+            let later = Instant::now() + LOOK_EVERY;
+            let until = self.pausing.map_or(later, |(look_at, _)| later.min(look_at));
+            let filled = HUB.pool.take(until, || orders.waiting.load(Ordering::Acquire));
+            self.read(filled);
+            if orders.waiting.swap(false, Ordering::AcqRel) {
+                let (drains, drained, end) = {
+                    let wanted = orders.wanted();
+                    (wanted.drains, wanted.drained, wanted.end)
+                };
+                if let Some(deadline) = end {
+                    self.end(deadline);
+                    return;
+                }
+                if drained < drains {
+                    self.flush();
+                    orders.tell(|wanted| wanted.drained = drains);
+                }
+            }
+            self.rest();
+            if let Some(sampling) = &mut self.sampling {
+                sampling.follow(self.views.is_enabled(), self.reader.sink());
+            }
+        }
+    }
+
+    /// Lets the views rest in a pause, once what was launched before has its records, or has had time for them.
+    fn rest(&mut self) {
+        if !self.views.is_to_rest() {
+            self.pausing = None;
+            return;
+        }
+        self.views.quiet();
+        let now = Instant::now();
+        let (look_at, looks) = self.pausing.unwrap_or((now, 0));
+        if now >= look_at {
+            self.flush();
+            if self.reader.owed() == 0 || looks >= LOOKS_OF_PAUSE {
+                self.views.rest();
+            }
+            self.pausing = Some((now + (SHORTEST_WAIT * (1 << looks.min(8))).min(LONGEST_WAIT), looks + 1));
+        }
+        self.views.look_again();
+    }
+
+    fn flush(&mut self) {
+        let api = self.api;
+        let mut flushed = Ok(());
+        self.views.hushed(|| flushed = api.flush());
+        if let Err(error) = flushed {
+            // What is in them comes when they are full, or is missed in the end.
+            self.reader.sink().note(format!("PTI does not flush its buffers, so records are missing: {error}"));
+        }
+        let filled = HUB.pool.take(Instant::now(), || true);
+        self.read(filled);
+    }
+
+    fn read(&mut self, filled: Vec<Filled>) {
+        for filled in filled {
+            if filled.is_scrap() {
+                let dropped = count(filled.bytes(), self.api);
+                self.reader.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
+            } else {
+                self.reader.read(filled.bytes(), self.api);
+            }
+            HUB.pool.give_back(filled);
+        }
+    }
+
+    /// Waits for what has begun, and gives up what the recording held.
+    ///
+    /// PTI sees that a kernel has ended when the program waits for it. The program is not made to wait: what it has not
+    /// waited for by the deadline has no record.
+    fn end(mut self, deadline: Instant) {
+        self.views.close();
+        let mut wait = SHORTEST_WAIT;
+        loop {
+            self.flush();
+            let left = deadline.saturating_duration_since(Instant::now());
+            // What PTI was told to hand over comes, if on a thread of its own.
+            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records();
+            if is_complete || left == Duration::ZERO {
+                break;
+            }
+            let filled = HUB.pool.take(Instant::now() + wait.min(left), || false);
+            self.read(filled);
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        self.views.end();
+        // What came while that was done.
+        self.flush();
+        if let Some(sampling) = self.sampling.take() {
+            sampling.end(&mut self.reader);
+        }
+        self.reader.finish();
+        let counts = HUB.pool.close();
+        self.tell_losses(&counts);
+        HUB.release();
+        self.orders.tell(|wanted| wanted.ended = true);
+    }
+
+    fn tell_losses(&self, counts: &Counts) {
+        let sink = self.reader.sink();
+        if counts.refused > 0 {
+            sink.note(format!(
+                "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use, and was \
+                 given one of which nothing is kept",
+                counts.refused
+            ));
+        }
+        if counts.uncounted > 0 {
+            sink.lost(Loss::DeviceRecordsOverLimit, counts.uncounted);
+            sink.note(format!("of {} buffers not even the records that are lost could be counted", counts.uncounted));
+        }
+        if counts.strangers > 0 {
+            sink.note(format!("PTI handed over {} buffers that are not ours", counts.strangers));
+        }
+    }
+}
+
+/// Returns how many records there are.
+fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
+    Records::new(bytes, walker).count() as u64
+}

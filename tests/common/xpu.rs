@@ -1,0 +1,197 @@
+//! A small client of the simulated Intel GPU: a program on SYCL or on Level Zero, and the switches of the simulator.
+//!
+//! Both libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libze_loader.so.1` and
+//! `libpti_view.so.1` among the loaded libraries finds them. All that fails panics.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(unsafe_code, reason = "C functions of the simulator are called")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
+
+use libloading::Library;
+use std::ffi::{CString, c_char};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The simulated machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Xpu;
+
+/// A queue of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queue(pub(crate) u64);
+
+/// Where memory is, by PTI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Pageable = 0,
+    Pinned = 1,
+    Device = 2,
+    Shared = 3,
+}
+
+/// By what a thread waits for a queue, by PTI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Fence = 3,
+    Event = 4,
+    List = 5,
+    Queue = 6,
+    Device = 7,
+}
+
+/// The path of a library of the simulator: `sim_ze_loader`, `sim_ze_old` or `sim_pti`.
+pub(crate) fn library(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
+    let file = format!("lib{name}.so");
+    deps.map(|deps| deps.join(&file)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {file} near {own:?}"))
+}
+
+fn open(name: &str) -> Library {
+    // SAFETY: the library's initialisers do nothing.
+    unsafe { Library::new(library(name)) }.unwrap()
+}
+
+/// Level Zero, which stays loaded.
+pub(crate) fn level_zero() -> &'static Library {
+    static LEVEL_ZERO: OnceLock<Library> = OnceLock::new();
+    LEVEL_ZERO.get_or_init(|| open("sim_ze_loader"))
+}
+
+/// PTI, which stays loaded.
+pub(crate) fn pti() -> &'static Library {
+    static PTI: OnceLock<Library> = OnceLock::new();
+    PTI.get_or_init(|| {
+        level_zero();
+        open("sim_pti")
+    })
+}
+
+/// Calls a function of the simulated Level Zero; what it returns.
+macro_rules! raw {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
+        let name = concat!(stringify!($name), "\0").as_bytes();
+        // SAFETY: the function has this type.
+        let function = unsafe { *level_zero().get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
+        function($($argument),*)
+    }};
+}
+
+/// Calls a function that must succeed.
+macro_rules! call {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {
+        assert_eq!(raw!($name($($argument => $type),*) -> i32), 0, stringify!($name))
+    };
+}
+
+/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+pub(crate) fn configure(settings: &str) {
+    let text = CString::new(settings).unwrap();
+    assert_eq!(raw!(simConfigure(text.as_ptr() => *const c_char) -> i32), 0, "{settings}");
+}
+
+/// A count of the simulator, by its name.
+pub(crate) fn count(what: &str) -> u64 {
+    let name = CString::new(what).unwrap();
+    let count = raw!(simCount(name.as_ptr() => *const c_char) -> u64);
+    assert_ne!(count, u64::MAX, "{what}");
+    count
+}
+
+/// Sets the counts to zero, and forgets the work that nobody has waited for.
+pub(crate) fn reset() {
+    raw!(simReset());
+}
+
+/// Ends endless kernels, and a flush that hangs.
+pub(crate) fn finish() {
+    raw!(simFinish());
+}
+
+/// Has PTI give back the buffers that it holds.
+pub(crate) fn flush() {
+    // SAFETY: the function has this type.
+    let flush = unsafe { *pti().get::<extern "C" fn() -> u32>(b"ptiFlushAllViews\0").unwrap() };
+    assert_eq!(flush(), 0);
+}
+
+impl Xpu {
+    /// Loads both libraries with these options.
+    pub(crate) fn with(settings: &str) -> Xpu {
+        pti();
+        configure(settings);
+        Xpu::new()
+    }
+
+    /// As [`Xpu::with`], with the options in force.
+    pub(crate) fn new() -> Xpu {
+        assert_eq!(raw!(zeInit(0 => u32) -> u32), 0);
+        Xpu
+    }
+
+    /// A queue of SYCL's.
+    pub(crate) fn queue(self, device: u32) -> Queue {
+        self.make(device, true)
+    }
+
+    /// A queue of Level Zero's alone.
+    pub(crate) fn driver_queue(self, device: u32) -> Queue {
+        self.make(device, false)
+    }
+
+    fn make(self, device: u32, is_sycl: bool) -> Queue {
+        let mut queue = 0;
+        call!(simQueueCreate(device => u32, is_sycl.into() => u32, &raw mut queue => *mut u64));
+        Queue(queue)
+    }
+
+    pub(crate) fn destroy(self, queue: Queue) {
+        call!(simQueueDestroy(queue.0 => u64));
+    }
+
+    /// Submits a kernel. A name with `_us500` in it takes 500 us.
+    pub(crate) fn submit(self, queue: Queue, name: &str) {
+        self.submit_at(queue, name, "model.cpp", 42);
+    }
+
+    /// Submits a kernel that begins on that line of that file.
+    pub(crate) fn submit_at(self, queue: Queue, name: &str, file: &str, line: u64) {
+        let (name, file) = (CString::new(name).unwrap(), CString::new(file).unwrap());
+        let [name, file] = [&name, &file].map(|text| text.as_ptr());
+        call!(simSubmitKernel(queue.0 => u64, name => *const c_char, file => *const c_char, line => u64));
+    }
+
+    pub(crate) fn memcpy(self, queue: Queue, from: Place, to: Place, bytes: u64) {
+        call!(simMemcpy(queue.0 => u64, from as u32 => u32, to as u32 => u32, bytes => u64));
+    }
+
+    /// Copies from the queue's device to another.
+    pub(crate) fn memcpy_peer(self, queue: Queue, to: u32, bytes: u64) {
+        call!(simMemcpyPeer(queue.0 => u64, to => u32, bytes => u64));
+    }
+
+    pub(crate) fn memset(self, queue: Queue, value: u64, bytes: u64) {
+        call!(simMemset(queue.0 => u64, value => u64, bytes => u64));
+    }
+
+    pub(crate) fn barrier(self, queue: Queue) {
+        call!(simBarrier(queue.0 => u64));
+    }
+
+    /// Allocates memory of a device.
+    pub(crate) fn allocate(self) {
+        call!(simAllocate());
+    }
+
+    /// Waits for a queue, or for all.
+    pub(crate) fn wait(self, queue: Queue, how: Wait) {
+        call!(simSynchronize(queue.0 => u64, how as u32 => u32));
+    }
+
+    /// A collective operation of oneCCL, of as many microseconds.
+    pub(crate) fn collective(self, name: &str, communicator: u64, us: u64) {
+        let name = CString::new(name).unwrap();
+        call!(simCollective(
+            name.as_ptr() => *const c_char, communicator => u64, 4096 => u64, 8192 => u64, us => u64,
+        ));
+    }
+}

@@ -1,0 +1,416 @@
+//! What can go wrong with AMD's GPUs, and what the trace then says: the host's part is whole, and what is missing is counted.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+
+#[path = "common/amd.rs"]
+mod amd;
+mod common;
+#[path = "common/cuda.rs"]
+mod cuda;
+#[path = "common/gpu.rs"]
+mod gpu;
+#[path = "common/rocm.rs"]
+mod rocm;
+
+use amd::{Way, counts, losses};
+use common::{File, record_with};
+use gpu::{Counts, calls, correlation, interval, kernels, name, tally};
+use rocm::Hip;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+use tracing::info_span;
+use tracing_kineto::Loss;
+use tracing_kineto::collector::Why;
+
+const STEPS: usize = 10;
+const KERNELS: usize = 2 * STEPS;
+
+/// Options of the simulator, and what the trace must then be like.
+type Fault = (&'static str, fn(&File));
+
+/// What goes wrong while rocprofiler-sdk is in use.
+const SDK: &[Fault] = &[
+    ("", |file| whole(file, &[])),
+    ("start_error=1", |file| nothing(file, Why::Failed, "rocprofiler_start_context")),
+    ("push_error=1", |file| whole(file, &[])),
+    // Records that are not there or make no sense.
+    ("drop=2", |file| {
+        accounted(file);
+        assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
+    }),
+    ("drop=4", |file| {
+        accounted(file);
+        assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
+    }),
+    ("garbage=5", unread),
+    ("wrong_size=5", unread),
+    ("cut=5", unread),
+    ("unknown_kinds=2", |file| {
+        let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
+        assert!(unread <= KERNELS);
+        whole(file, if unread == 0 { &[] } else { &[(Loss::DeviceRecordsUnread, 0)] });
+    }),
+    ("null_names=1", |file| {
+        let found = Counts::of(file);
+        assert_eq!((found.kernels, found.linked, file.lost(Loss::DeviceRecordsUnread)), (KERNELS, KERNELS, 1));
+        assert!(kernels(file).iter().all(|kernel| name(kernel).contains("unknown")));
+    }),
+];
+
+/// What goes wrong with either library.
+const BOTH: &[Fault] = &[
+    // Buffers and threads.
+    ("late_buffers=30", |file| whole(file, &[])),
+    ("foreign_thread=1", |file| whole(file, &[])),
+    ("late_buffers=30,foreign_thread=1", |file| whole(file, &[])),
+    ("slow_flush=100", |file| whole(file, &[])),
+    ("repeat_correlation=7", |file| {
+        assert_eq!((kernels(file).len(), launches(file)), (KERNELS, KERNELS));
+        let ids = |ph: &str| {
+            gpu::events(file, ph, "ac2g").into_iter().map(|arrow| arrow["id"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        let (starts, ends) = (ids("s"), ids("f"));
+        let distinct: HashSet<_> = starts.iter().copied().collect();
+        assert_eq!(
+            (distinct.len(), &distinct),
+            (starts.len(), &ends.iter().copied().collect()),
+            "each has its own name"
+        );
+        assert!(file.lost(Loss::CorrelationsReused) > 0);
+    }),
+    // Clocks.
+    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
+    ("timestamp_zero=1", |file| {
+        assert_eq!((kernels(file).len(), launches(file)), (0, KERNELS));
+        let all = [(Loss::DeviceRecordsUnread, KERNELS), (Loss::LaunchesWithoutWork, KERNELS)];
+        assert_eq!(losses(file), all);
+    }),
+    ("overlap=1", |file| {
+        let overlapping = file.lost(Loss::OverlappingWork) as usize;
+        // Each but the first of a stream begins while another runs.
+        assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
+        whole(file, &[(Loss::OverlappingWork, overlapping)]);
+    }),
+    // Last: what did not end then ends in a later recording.
+    ("no_finish=work", |file| {
+        assert_eq!((kernels(file).len(), launches(file)), (0, KERNELS));
+        assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
+    }),
+];
+
+/// What goes wrong while roctracer is in use, which does not say what it drops.
+const TRACER: &[Fault] = &[
+    ("", |file| whole(file, &[])),
+    ("hip=50231000,cpus=2", |file| whole(file, &[])),
+    ("enable_error=-1:calls", |file| nothing(file, Why::Failed, "roctracer")),
+    ("enable_error=-1:kernels", |file| nothing(file, Why::Failed, "roctracer")),
+    ("drop=2", accounted),
+    ("drop=4", accounted),
+    ("garbage=5", unread),
+    ("cut=1", |file| {
+        accounted(file);
+        assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
+    }),
+    ("unknown_kinds=2", |file| {
+        let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
+        assert!(unread > 0);
+        whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
+    }),
+    ("null_names=1", |file| whole(file, &[])),
+];
+
+/// What goes wrong when this process registers, which it does once; what hangs stays so.
+const REGISTRATION: &[(Way, &str, fn(&File))] = &[
+    (Way::Sdk, "sdk=0.5", |file| nothing(file, Why::Incompatible, "0.5.0 is older than 1.0")),
+    (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
+    (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),
+    (Way::Sdk, "locked=1", |file| nothing(file, Why::Unsupported, "Profiler::prepare")),
+    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "another profiler")),
+    (Way::Sdk, "enable_error=17:calls", |file| {
+        nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
+    }),
+    (Way::Sdk, "enable_error=17:kernels", |file| {
+        nothing(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
+    }),
+    (Way::Sdk, "enable_error=17:copies", |file| {
+        nothing(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
+    }),
+    (Way::Sdk, "enable_error=17:code", |file| {
+        nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
+    }),
+    (Way::Sdk, "lying_agents=1", |file| whole(file, &[])),
+    (Way::Sdk, "devices=0", |file| {
+        nothing_found(file);
+        noted(file, "rocprofiler-sdk names no GPU");
+    }),
+    (Way::Sdk, "shifted_operations=40", |file| whole(file, &[])),
+    (Way::Sdk, "hanging_flush=1", hung),
+    (Way::Tracer, "busy=1", |file| nothing(file, Why::Failed, "pool")),
+    (Way::Tracer, "devices=0", |file| nothing_found(file)),
+    (Way::Tracer, "hanging_flush=1", hung),
+];
+
+/// Options under which work never seems to end.
+const ENDLESS: [&str; 7] = ["no_finish", "hanging", "drop", "garbage", "wrong_size", "cut", "timestamp_zero"];
+
+/// Steps of two kernels each, on two streams.
+fn program(hip: &Hip, ends: bool) {
+    let streams = [hip.stream(), hip.stream()];
+    let kernel = hip.only_kernel("work_us500");
+    for _ in 0..STEPS {
+        let _step = info_span!("step").entered();
+        info_span!("one").in_scope(|| hip.launch(kernel, 4, streams[0]));
+        info_span!("two").in_scope(|| hip.launch(kernel, 4, streams[1]));
+    }
+    if ends {
+        hip.synchronize();
+    }
+}
+
+/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
+/// part of it is whole.
+fn recorded(way: Way, settings: &str) -> (amd::Machine, File) {
+    let machine = amd::machine(way, settings);
+    let file = recorded_on(&machine, settings);
+    (machine, file)
+}
+
+fn recorded_on(hip: &Hip, settings: &str) -> File {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let (ends, has_devices) = (!settings.contains("no_finish"), !settings.contains("devices=0"));
+    // A launch without a record is one that has not ended, for all that anybody knows.
+    let waits = ENDLESS.iter().any(|key| settings.contains(key));
+    let timeout = if waits { Duration::from_millis(500) } else { gpu::PATIENCE };
+    let begun = Instant::now();
+    let file = record_with(
+        |builder| amd::all(builder).flush_timeout(timeout),
+        || {
+            rocm::reset();
+            if has_devices {
+                program(hip, ends);
+            } else {
+                host_alone();
+            }
+        },
+    );
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
+    assert_eq!(rocm::count("synchronizes"), u64::from(ends && has_devices), "the program's own alone");
+    check_host(&file);
+    file
+}
+
+/// The spans of the program, without a device.
+fn host_alone() {
+    for _ in 0..STEPS {
+        let _step = info_span!("step").entered();
+        info_span!("one").in_scope(|| ());
+        info_span!("two").in_scope(|| ());
+    }
+}
+
+fn check_host(file: &File) {
+    let slices = tally(file.slices().iter().map(|slice| slice.name.clone()));
+    assert_eq!(slices, counts([("step", 10), ("one", 10), ("two", 10)]));
+    let losses = &file.json["tracing_kineto"]["losses"];
+    for (loss, count) in file.trace.stats().losses {
+        assert_eq!(losses[loss.as_str()], count, "the header says what is lost");
+    }
+    // Nothing lies where no recording was.
+    let (start, end) = gpu::window(file);
+    for row in kernels(file).into_iter().chain(calls(file)) {
+        let (from, to) = interval(row);
+        assert!(from + SLACK >= start && to <= end + SLACK, "{row} in {start}..{end}");
+    }
+}
+
+/// Work may end after the recording does.
+const SLACK: u64 = 1_000_000_000;
+
+fn launches(file: &File) -> usize {
+    calls(file).iter().filter(|call| name(call) == "hipModuleLaunchKernel").count()
+}
+
+/// All kernels are there and linked to the spans that launched them, with these losses alone; a count of 0 stands for any.
+#[track_caller]
+fn whole(file: &File, expected: &[(Loss, usize)]) {
+    let all = Counts {
+        launches: KERNELS,
+        kernels: KERNELS,
+        linked: KERNELS,
+        starts: KERNELS,
+        ends: KERNELS,
+        ..Counts::default()
+    };
+    assert_eq!(Counts::of(file), all, "{}", file.trace.stats());
+    let spans = tally(kernels(file).iter().map(|kernel| gpu::under(file, kernel).to_owned()));
+    assert_eq!(spans, counts([("one", STEPS), ("two", STEPS)]));
+    let any = |(loss, count): (Loss, usize)| match expected.contains(&(loss, 0)) {
+        true => (loss, 0),
+        false => (loss, count),
+    };
+    assert_eq!(losses(file).into_iter().map(any).collect::<Vec<_>>(), expected);
+}
+
+/// The trace has nothing of the device, and says why, in a sentence that helps.
+#[track_caller]
+fn nothing(file: &File, why: Why, words: &str) {
+    let reason = amd::reason(file);
+    assert_eq!(reason.why(), why, "{reason}");
+    assert!(reason.to_string().contains(words), "{reason}");
+    nothing_found(file);
+}
+
+#[track_caller]
+fn nothing_found(file: &File) {
+    assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
+}
+
+#[track_caller]
+fn noted(file: &File, what: &str) {
+    let notes = amd::report(file).notes;
+    assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
+}
+
+/// Of each launch, the kernel or the launch itself is there, or both are counted as lost.
+#[track_caller]
+fn accounted(file: &File) {
+    let found = Counts::of(file);
+    let by_id = |events: Vec<&serde_json::Value>| events.into_iter().map(correlation).collect::<HashSet<_>>();
+    let launches = calls(file).into_iter().filter(|call| name(call) == "hipModuleLaunchKernel").collect();
+    let (launches, work) = (by_id(launches), by_id(kernels(file)));
+    assert_eq!(file.lost(Loss::LaunchesWithoutWork) as usize, launches.difference(&work).count());
+    assert_eq!(file.lost(Loss::WorkWithoutLaunch) as usize, work.difference(&launches).count());
+    assert_eq!(found.linked, found.launches, "what has a launch has a span");
+    assert!(found.kernels > 0 && found.kernels < KERNELS, "{}", file.trace.stats());
+}
+
+/// As [`accounted`]; some records could not be read, and none of them is shown as something that it is not.
+#[track_caller]
+fn unread(file: &File) {
+    accounted(file);
+    assert_eq!(file.lost(Loss::DeviceRecordsUnread), file.lost(Loss::LaunchesWithoutWork));
+    assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
+}
+
+/// How far the machine's clock is behind that of traces, in nanoseconds.
+#[expect(unsafe_code, reason = "the standard library does not tell the clocks apart")]
+fn behind() -> i64 {
+    let [wall, own] = [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC].map(|clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a place for the result.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    });
+    wall - own
+}
+
+/// A clock that is off is put right, and the trace says by how much it was off.
+#[track_caller]
+fn skewed(file: &File, by: i64) {
+    whole(file, &[]);
+    let report = amd::report(file);
+    assert!((report.clock_offset_ns - behind() + by).abs() < 100_000_000, "{report:?}");
+    assert!(report.clock_error_ns < 100_000_000, "{report:?}");
+    let begins: BTreeMap<_, _> = calls(file).into_iter().map(|call| (correlation(call), interval(call).0)).collect();
+    for kernel in kernels(file) {
+        let after = interval(kernel).0.saturating_sub(begins[&correlation(kernel)]);
+        assert!(after < SLACK, "{kernel}");
+    }
+}
+
+/// A library that does not return keeps nobody but itself.
+#[track_caller]
+fn hung(file: &File) {
+    assert_eq!(launches(file), KERNELS);
+    assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
+    assert!(amd::report(file).notes.iter().any(|note| note.contains("does not return")));
+}
+
+/// Goes through faults; the rows of the table, and what failed.
+fn go_through<'f>(way: Way, faults: impl IntoIterator<Item = &'f Fault>) -> (String, Vec<&'f str>) {
+    let (mut rows, mut failed) = (String::new(), Vec::new());
+    for (settings, check) in faults {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let (_machine, file) = recorded(way, settings);
+            rows += &row(way, settings, &file);
+            check(&file);
+        }));
+        failed.extend(outcome.is_err().then_some(*settings));
+    }
+    (rows, failed)
+}
+
+/// What the table says of a fault.
+fn row(way: Way, settings: &str, file: &File) -> String {
+    let stats = file.trace.stats();
+    let mut says: Vec<String> =
+        stats.losses.iter().map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
+    let report = amd::report(file);
+    says.extend(report.state.as_ref().err().map(ToString::to_string));
+    says.extend(report.notes.iter().cloned());
+    if report.clock_offset_ns != 0 {
+        says.push(format!("clock off by {} ns, times by {} ns at most", report.clock_offset_ns, report.clock_error_ns));
+    }
+    let fault = if settings.is_empty() { "none" } else { settings };
+    let linked = kernels(file).iter().filter(|kernel| !gpu::under(file, kernel).is_empty()).count();
+    let (calls, kernels, says) = (launches(file), kernels(file).len(), says.join("; ").replace('|', "/"));
+    let library = library_of(way);
+    format!("| {library} | {fault} | {calls} | {kernels} | {linked} | {says} |\n")
+}
+
+fn library_of(way: Way) -> &'static str {
+    if way == Way::Sdk { "rocprofiler-sdk" } else { "roctracer" }
+}
+
+/// The rows of the table among what a child process has said.
+fn rows_of(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said).into_owned();
+    let rows = said.lines().filter_map(|line| Some(&line[line.find("| roc")?..]));
+    rows.fold(String::new(), |rows, row| rows + row + "\n")
+}
+
+#[test]
+fn each_fault_is_told_and_the_rest_is_there() {
+    let mut table = "| library | fault | calls | kernels | linked | what the trace says |\n".to_owned();
+    writeln!(table, "|---|---|---|---|---|---|").unwrap();
+    let (rows, failed) = go_through(Way::Sdk, SDK.iter().chain(BOTH));
+    table += &rows;
+    for (way, settings, _) in REGISTRATION {
+        let env = [("SIM_ROCM", *settings), ("WAY", library_of(*way))];
+        table += &rows_of(&gpu::in_child("child_that_registers", &env).stdout);
+    }
+    table += &rows_of(&gpu::in_child("child_with_roctracer", &[]).stdout);
+    gpu::publish("rocm-faults.md", &table);
+    assert!(failed.is_empty(), "{failed:?}");
+    let faults = SDK.len() + 2 * BOTH.len() + REGISTRATION.len() + TRACER.len();
+    assert_eq!(table.lines().count(), 2 + faults, "each has a row");
+}
+
+#[test]
+#[ignore = "run by another test"]
+#[expect(clippy::disallowed_methods, reason = "the test that runs this says what goes wrong")]
+fn child_that_registers() {
+    let (settings, library) = (std::env::var("SIM_ROCM").unwrap(), std::env::var("WAY").unwrap());
+    let is_it = |(way, known, _): &&(Way, &str, fn(&File))| library_of(*way) == library && *known == settings;
+    let (way, _, check) = REGISTRATION.iter().find(is_it).unwrap();
+    match way {
+        Way::Sdk => rocm::sdk(),
+        Way::Tracer => rocm::tracer(),
+    };
+    let file = recorded_on(&Hip, &settings);
+    gpu::say(row(*way, &settings, &file).trim_end());
+    check(&file);
+    rocm::finish();
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_roctracer() {
+    let (rows, failed) = go_through(Way::Tracer, TRACER.iter().chain(BOTH));
+    rows.lines().for_each(gpu::say);
+    assert!(failed.is_empty(), "{failed:?}");
+}

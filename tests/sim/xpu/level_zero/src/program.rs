@@ -1,0 +1,274 @@
+//! What a program does: on SYCL, whose runtime then calls Level Zero, or on Level Zero itself.
+
+use crate::control;
+use crate::device;
+use crate::engine;
+use crate::shared::apis::{self, Api};
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::shared::tracer::{
+    BARRIER, Communication, HOST_COMMAND_LIST, HOST_COMMAND_QUEUE, HOST_DEVICE, HOST_EVENT, HOST_FENCE, KERNEL, MEMCPY,
+    MEMCPY_PEER, MEMSET, NO_SYCL_QUEUE, Synchronization, Work,
+};
+use crate::trace;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Results of these functions.
+const DONE: i32 = 0;
+const NO_SUCH_THING: i32 = -1;
+
+/// What a kernel takes whose name does not say.
+const KERNEL_DURATION: u64 = 20_000;
+const BARRIER_DURATION: u64 = 1_000;
+
+static SYCL_QUEUES: AtomicU64 = AtomicU64::new(0);
+static INVOCATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// Work of a kind, with nothing known of it.
+pub(crate) fn blank(kind: u32) -> Work {
+    Work {
+        kind,
+        correlation: 0,
+        id: 0,
+        thread: 0,
+        device: 0,
+        target: 0,
+        queue: 0,
+        context: 0x5e00_0000_8000,
+        sycl_queue: 0,
+        name: std::ptr::null(),
+        file: std::ptr::null(),
+        line: 0,
+        task_begin: 0,
+        enqueue_begin: 0,
+        append: 0,
+        submit: 0,
+        start: 0,
+        end: 0,
+        node: 0,
+        invocation: 0,
+        copy_type: 0,
+        source_type: 0,
+        target_type: 0,
+        bytes: 0,
+        value: 0,
+        engine_ordinal: 0,
+        engine_index: 0,
+    }
+}
+
+/// A text that stays for good.
+fn keep(text: &CStr) -> *const c_char {
+    static TEXTS: LazyLock<Mutex<HashMap<CString, &'static CStr>>> = LazyLock::new(Mutex::default);
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    texts.entry(text.to_owned()).or_insert_with(|| Box::leak(text.to_owned().into_boxed_c_str())).as_ptr()
+}
+
+/// The number after `mark` in a name.
+fn number_after(name: &str, mark: &str) -> Option<u64> {
+    let (_, rest) = name.split_once(mark)?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+/// Gives work to a queue: on SYCL within a call of its runtime, which has the same correlation id.
+fn submit(handle: u64, work: Work, duration: u64, endless: bool, apis: (&Api, &Api)) -> i32 {
+    let Some(queue) = engine::queue(handle) else { return NO_SUCH_THING };
+    let (sycl_api, driver_api) = apis;
+    let is_sycl = queue.sycl != NO_SYCL_QUEUE;
+    let correlation = trace::next_correlation();
+    let work = Work { queue: handle, device: queue.device, sycl_queue: queue.sycl, correlation, ..work };
+    let mut work = Work { thread: trace::thread(), ..work };
+    if is_sycl {
+        work.invocation = INVOCATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        (work.task_begin, work.enqueue_begin) = (now(), now());
+    }
+    let append = || trace::call(driver_api, correlation, || engine::submit(handle, work, duration, endless));
+    let done = if is_sycl { trace::call(sycl_api, correlation, append) } else { append() };
+    if done { DONE } else { NO_SUCH_THING }
+}
+
+/// Makes a queue of a device: SYCL's, or one of Level Zero alone. Gives its handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn simQueueCreate(device: u32, is_sycl: u32, place: *mut u64) -> i32 {
+    if place.is_null() || device >= control::options().devices {
+        return NO_SUCH_THING;
+    }
+    let make = |sycl| {
+        let correlation = trace::next_correlation();
+        trace::call(&apis::zeCommandListCreateImmediate, correlation, || engine::make(device, sycl))
+    };
+    let handle = if is_sycl == 0 {
+        make(None)
+    } else {
+        let id = SYCL_QUEUES.fetch_add(1, Ordering::Relaxed);
+        trace::call(&apis::urQueueCreate, trace::next_correlation(), || make(Some(id)))
+    };
+    // SAFETY: the caller promises a place.
+    unsafe { place.write(handle) };
+    DONE
+}
+
+/// Destroys a queue; Level Zero looks then what has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn simQueueDestroy(queue: u64) -> i32 {
+    let is_there = engine::destroy(queue);
+    trace::completed(&engine::harvest());
+    if is_there { DONE } else { NO_SUCH_THING }
+}
+
+/// Gives a kernel to a queue. A name with `_us500` in it takes 500 us; the source file may be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn simSubmitKernel(queue: u64, name: *const c_char, file: *const c_char, line: u64) -> i32 {
+    let (name, file) = (control::string(name).unwrap_or(c""), control::string(file).unwrap_or(c""));
+    let text = name.to_str().unwrap_or_default();
+    let options = control::options();
+    let endless = !options.no_finish.is_empty() && text.contains(&options.no_finish);
+    let duration = number_after(text, "_us").map_or(KERNEL_DURATION, |us| us * 1_000);
+    let work = Work { name: keep(name), file: keep(file), line, ..blank(KERNEL) };
+    submit(queue, work, duration, endless, (&apis::urEnqueueKernelLaunch, &apis::zeCommandListAppendLaunchKernel))
+}
+
+/// How long copies take: 25 bytes in a nanosecond.
+fn copy_duration(bytes: u64) -> u64 {
+    (bytes / 25).max(1_000)
+}
+
+/// Names of the places of memory, by PTI's numbers: pageable and pinned memory of the host, of a device, shared.
+const PLACES: [char; 4] = ['M', 'H', 'D', 'S'];
+const DEVICE: u32 = 2;
+
+fn copy(queue: u64, work: Work, peer: &str) -> i32 {
+    let [source, target] = [work.source_type, work.target_type].map(|place| PLACES.get(place as usize).copied());
+    let (Some(source), Some(target)) = (source, target) else { return NO_SUCH_THING };
+    let name = format!("zeCommandListAppendMemoryCopy({source}2{target}{peer})");
+    let name = keep(&CString::new(name).unwrap_or_default());
+    let copy_type = work.source_type * 4 + work.target_type;
+    let work = Work { name, copy_type, engine_ordinal: 1, ..work };
+    let apis = (&apis::urEnqueueUSMMemcpy, &apis::zeCommandListAppendMemoryCopy);
+    submit(queue, work, copy_duration(work.bytes), false, apis)
+}
+
+/// Copies from one kind of memory to another: 0 pageable, 1 pinned, 2 the device's, 3 shared.
+#[unsafe(no_mangle)]
+pub extern "C" fn simMemcpy(queue: u64, source_type: u32, target_type: u32, bytes: u64) -> i32 {
+    copy(queue, Work { source_type, target_type, bytes, ..blank(MEMCPY) }, "")
+}
+
+/// Copies from the memory of the queue's device to that of another.
+#[unsafe(no_mangle)]
+pub extern "C" fn simMemcpyPeer(queue: u64, target: u32, bytes: u64) -> i32 {
+    if target >= control::options().devices {
+        return NO_SUCH_THING;
+    }
+    let work = Work { target, source_type: DEVICE, target_type: DEVICE, bytes, ..blank(MEMCPY_PEER) };
+    copy(queue, work, " - P2P")
+}
+
+/// Fills memory of the device.
+#[unsafe(no_mangle)]
+pub extern "C" fn simMemset(queue: u64, value: u64, bytes: u64) -> i32 {
+    let name = keep(apis::zeCommandListAppendMemoryFill.name);
+    let work = Work { name, value, bytes, source_type: DEVICE, target_type: DEVICE, ..blank(MEMSET) };
+    let apis = (&apis::urEnqueueUSMFill, &apis::zeCommandListAppendMemoryFill);
+    submit(queue, work, (bytes / 1_000).max(1_000), false, apis)
+}
+
+/// Puts a barrier into a queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn simBarrier(queue: u64) -> i32 {
+    let apis = (&apis::urEnqueueEventsWaitWithBarrier, &apis::zeCommandListAppendBarrier);
+    submit(queue, blank(BARRIER), BARRIER_DURATION, false, apis)
+}
+
+/// Allocates memory of a device, as SYCL does; it is the calls that are of interest.
+#[unsafe(no_mangle)]
+pub extern "C" fn simAllocate() -> i32 {
+    let driver = || trace::call(&apis::zeMemAllocDevice, trace::next_correlation(), || DONE);
+    trace::call(&apis::urUSMDeviceAlloc, trace::next_correlation(), driver)
+}
+
+/// Waits for a queue, by a function of the kind that PTI gives the number: 3 a fence, 4 an event, 5 a command list,
+/// 6 a command queue, 7 all that the device has, of whichever queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn simSynchronize(queue: u64, kind: u32) -> i32 {
+    let Some(known) = engine::queue(queue) else { return NO_SUCH_THING };
+    let (driver, sycl) = match kind {
+        HOST_FENCE => (&apis::zeFenceHostSynchronize, &apis::urQueueFinish),
+        HOST_EVENT => (&apis::zeEventHostSynchronize, &apis::urEventWait),
+        HOST_COMMAND_LIST => (&apis::zeCommandListHostSynchronize, &apis::urQueueFinish),
+        HOST_COMMAND_QUEUE => (&apis::zeCommandQueueSynchronize, &apis::urQueueFinish),
+        HOST_DEVICE => (&apis::zeDeviceSynchronize, &apis::urQueueFinish),
+        _ => return NO_SUCH_THING,
+    };
+    let wait = || synchronize(queue, kind, driver);
+    if known.sycl == NO_SYCL_QUEUE {
+        wait()
+    } else {
+        trace::call(sycl, trace::next_correlation(), wait)
+    }
+    DONE
+}
+
+fn synchronize(queue: u64, kind: u32, api: &Api) {
+    let correlation = trace::next_correlation();
+    let start = now();
+    trace::call(api, correlation, || engine::wait((kind != HOST_DEVICE).then_some(queue)));
+    let end = now();
+    trace::completed(&engine::harvest());
+    trace::synchronized(&Synchronization {
+        kind,
+        correlation,
+        context: blank(KERNEL).context,
+        queue: if kind == HOST_EVENT || kind == HOST_DEVICE { 0 } else { queue },
+        event: if kind == HOST_EVENT { queue + 0x10_0000 } else { 0 },
+        start,
+        end,
+        thread: trace::thread(),
+        api: api.id,
+        wait_events: u32::from(kind == HOST_EVENT),
+        result: device::SUCCESS,
+    });
+}
+
+/// A collective operation of oneCCL, which keeps the calling thread for that many microseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn simCollective(name: *const c_char, communicator: u64, send: u64, receive: u64, us: u64) -> i32 {
+    count(&control::counters().collectives);
+    let start = now();
+    std::thread::sleep(Duration::from_micros(us));
+    let (name, thread) = (keep(control::string(name).unwrap_or(c"")), trace::thread());
+    trace::communicated(&Communication { start, end: now(), thread, send, receive, communicator, name });
+    DONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_durations() {
+        assert_eq!(number_after("add_us500_x", "_us"), Some(500));
+        assert_eq!((number_after("add", "_us"), number_after("add_us", "_us")), (None, None));
+    }
+
+    #[test]
+    fn texts_are_kept_once() {
+        assert_eq!(keep(c"a name"), keep(&CString::new("a name").unwrap()));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let _turn = engine::tests::turn();
+        let mut queue = 0;
+        assert_eq!(simQueueCreate(9, 1, &raw mut queue), NO_SUCH_THING);
+        assert_eq!((simMemset(1, 0, 1), simSynchronize(1, 4), simQueueDestroy(1)), (-1, -1, -1));
+        assert_eq!(simQueueCreate(0, 1, &raw mut queue), DONE);
+        assert_eq!((simMemcpy(queue, 4, 0, 1), simMemcpyPeer(queue, 1, 1), simSynchronize(queue, 2)), (-1, -1, -1));
+        assert_eq!(simQueueDestroy(queue), DONE);
+    }
+}

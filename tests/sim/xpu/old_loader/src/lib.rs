@@ -1,0 +1,32 @@
+//! A loader of Level Zero from before `zesInit`, as Debian 12 has one: it finds the devices, and PTI does not work with it.
+#![cfg(target_os = "linux")]
+#![allow(non_snake_case, reason = "the exported names are C's")]
+
+#[path = "../../shared/mod.rs"]
+mod shared;
+
+#[path = "../../level_zero/src/device.rs"]
+mod device;
+#[path = "../../level_zero/src/properties.rs"]
+mod properties;
+
+/// What the devices' functions ask for; here there is nothing but the environment.
+mod control {
+    use crate::shared::counters::Counters;
+    use crate::shared::options::Options;
+    use std::sync::{Arc, LazyLock};
+
+    static OPTIONS: LazyLock<Arc<Options>> = LazyLock::new(|| {
+        let text = std::env::var("SIM_XPU").unwrap_or_default();
+        Arc::new(Options::parse(&text).unwrap_or_default())
+    });
+    static COUNTERS: Counters = Counters::new();
+
+    pub(crate) fn options() -> Arc<Options> {
+        Arc::clone(&OPTIONS)
+    }
+
+    pub(crate) fn counters() -> &'static Counters {
+        &COUNTERS
+    }
+}

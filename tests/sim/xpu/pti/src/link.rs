@@ -1,0 +1,102 @@
+//! The way to Level Zero: finds the loader, and hands it the table of what it is to call.
+
+use crate::code::{Code, Outcome};
+use crate::shared::counters::Counters;
+use crate::shared::loader;
+use crate::shared::options::Options;
+use crate::shared::tracer::SetTracer;
+use crate::{pool, writer};
+use std::ffi::{CString, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+static OPTIONS: LazyLock<Mutex<Arc<Options>>> = LazyLock::new(|| {
+    let text = std::env::var("SIM_XPU").unwrap_or_default();
+    Mutex::new(Arc::new(Options::parse(&text).unwrap_or_default()))
+});
+/// How often the options have been set.
+static CONFIGURED: AtomicU64 = AtomicU64::new(0);
+static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+/// What is counted where there is no loader to ask.
+static NO_COUNTERS: Counters = Counters::new();
+
+type Init = extern "C" fn(u32) -> u32;
+
+/// Passes where there is a loader with all that PTI needs. What is found at the first call is for good.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn need_loader() -> Outcome<Init> {
+    static INIT: OnceLock<Option<Init>> = OnceLock::new();
+    INIT.get_or_init(connect).ok_or(Code::NOT_IMPLEMENTED)
+}
+
+/// As [`need_loader`], with a driver: without one the real library throws where nobody catches it.
+///
+/// # Errors
+/// There is no loader.
+pub(crate) fn need_driver() -> Outcome {
+    static IS_THERE: OnceLock<()> = OnceLock::new();
+    let init = need_loader()?;
+    IS_THERE.get_or_init(|| {
+        /// The first version of Level Zero with all that PTI takes for granted.
+        const LEAST_API: u32 = 3;
+        let (result, api) = (init(0), options().driver_api);
+        if result != 0 || api < LEAST_API {
+            eprintln!("sim-pti: zeInit: {result:#x}, Level Zero 1.{api}: that ends the process, as with the real PTI");
+            std::process::abort();
+        }
+    });
+    Ok(())
+}
+
+fn connect() -> Option<Init> {
+    let library = find();
+    let functions = [c"zesInit", c"zeInit", c"simSetTracer"].map(|name| loader::symbol(library, name));
+    if functions.iter().any(|function| function.is_null()) {
+        return None;
+    }
+    // SAFETY: only the simulated Level Zero has a function of that name, and it has this type.
+    let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(functions[2]) };
+    // SAFETY: the table lives as long as the process.
+    let counters = unsafe { set_tracer(&raw const writer::TRACER) };
+    COUNTERS.store(counters.cast_mut(), Ordering::Release);
+    // SAFETY: the function has this type.
+    Some(unsafe { std::mem::transmute::<*mut c_void, Init>(functions[1]) })
+}
+
+/// The loader that is loaded already, else the one beside this library, else the system's.
+fn find() -> *mut c_void {
+    let loaded = std::iter::once_with(|| loader::open(c"libze_loader.so.1", libc::RTLD_NOLOAD));
+    let beside = beside_this_library().into_iter().map(|file| loader::open(&file, 0));
+    let known = std::iter::once_with(|| loader::open(c"libze_loader.so.1", 0));
+    loaded.chain(beside).chain(known).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
+}
+
+fn beside_this_library() -> Option<CString> {
+    let own = loader::file_of(find as *const c_void)?;
+    CString::new(own.with_file_name("libsim_ze_loader.so").into_os_string().into_vec()).ok()
+}
+
+/// The options in force: Level Zero's, and without it those of the environment.
+pub(crate) fn options() -> Arc<Options> {
+    Arc::clone(&OPTIONS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub(crate) fn configure(options: Options) {
+    *OPTIONS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
+    CONFIGURED.fetch_add(1, Ordering::Release);
+    pool::configured();
+}
+
+/// Changes whenever somebody has set options, or ended what is endless.
+pub(crate) fn configured() -> u64 {
+    CONFIGURED.load(Ordering::Acquire)
+}
+
+/// Level Zero's counters.
+pub(crate) fn counters() -> &'static Counters {
+    // SAFETY: its counters stay; libraries are not closed.
+    unsafe { COUNTERS.load(Ordering::Acquire).as_ref() }.unwrap_or(&NO_COUNTERS)
+}

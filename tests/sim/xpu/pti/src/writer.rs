@@ -1,0 +1,208 @@
+//! Makes records of what Level Zero tells.
+
+use crate::layout::kind;
+use crate::record::{self, Record};
+use crate::shared::apis;
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::shared::devices;
+use crate::shared::options::Options;
+use crate::shared::tracer::{self, Call, Communication, Synchronization, Tracer, Work};
+use crate::{external, link, pool, scope, stamps, views};
+use std::ffi::{CStr, c_char};
+
+/// What Level Zero is to call.
+pub(crate) static TRACER: Tracer =
+    Tracer { version: tracer::VERSION, configured, called, completed, synchronized, communicated, count: count_of };
+
+extern "C" fn configured(text: *const c_char) {
+    // SAFETY: Level Zero hands in the text of its options.
+    let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default();
+    link::configure(Options::parse(text).unwrap_or_default());
+}
+
+/// A new record of a kind, if that is enabled.
+fn enabled(kind: u32) -> Option<Record> {
+    if views::is_enabled(kind) { Record::new(kind) } else { None }
+}
+
+extern "C" fn called(call: *const Call) {
+    // SAFETY: Level Zero hands in a call on its stack.
+    let call = unsafe { *call };
+    let Some(record) = views::call(call.group, call.id).and_then(Record::new) else { return };
+    // SAFETY: gettid takes nothing.
+    let thread = unsafe { libc::gettid() as u32 };
+    if views::is_enabled(kind::EXTERNAL_CORRELATION) {
+        for (external_kind, id) in external::innermost() {
+            let Some(record) = Record::new(kind::EXTERNAL_CORRELATION) else { return };
+            count(&link::counters().external_records);
+            pool::add(thread, &record.u32(4, call.correlation).u64(8, id).u32(16, external_kind));
+        }
+    }
+    let record = record.u64(8, stamps::of(call.start)).u64(16, stamps::of(call.end));
+    let record = record.u32(24, call.group).u32(28, call.id).u32(32, std::process::id()).u32(36, thread);
+    count(&link::counters().api_records);
+    pool::add(thread, &record.u32(40, call.correlation).u32(44, call.result));
+}
+
+extern "C" fn completed(work: *const Work, length: usize) {
+    let began = now();
+    // SAFETY: Level Zero hands in that much work.
+    let work = unsafe { std::slice::from_raw_parts(work, length) };
+    for work in work {
+        let record = match work.kind {
+            tracer::KERNEL => enabled(kind::KERNEL).map(|record| kernel(record, work)),
+            tracer::MEMCPY => enabled(kind::MEMCPY).map(|record| memcpy(record, work)),
+            tracer::MEMSET => enabled(kind::MEMSET).map(|record| memset(record, work)),
+            tracer::MEMCPY_PEER => enabled(kind::MEMCPY_PEER).map(|record| memcpy_peer(record, work)),
+            _ => {
+                barrier(work);
+                None
+            }
+        };
+        if let Some(record) = record {
+            count(&link::counters().device_records);
+            pool::add(work.thread, &record);
+        }
+        scope::completed(work);
+    }
+    overhead(began, work.len());
+}
+
+/// The times of a piece of work: given to a list, begun, ended, given to the device.
+fn times(record: Record, offset: usize, work: &Work) -> Record {
+    let options = link::options();
+    let device =
+        |at: u64| if options.timestamp_zero { 0 } else { stamps::of(at).saturating_sub(options.early_kernels_ns) };
+    let record = record.u64(offset, stamps::of(work.append)).u64(offset + 8, device(work.start));
+    record.u64(offset + 16, device(work.end)).u64(offset + 24, stamps::of(work.submit))
+}
+
+/// The address of a device on its bus, and its id.
+fn device(record: Record, address: usize, uuid: usize, device: u32) -> Record {
+    let (options, pci) = (link::options(), format!("0:{:x}:0.0", devices::bus(device)));
+    let mut id = devices::uuid(&options, device);
+    if options.unknown_uuid {
+        id.reverse();
+    }
+    record.put(address, pci.as_bytes()).put(uuid, &id)
+}
+
+/// The handle of a device, and the engine of it that has run something.
+fn engine(record: Record, offset: usize, handles: &[u32], work: &Work) -> Record {
+    let mut record = record;
+    for (index, device) in handles.iter().enumerate() {
+        record = record.u64(offset + index * 8, devices::handle(*device) as u64);
+    }
+    let offset = offset + handles.len() * 8;
+    record.u32(offset, work.engine_ordinal).u32(offset + 4, work.engine_index)
+}
+
+/// Takes the texts away, on demand.
+fn with_texts(record: Record, kind: u32) -> Record {
+    if !link::options().null_names {
+        return record;
+    }
+    let length = record.bytes().len();
+    record::texts(kind, length).iter().fold(record, |record, text| record.u64(*text, 0))
+}
+
+fn kernel(record: Record, work: &Work) -> Record {
+    let record = record.u64(8, work.queue).u64(16, work.context).u64(24, work.name as u64).u64(32, work.file as u64);
+    let record = record.u64(40, work.line).u64(48, work.id).u32(56, work.correlation).u32(60, work.thread);
+    let record = times(device(record, 64, 80, work.device), 96, work);
+    let begun = [work.task_begin, work.enqueue_begin].map(|at| if at == 0 { 0 } else { stamps::of(at) });
+    let record = record.u64(128, begun[0]).u64(136, begun[1]).u64(144, work.node).u64(152, work.sycl_queue);
+    with_texts(engine(record.u32(160, work.invocation), 168, &[work.device], work), kind::KERNEL)
+}
+
+fn memcpy(record: Record, work: &Work) -> Record {
+    let record = record.u32(4, work.copy_type).u32(8, work.source_type).u32(12, work.target_type);
+    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name as u64);
+    let record = device(record, 40, 56, work.device).u64(72, work.id).u32(80, work.correlation).u32(84, work.thread);
+    let record = times(record, 88, work).u64(120, work.bytes).u64(128, work.sycl_queue);
+    with_texts(engine(record, 136, &[work.device], work), kind::MEMCPY)
+}
+
+fn memcpy_peer(record: Record, work: &Work) -> Record {
+    let record = record.u32(4, work.copy_type).u32(8, work.source_type).u32(12, work.target_type);
+    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name as u64);
+    let record = device(device(record, 40, 72, work.device), 56, 88, work.target);
+    let record = record.u64(104, work.id).u32(112, work.correlation).u32(116, work.thread);
+    let record = times(record, 120, work).u64(152, work.bytes).u64(160, work.sycl_queue);
+    with_texts(engine(record, 168, &[work.device, work.target], work), kind::MEMCPY_PEER)
+}
+
+fn memset(record: Record, work: &Work) -> Record {
+    let record = record.u32(4, work.target_type).u64(8, work.queue).u64(16, work.context).u64(24, work.name as u64);
+    let record = device(record, 32, 48, work.device).u64(64, work.id).u32(72, work.correlation).u32(76, work.thread);
+    let record = times(record, 80, work).u64(112, work.bytes).u64(120, work.value).u64(128, work.sycl_queue);
+    with_texts(engine(record, 136, &[work.device], work), kind::MEMSET)
+}
+
+fn barrier(work: &Work) {
+    synchronized(&Synchronization {
+        kind: tracer::GPU_BARRIER_EXECUTION,
+        correlation: work.correlation,
+        context: work.context,
+        queue: work.queue,
+        event: 0,
+        start: work.start,
+        end: work.end,
+        thread: work.thread,
+        api: apis::zeCommandListAppendBarrier.id,
+        wait_events: 0,
+        result: 0,
+    });
+}
+
+extern "C" fn synchronized(synchronization: *const Synchronization) {
+    // SAFETY: Level Zero hands one in.
+    let its = unsafe { *synchronization };
+    let Some(record) = enabled(kind::SYNCHRONIZATION) else { return };
+    let record = record.u32(4, its.kind).u64(8, its.context).u64(16, its.queue).u64(24, its.event);
+    let record = record.u64(32, stamps::of(its.start)).u64(40, stamps::of(its.end));
+    let record = record.u32(48, its.thread).u32(52, its.correlation).u32(56, its.wait_events).u32(60, its.result);
+    count(&link::counters().sync_records);
+    pool::add(its.thread, &record.u32(64, its.api).u32(68, apis::LEVEL_ZERO));
+}
+
+extern "C" fn communicated(communication: *const Communication) {
+    // SAFETY: Level Zero hands one in.
+    let its = unsafe { *communication };
+    let Some(record) = enabled(kind::COMMUNICATION) else { return };
+    let record = record.u64(8, stamps::of(its.start)).u64(16, stamps::of(its.end));
+    let record = record.u32(24, std::process::id()).u32(28, its.thread);
+    // Before 1.0 it had the size of some metadata in place of those of the two buffers.
+    let record = if link::options().since("1.0") {
+        record.u64(32, its.send).u64(40, its.receive).u64(48, its.communicator).u64(56, its.name as u64)
+    } else {
+        record.u64(32, 24).u64(40, its.communicator).u64(48, its.name as u64)
+    };
+    count(&link::counters().comms_records);
+    pool::add(its.thread, &with_texts(record, kind::COMMUNICATION));
+}
+
+/// Records the time that it took to look at so many pieces of work.
+fn overhead(began: u64, pieces: usize) {
+    /// PTI's number for time spent in functions of Level Zero.
+    const TIME: u32 = 5;
+    let Some(record) = enabled(kind::OVERHEAD) else { return };
+    let end = now();
+    // SAFETY: gettid takes nothing.
+    let thread = unsafe { libc::gettid() as u32 };
+    let record = record.u64(8, stamps::of(began)).u64(16, stamps::of(end)).u32(24, thread);
+    let record = record.u32(28, apis::zeEventQueryKernelTimestamp.id).u64(32, pieces as u64);
+    count(&link::counters().overhead_records);
+    pool::add(thread, &record.u64(40, (end - began) / 2).u32(48, TIME));
+}
+
+extern "C" fn count_of(what: *const c_char) -> u64 {
+    // SAFETY: Level Zero hands in a C string.
+    match unsafe { CStr::from_ptr(what) }.to_bytes() {
+        b"push_depth" => external::depth(),
+        b"enabled_views" => views::enabled(),
+        b"open_scopes" => scope::open(),
+        _ => tracer::NEVER,
+    }
+}
