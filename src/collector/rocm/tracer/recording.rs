@@ -73,6 +73,8 @@ const UNKNOWN: &str = "unknown kernel";
 const FILLS: &str = "Memset";
 /// So many numbers of devices are told apart; more can only be garbage.
 const DEVICES: usize = 4096;
+/// So many kernels are known without a look at their names.
+const KERNELS: usize = 1 << 16;
 
 impl Recording {
     pub(super) fn new(types: ActivityTypes, most_rows: u64, sink: RecordSink) -> Recording {
@@ -265,7 +267,9 @@ impl Recording {
             return *known;
         }
         let number = batch.name(&demangle(&String::from_utf8_lossy(name)));
-        self.kernels.insert(name.into(), number);
+        if self.kernels.len() < KERNELS {
+            self.kernels.insert(name.into(), number);
+        }
         number
     }
 }
