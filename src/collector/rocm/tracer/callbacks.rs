@@ -1,5 +1,5 @@
-//! What roctracer calls: on the program's threads around calls of HIP, and on a thread of its own with records. Nothing here
-//! waits for anything slow, and no panic goes further.
+//! What roctracer calls: on the program's threads around calls of HIP, and on a thread of its own with records. Nothing
+//! here waits for anything slow, and no panic goes further.
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
 use super::args::{Args, Kernel, MOST};

@@ -236,8 +236,8 @@ impl Recording {
         has_room
     }
 
-    /// Returns HIP's number of the device of a record, which has that of a node of the machine: kernels, whose launches know
-    /// it, show which is which.
+    /// Returns HIP's number of the device of a record, which has that of a node of the machine: kernels, whose launches
+    /// know it, show which is which.
     fn device(&mut self, record: &Record, launch: Option<Launch>) -> i32 {
         if let Some((_, device)) = self.devices.iter().find(|(node, _)| *node == record.device) {
             return *device;
