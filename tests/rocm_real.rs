@@ -1,6 +1,6 @@
 //! Rows of a simulated AMD GPU beside those of real ones that torch's profiler recorded through roctracer: the same
 //! categories, names, arguments and types, but for the differences that stand here with their reasons.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "gzip"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;
@@ -24,8 +24,8 @@ const TRACES: [&str; 2] = ["mi250_minitoy_train", "mi300x_vllm_hipgraph_decode"]
 /// The rows that are compared.
 const CATS: [&str; 3] = ["cuda_runtime", "gpu_memcpy", "kernel"];
 
-/// How an argument differs: in which rows, its key, the type that real ones have (none: they have it not), the type here
-/// (none: it is not there), and why.
+/// How an argument differs: in which rows, its key, the type that real ones have (none: they have it not), the type
+/// here (none: it is not there), and why.
 type Difference = (Rows, &'static str, Option<Type>, Option<Type>, &'static str);
 
 /// Rows of a trace.
@@ -121,7 +121,8 @@ fn kernels(trace: &Value) -> BTreeSet<(String, String)> {
     launched.chain(tasks.map(|row| ("hipGraphLaunch".to_owned(), text(row, "name").to_owned()))).collect()
 }
 
-/// Whether a kernel of a real trace has this name here: some have the compiler's there, since libkineto could not read it.
+/// Whether a kernel of a real trace has this name here: some have the compiler's there, since libkineto could not read
+/// it.
 fn is_named(real: &str, here: &str) -> bool {
     real == here || real.starts_with("_Z") && !here.starts_with("_Z")
 }

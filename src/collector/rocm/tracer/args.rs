@@ -1,8 +1,8 @@
 //! The arguments of HIP's functions, read by offset from the data of a call.
 //!
-//! That data is the correlation id (8 bytes), the phase (4), and from byte 16 on a union of each function's arguments. What
-//! has changed with HIP's versions lies behind the union: the arguments of the functions here are where they are in every
-//! release from ROCm 4.5 to 7. Of other versions none are read.
+//! That data is the correlation id (8 bytes), the phase (4), and from byte 16 on a union of each function's arguments.
+//! What has changed with HIP's versions lies behind the union: the arguments of the functions here are where they are
+//! in every release from ROCm 4.5 to 7. Of other versions none are read.
 
 use super::runtime::version;
 use crate::collector::rocm::hip::Direction;
@@ -175,7 +175,7 @@ fn number(direction: Direction) -> u32 {
         Direction::HostToHost => 0,
         Direction::HostToDevice => 1,
         Direction::DeviceToHost => 2,
-        Direction::DeviceToDevice | Direction::PeerToPeer => 3,
+        Direction::DeviceToDevice => 3,
         Direction::Unknown => 4,
     }
 }

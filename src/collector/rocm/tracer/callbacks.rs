@@ -1,5 +1,5 @@
-//! What roctracer calls: on the program's threads around calls of HIP, and on a thread of its own with records. Nothing here
-//! waits for anything slow, and no panic goes further.
+//! What roctracer calls: on the program's threads around calls of HIP, and on a thread of its own with records. Nothing
+//! here waits for anything slow, and no panic goes further.
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
 use super::args::{Args, Kernel, MOST};
@@ -60,9 +60,8 @@ impl Data {
     }
 
     fn phase(self) -> u32 {
-        let place = self.0.wrapping_add(8).cast::<u32>();
         // SAFETY: the phase is behind the correlation id, in every version.
-        unsafe { place.read_unaligned() }
+        unsafe { self.0.wrapping_add(8).cast::<u32>().read_unaligned() }
     }
 
     /// Reads the arguments of a function, if it is known where they are.

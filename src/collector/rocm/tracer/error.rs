@@ -28,7 +28,8 @@ impl TracerError {
         }
     }
 
-    /// Makes the reason for which nothing is recorded; `during` is the call that failed, `said` the library's own words.
+    /// Makes the reason for which nothing is recorded; `during` is the call that failed, `said` the library's own
+    /// words.
     pub(super) fn reason(self, during: &str, said: &str) -> Unavailable {
         let (_, why) = self.meaning();
         let said = if said.is_empty() { String::new() } else { format!(", {said}") };
@@ -57,8 +58,8 @@ mod tests {
     #[test]
     fn each_code_says_what_to_do() {
         let reason = TracerError(-3).reason("roctracer_enable_domain_callback", "invalid argument");
-        let text = "roctracer_enable_domain_callback: ROCTRACER_STATUS_ERROR_INVALID_ARGUMENT (-3), invalid argument; use \
-                    the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";
+        let text = "roctracer_enable_domain_callback: ROCTRACER_STATUS_ERROR_INVALID_ARGUMENT (-3), invalid argument; \
+                    use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";
         assert_eq!((reason.why(), reason.to_string().as_str()), (Why::Incompatible, text));
         let reason = TracerError(77).reason("roctracer_open_pool_expl", "");
         assert_eq!(

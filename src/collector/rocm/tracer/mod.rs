@@ -1,8 +1,9 @@
 //! AMD's GPUs through roctracer, which ROCm has until 6.
 //!
-//! HIP's calls are told of on the threads that make them ([`callbacks`]), with arguments that are read by offset ([`args`]);
-//! what devices did comes in records ([`records`]) on a thread of the library's. Both meet in the [`recording`], of which a
-//! process has one at a time ([`hub`]). A thread of our own ([`worker`]) has records handed over, and waits at the end.
+//! HIP's calls are told of on the threads that make them ([`callbacks`]), with arguments that are read by offset
+//! ([`args`]); what devices did comes in records ([`records`]) on a thread of the library's. Both meet in the
+//! [`recording`], of which a process has one at a time ([`hub`]). A thread of our own ([`worker`]) has records handed
+//! over, and waits at the end.
 
 mod args;
 mod callbacks;

@@ -1,5 +1,5 @@
-//! The part of HIP's runtime that a profiler needs. Only functions whose types have never changed are called; no struct of
-//! HIP's is read, since those have.
+//! The part of HIP's runtime that a profiler needs. Only functions whose types have never changed are called; no struct
+//! of HIP's is read, since those have.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
 use crate::collector::Device;

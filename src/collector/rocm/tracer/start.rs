@@ -48,8 +48,8 @@ pub(super) fn types() -> ActivityTypes {
 }
 
 impl Loaded {
-    /// Finds HIP, and only behind it roctracer, which looks for HIP once, and ends the process where it needs it and there is
-    /// none.
+    /// Finds HIP, and only behind it roctracer, which looks for HIP once, and ends the process where it needs it and
+    /// there is none.
     ///
     /// # Errors
     /// What is missing.
@@ -94,8 +94,8 @@ impl Loaded {
         if !self.hip_version.is_some_and(args::are_known_of) {
             let version = self.hip_version.map_or("of a version that it does not say".to_owned(), |is| is.to_string());
             notes.push(format!(
-                "arguments of HIP's calls are left out, and streams and grids with them: where HIP {version} has them is \
-                 not known"
+                "arguments of HIP's calls are left out, and streams and grids with them: where HIP {version} has them \
+                 is not known"
             ));
         }
         let library = self.path.clone();

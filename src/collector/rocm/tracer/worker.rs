@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 enum Order {
     /// To have what is there handed over, and to say when that is done.
     Flush(SyncSender<()>),
-    /// To end the recording, waiting no longer than until then for what has been launched, and to say when that is done.
+    /// To end the recording, waiting no longer than until then for what has been launched, and to say when that is
+    /// done.
     End(Instant, SyncSender<()>),
 }
 
@@ -91,8 +92,8 @@ impl Worker {
         }
     }
 
-    /// Waits for what was launched, and gives up what the recording held. The program is not made to wait for its devices: it
-    /// may be in the middle of a capture.
+    /// Waits for what was launched, and gives up what the recording held. The program is not made to wait for its
+    /// devices: it may be in the middle of a capture.
     fn end(&mut self, deadline: Instant) {
         HUB.with(|recording| recording.ends = true);
         let (mut wait, patience_ends) = (SHORTEST_WAIT, Instant::now() + PATIENCE);
