@@ -92,8 +92,6 @@ pub(super) enum Direction {
     DeviceToHost,
     /// Within a device, or between two.
     DeviceToDevice,
-    /// Between two devices, if that is said.
-    PeerToPeer,
 }
 
 impl Direction {
@@ -105,7 +103,6 @@ impl Direction {
             Direction::HostToDevice => "HtoD",
             Direction::DeviceToHost => "DtoH",
             Direction::DeviceToDevice => "DtoD",
-            Direction::PeerToPeer => "PtoP",
         }
     }
 
@@ -117,7 +114,6 @@ impl Direction {
             Direction::HostToDevice => "Memcpy HtoD (Host -> Device)",
             Direction::DeviceToHost => "Memcpy DtoH (Device -> Host)",
             Direction::DeviceToDevice => "Memcpy DtoD (Device -> Device)",
-            Direction::PeerToPeer => "Memcpy PtoP (Device -> Device)",
         }
     }
 }

@@ -175,7 +175,7 @@ fn number(direction: Direction) -> u32 {
         Direction::HostToHost => 0,
         Direction::HostToDevice => 1,
         Direction::DeviceToHost => 2,
-        Direction::DeviceToDevice | Direction::PeerToPeer => 3,
+        Direction::DeviceToDevice => 3,
         Direction::Unknown => 4,
     }
 }
