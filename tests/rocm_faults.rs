@@ -91,8 +91,8 @@ const BOTH: &[Fault] = &[
     }),
     ("overlap=1", |file| {
         let overlapping = file.lost(Loss::OverlappingWork) as usize;
-        // Each but the first of a stream begins while another runs.
-        assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
+        // Each but the first of a stream begins while another runs, as long as the program keeps the streams busy.
+        assert!((1..=KERNELS - 2).contains(&overlapping), "{overlapping}");
         whole(file, &[(Loss::OverlappingWork, overlapping)]);
     }),
     // Last: what did not end then ends in a later recording.
@@ -112,7 +112,9 @@ const TRACER: &[Fault] = &[
     ("drop=4", accounted),
     ("garbage=5", unread),
     ("cut=1", |file| {
-        accounted(file);
+        // The last record may be that of the wait.
+        let lost = file.lost(Loss::LaunchesWithoutWork) as usize;
+        assert_eq!((kernels(file).len() + lost, launches(file)), (KERNELS, KERNELS));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
     }),
     ("unknown_kinds=2", |file| {
@@ -129,7 +131,7 @@ const REGISTRATION: &[(Way, &str, fn(&File))] = &[
     (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
     (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),
     (Way::Sdk, "locked=1", |file| nothing(file, Why::Unsupported, "Profiler::prepare")),
-    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "another profiler")),
+    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "other profilers")),
     (Way::Sdk, "enable_error=17:calls", |file| {
         nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
@@ -149,7 +151,7 @@ const REGISTRATION: &[(Way, &str, fn(&File))] = &[
     }),
     (Way::Sdk, "shifted_operations=40", |file| whole(file, &[])),
     (Way::Sdk, "hanging_flush=1", hung),
-    (Way::Tracer, "busy=1", |file| nothing(file, Why::Failed, "pool")),
+    (Way::Tracer, "busy=1", |file| nothing(file, Why::Busy, "stop the other profiler")),
     (Way::Tracer, "devices=0", |file| nothing_found(file)),
     (Way::Tracer, "hanging_flush=1", hung),
 ];
@@ -292,7 +294,10 @@ fn accounted(file: &File) {
 #[track_caller]
 fn unread(file: &File) {
     accounted(file);
-    assert_eq!(file.lost(Loss::DeviceRecordsUnread), file.lost(Loss::LaunchesWithoutWork));
+    // Nonsense may look like a record of another time, and one may be that of a wait.
+    let found = file.lost(Loss::DeviceRecordsUnread) + file.lost(Loss::OutOfWindow);
+    let lost = file.lost(Loss::LaunchesWithoutWork);
+    assert!((lost..=lost + 1).contains(&found), "{}", file.trace.stats());
     assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
 }
 
