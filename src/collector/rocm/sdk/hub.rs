@@ -335,7 +335,7 @@ impl Hub {
     /// The library has dropped that many records since it began.
     pub(super) fn dropped(&self, all: u64) {
         let before = self.dropped.swap(all, Ordering::Relaxed);
-        self.lost(Loss::VendorDropped, all.saturating_sub(before));
+        self.read(|reader| reader.missing(Loss::VendorDropped, all.saturating_sub(before)));
     }
 
     /// A kernel was loaded.
