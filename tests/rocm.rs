@@ -329,7 +329,8 @@ fn child_that_is_told_nothing() {
     hip.init();
     rocm::sdk();
     let file = amd::record(|| step(&hip));
-    assert!(report(&file).notes.iter().any(|note| note.contains("Profiler::prepare")), "{:?}", report(&file).notes);
+    let reason = amd::reason(&file);
+    assert!(reason.message().contains("too late") && reason.advice().contains("Profiler::prepare"), "{reason}");
     assert_eq!((file.slices().len(), Counts::of(&file)), (8, Counts::default()));
 }
 
