@@ -1,6 +1,6 @@
 //! Rows of a simulated AMD GPU beside those of real ones that torch's profiler recorded through roctracer: the same
 //! categories, names, arguments and types, but for the differences that stand here with their reasons.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "gzip"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod common;

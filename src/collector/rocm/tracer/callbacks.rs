@@ -60,9 +60,8 @@ impl Data {
     }
 
     fn phase(self) -> u32 {
-        let place = self.0.wrapping_add(8).cast::<u32>();
         // SAFETY: the phase is behind the correlation id, in every version.
-        unsafe { place.read_unaligned() }
+        unsafe { self.0.wrapping_add(8).cast::<u32>().read_unaligned() }
     }
 
     /// Reads the arguments of a function, if it is known where they are.

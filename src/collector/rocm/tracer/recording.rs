@@ -6,7 +6,7 @@ use super::records::{self, Record, What};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
-use crate::collector::rocm::hip::{self, Does};
+use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::Streams;
@@ -196,10 +196,11 @@ impl Recording {
 
     /// A device did something.
     fn worked(&mut self, record: &Record, batch: &mut Batch<'_>) {
-        let launch = match record.what {
-            What::Mark => return,
-            _ => self.launches.worked(record.correlation),
-        };
+        if record.what == What::Mark {
+            return;
+        }
+        let launch = self.launches.worked(record.correlation);
+        let done = Done { record, launch };
         let device = self.device(record, launch);
         let stream = self.streams.number(device, launch.and_then(|launch| launch.stream), record.queue);
         let (kind, name, shape, words) = match record.what {
@@ -209,16 +210,13 @@ impl Recording {
                 let (name, fills) = self.kernel_at(address, launch, batch);
                 // A call that fills memory has nothing else done.
                 if fills || launch.is_some_and(|launch| launch.does == Does::Fill) {
-                    filled(0, record, launch, batch)
+                    done.filled(0, batch)
                 } else {
-                    ran(name, kind, record, launch, batch)
+                    done.ran(name, kind, batch)
                 }
             }
-            What::Copy { direction, bytes } => {
-                let name = batch.name(direction.name());
-                copied(ActivityType::GpuMemcpy, name, direction.kind(), bytes, record, launch, batch)
-            }
-            What::Fill { bytes } => filled(bytes, record, launch, batch),
+            What::Copy { direction, bytes } => done.copied(direction, bytes, batch),
+            What::Fill { bytes } => done.filled(bytes, batch),
         };
         if self.types.contains(kind) && self.has_room(batch) {
             let (start, end, correlation) = (record.begin, record.end, record.correlation);
@@ -272,35 +270,40 @@ impl Recording {
     }
 }
 
+/// What a device did, and the launch that had it do so, if that is known.
+#[derive(Clone, Copy)]
+struct Done<'r> {
+    record: &'r Record,
+    launch: Option<Launch>,
+}
+
 /// A row of a device: its type, its name, and its words.
 type Row = (ActivityType, Name, &'static RocmShape, [u64; 5]);
 
-fn ran(name: Name, kind: &str, record: &Record, launch: Option<Launch>, batch: &mut Batch<'_>) -> Row {
-    let kind = batch.name(kind);
-    let (grid, block, graph) = launch.map_or_else(Default::default, |launch| (launch.grid, launch.block, launch.graph));
-    let words = Kernel { queue: record.queue, kind, grid, block, graph }.words();
-    (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, words)
-}
+impl Done<'_> {
+    fn ran(self, name: Name, kind: &str, batch: &mut Batch<'_>) -> Row {
+        let (queue, kind) = (self.record.queue, batch.name(kind));
+        let known = self.launch.map(|launch| (launch.grid, launch.block, launch.graph));
+        let (grid, block, graph) = known.unwrap_or_default();
+        (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, Kernel { queue, kind, grid, block, graph }.words())
+    }
 
-fn filled(bytes: u64, record: &Record, launch: Option<Launch>, batch: &mut Batch<'_>) -> Row {
-    let name = batch.name(hip::FILL);
-    copied(ActivityType::GpuMemset, name, FILLS, bytes, record, launch, batch)
-}
+    fn copied(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
+        let name = batch.name(direction.name());
+        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.moved(direction.kind(), bytes, batch))
+    }
 
-fn copied(
-    of: ActivityType,
-    name: Name,
-    kind: &str,
-    bytes: u64,
-    record: &Record,
-    launch: Option<Launch>,
-    batch: &mut Batch<'_>,
-) -> Row {
-    let kind = batch.name(kind);
-    let (known, graph) = launch.map_or((0, 0), |launch| (launch.bytes, launch.graph));
-    let bytes = if bytes > 0 { bytes } else { known };
-    let words = shapes::Copy { queue: record.queue, kind, bytes, graph }.words();
-    (of, name, &shapes::COPY, padded(words))
+    fn filled(self, bytes: u64, batch: &mut Batch<'_>) -> Row {
+        let name = batch.name(hip::FILL);
+        (ActivityType::GpuMemset, name, &shapes::COPY, self.moved(FILLS, bytes, batch))
+    }
+
+    fn moved(self, kind: &str, bytes: u64, batch: &mut Batch<'_>) -> [u64; 5] {
+        let (queue, kind) = (self.record.queue, batch.name(kind));
+        let (known, graph) = self.launch.map_or((0, 0), |launch| (launch.bytes, launch.graph));
+        let bytes = if bytes > 0 { bytes } else { known };
+        padded(shapes::Copy { queue, kind, bytes, graph }.words())
+    }
 }
 
 /// What a call's row shows.
