@@ -15,6 +15,8 @@ pub(super) struct Status(u32);
 impl Status {
     /// A context of another tool stands in the way.
     pub(super) const CONFLICT: Status = Status(12);
+    /// A kind is not known.
+    pub(super) const NO_KIND: Status = Status(4);
     /// A context cannot be used.
     pub(super) const INVALID: Status = Status(10);
     /// It is too late to register.

@@ -11,7 +11,7 @@ use crate::collector::rocm::ids;
 use crate::collector::{RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The one hub, once this tool has begun to register.
@@ -136,7 +136,8 @@ impl Hub {
 
     /// What is known of the library; nothing until it was asked.
     pub(super) fn known(&self) -> &Arc<Known> {
-        self.known.get_or_init(Arc::default)
+        static NOTHING: LazyLock<Arc<Known>> = LazyLock::new(Arc::default);
+        self.known.get().unwrap_or(&NOTHING)
     }
 
     /// The contexts, once they are made.
@@ -169,6 +170,9 @@ impl Hub {
         api.start_context(names).map_err(starting)?;
         let main = api.create_context().map_err(creating)?;
         let functions = self.known().operations.recorded();
+        if functions.is_empty() {
+            return Err(("rocprofiler_iterate_callback_tracing_kind_operations", Status::NO_KIND));
+        }
         api.tell_of(main, HIP_RUNTIME, &functions, callbacks::on_call).map_err(telling)?;
         let making = failed("rocprofiler_create_buffer");
         let buffer = api.create_buffer(main, BUFFER, callbacks::on_buffer).map_err(making)?;
@@ -331,7 +335,7 @@ impl Hub {
     /// The library has dropped that many records since it began.
     pub(super) fn dropped(&self, all: u64) {
         let before = self.dropped.swap(all, Ordering::Relaxed);
-        self.lost(Loss::VendorDropped, all.saturating_sub(before));
+        self.read(|reader| reader.missing(Loss::VendorDropped, all.saturating_sub(before)));
     }
 
     /// A kernel was loaded.

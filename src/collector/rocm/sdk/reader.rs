@@ -68,6 +68,8 @@ pub(super) struct Reader {
     until: u64,
     /// How many rows may come yet.
     left: u64,
+    /// Records are known to be missing, so work cannot be waited for launch by launch.
+    is_missing_records: bool,
 }
 
 /// A kernel that this recording has met.
@@ -118,6 +120,7 @@ impl Reader {
             capturing: Vec::new(),
             until: u64::MAX,
             left: selection.roctracer_max_events,
+            is_missing_records: false,
         }
     }
 
@@ -132,7 +135,16 @@ impl Reader {
 
     /// Returns how many launches have no work yet: of which it is sure to come, and of which it may.
     pub(super) fn owed(&self) -> [usize; 2] {
-        [self.launches.owed(), self.launches.hoped()]
+        match [self.launches.owed(), self.launches.hoped()] {
+            [owed, hoped] if self.is_missing_records => [0, owed + hoped],
+            owed => owed,
+        }
+    }
+
+    /// Counts records that are not there.
+    pub(super) fn missing(&mut self, cause: Loss, count: u64) {
+        self.is_missing_records |= count > 0;
+        self.sink.lost(cause, count);
     }
 
     /// A call begins that launches something: before its work can come.
@@ -206,7 +218,7 @@ impl Reader {
             Some(Record::Dispatch(kernel)) if is_timed(kernel.start(), kernel.end()) => self.kernel(&kernel),
             Some(Record::Copy(copy)) if is_timed(copy.start(), copy.end()) => self.copy(&copy),
             Some(Record::Other) => {}
-            _ => self.sink.lost(Loss::DeviceRecordsUnread, 1),
+            _ => self.missing(Loss::DeviceRecordsUnread, 1),
         }
     }
 
