@@ -22,7 +22,7 @@ pub(crate) type Table = BTreeMap<String, Vec<String>>;
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files with `unsafe`: folders end with a slash.
-const UNSAFE: [&str; 17] = [
+const UNSAFE: [&str; 22] = [
     "clock/",
     "os/",
     "collector/library.rs",
@@ -32,7 +32,12 @@ const UNSAFE: [&str; 17] = [
     "collector/cupti/demangle.rs",
     "collector/cupti/ffi.rs",
     "collector/cupti/pool.rs",
-    "collector/cupti/text.rs",
+    "collector/text.rs",
+    "collector/xpu/callbacks.rs",
+    "collector/xpu/ffi.rs",
+    "collector/xpu/level_zero.rs",
+    "collector/xpu/pool.rs",
+    "collector/xpu/scope_ffi.rs",
     "collector/plugin/abi.rs",
     "collector/plugin/calls.rs",
     "collector/plugin/desk.rs",
