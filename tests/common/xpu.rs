@@ -107,6 +107,13 @@ pub(crate) fn finish() {
     raw!(simFinish());
 }
 
+/// Has PTI give back the buffers that it holds.
+pub(crate) fn flush() {
+    // SAFETY: the function has this type.
+    let flush = unsafe { *pti().get::<extern "C" fn() -> u32>(b"ptiFlushAllViews\0").unwrap() };
+    assert_eq!(flush(), 0);
+}
+
 impl Xpu {
     /// Loads both libraries with these options.
     pub(crate) fn with(settings: &str) -> Xpu {

@@ -5,7 +5,7 @@ use crate::shared::counters::Counters;
 use crate::shared::loader;
 use crate::shared::options::Options;
 use crate::shared::tracer::SetTracer;
-use crate::writer;
+use crate::{pool, writer};
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -87,6 +87,7 @@ pub(crate) fn options() -> Arc<Options> {
 pub(crate) fn configure(options: Options) {
     *OPTIONS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
     CONFIGURED.fetch_add(1, Ordering::Release);
+    pool::configured();
 }
 
 /// Changes whenever somebody has set options, or ended what is endless.

@@ -45,18 +45,20 @@ fn views_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn each_nth_record_is_dropped_or_nonsense() {
+fn one_in_so_many_records_is_dropped_or_nonsense() {
     let dropping = session_of("drop=3", &[KERNEL]);
     kernels(&dropping, 30);
     let found = dropping.pti.of_kind(KERNEL).len() as u64;
-    assert_eq!((found, xpu::count("dropped")), (20, 10));
+    let lost = xpu::count("dropped");
+    assert!(found + lost == 30 && (5..15).contains(&lost), "{found} {lost}");
     drop(dropping);
     let session = session_of("garbage=3", &[KERNEL]);
     kernels(&session, 30);
     session.pti.flush();
     let (rows, ends) = session.pti.rows();
     let is_whole = |row: &&Row| row.kind == KERNEL && row.u64(112) == row.u64(104).wrapping_add(20_000);
-    assert_eq!(rows.iter().filter(is_whole).count(), 20);
+    let whole = rows.iter().filter(is_whole).count();
+    assert!((15..25).contains(&whole), "{whole}");
     assert_eq!(rows.iter().filter(|row| row.kind == KERNEL && row.text(24) == "kernel_us20").count(), 30);
     assert_eq!((ends.last(), rows.last().unwrap().kind), (Some(&3), 0xa5a5_a5a5), "it ends with nonsense");
 }
@@ -68,7 +70,8 @@ fn records_of_an_unknown_kind_and_longer_ones_are_stepped_over() {
     session.pti.flush();
     let (rows, ends) = session.pti.rows();
     let count = |kind: u32| rows.iter().filter(|row| row.kind == kind).count();
-    assert_eq!((count(KERNEL), count(900), ends.iter().all(|end| *end == 1)), (10, 5, true));
+    assert_eq!((count(KERNEL), count(900), ends.iter().all(|end| *end == 1)), (10, count(900), true));
+    assert!(count(900) > 0);
     assert_eq!(rows.last().unwrap().length(), if rows.last().unwrap().kind == KERNEL { 200 } else { 80 });
 }
 
