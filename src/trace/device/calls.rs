@@ -1,6 +1,6 @@
 //! The calls of one thread, on their way into its rows.
 
-use super::Linked;
+use super::{Linked, has_arrows};
 use crate::activity::{ArgValue, Args};
 use crate::collector::{Collection, Entry, Shaped};
 use crate::link::{Handle, Links};
@@ -103,7 +103,7 @@ impl<'t> List<'t> {
             clipped: linked.is_clipped(call.start),
             is_beside: linked.crossing.binary_search(first).is_ok(),
             linked: links.linked(&call),
-            arrow: links.has_work(&call).then(|| linked.arrow(&call)),
+            arrow: (has_arrows(entry.kind()) && links.has_work(&call)).then(|| linked.arrow(&call)),
             collection,
             entry,
         })

@@ -337,6 +337,11 @@ fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> 
     around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
 
+/// Whether arrows lead from calls of that kind to work: of Intel's, as libkineto has it, from those of the runtime alone.
+fn has_arrows(kind: ActivityType) -> bool {
+    kind != ActivityType::XpuDriver
+}
+
 /// Whether that kind is done by a device.
 fn is_work(kind: ActivityType) -> bool {
     !matches!(

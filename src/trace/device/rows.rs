@@ -1,7 +1,7 @@
 //! The rows of devices: what ran on each stream, and the annotations around it.
 
 use super::lanes::{Lane, Lanes, Taken};
-use super::{Linked, Mark, NEVER, is_work};
+use super::{Linked, Mark, NEVER, has_arrows, is_work};
 use crate::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
 };
@@ -278,7 +278,8 @@ impl<'w> StreamRows<'_, 'w> {
         let launch = self.call_of(entry);
         let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
         self.slice(entry, row, (start, end), slice, None)?;
-        let Some(launch) = launch else { return Ok(()) };
+        let has_arrow = |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
+        let Some(launch) = launch.filter(has_arrow) else { return Ok(()) };
         // By an error of a clock the work may begin before its launch; the arrow points forward all the same.
         let at = start.max(launch.start.min(earlier(end, 1)));
         let track = Track::new(i64::from(self.device), row);
