@@ -84,7 +84,7 @@ typedef struct KinetoPlugin_ProfileEvent {
   int64_t endTimeUtcNs;
   /* The plugin's own number for it; looked at for EXTERNAL_CORRELATION alone. */
   int64_t eventId;
-  /* On a device: which one. On the host: the process, 0 for this one. */
+  /* On a device: which one. On the host: 0, or this process; a call may stand on a device instead, by the number of that. */
   union {
     int32_t deviceId;
     int32_t processId;
@@ -241,7 +241,8 @@ typedef struct KinetoPlugin_ProfilerPopCorrelationId_Params {
 #define KINETO_PLUGIN_PROFILER_POP_CORRELATION_ID_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopCorrelationId_Params, pProfilerHandle)
 
-/* The same for spans that are user annotations. This host calls neither: which annotation a span is in, it knows itself. */
+/* The same for spans that are user annotations. A profiler that has neither of the two is told of those as of any other
+ * span, and one that has both by these alone. */
 typedef struct KinetoPlugin_ProfilerPushUserCorrelationId_Params {
   size_t unpaddedStructSize;
   uint64_t userCorrelationId;

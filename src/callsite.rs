@@ -17,7 +17,8 @@ pub(crate) const KIND_FIELD: &str = "kineto.kind";
 pub(crate) const NAME_FIELD: &str = "kineto.name";
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
-
+/// The target of events that are instants whatever the level up to which events are.
+pub(crate) const INSTANT_TARGET: &str = "kineto::instant";
 /// The target of spans that are collective operations; [`Collective`](crate::Collective) has it.
 pub(crate) const COMMS_TARGET: &str = "kineto::comms";
 
@@ -149,6 +150,12 @@ impl Site {
         ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)
     }
 
+    /// Returns the state of a new span of this callsite, whose class may have been decided since the callsite was met.
+    pub(crate) fn new_state(&self) -> u64 {
+        let annotates = self.is_recorded() && self.class() == ActivityType::UserAnnotation;
+        self.state | if annotates { state::ANNOTATES } else { 0 }
+    }
+
     /// Returns the judgement on a span whose fields name that scope, or none.
     pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
         self.of_scope_or_kind(named, None)
@@ -233,7 +240,7 @@ impl Rules {
             return EventRole::Counter;
         }
         let error = *metadata.level() == Level::ERROR;
-        let wanted = self.events.is_some_and(|max| *metadata.level() <= max);
+        let wanted = metadata.target() == INSTANT_TARGET || self.events.is_some_and(|max| *metadata.level() <= max);
         match wanted && self.selected.contains(ActivityType::CpuInstantEvent) {
             true => EventRole::Instant { error },
             false if error => EventRole::Error,
@@ -310,6 +317,7 @@ impl Sites {
         }
         judged.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
         judged.state = state::new(judged.index);
+        judged.state = judged.new_state();
         let site: &'static Site = Box::leak(judged);
         known.in_order.push(site);
         known.by_address.insert(address, site);

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 
 /// Is told which slice the calling thread is in, so that what is launched inside can be linked to it.
 pub(crate) trait CorrelationSink: Debug + Send + Sync {
-    /// The thread enters a slice; returns who took it, a bit each. If nobody did, there is no pop.
-    fn push(&self, slice: u64) -> u64;
+    /// The thread enters a slice, that of an annotation or of an operation; returns who took it, a bit each. If nobody did,
+    /// there is no pop.
+    fn push(&self, slice: u64, annotates: bool) -> u64;
 
-    /// The thread leaves the slice that it pushed last, which these took.
-    fn pop(&self, takers: u64);
+    /// The thread leaves the slice that it pushed last, as what that was pushed, which these took.
+    fn pop(&self, annotates: bool, takers: u64);
 }

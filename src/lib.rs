@@ -45,6 +45,7 @@
 //! - `cli`: the command `kineto`, nothing of the library.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
 //!   reader of debug information.
+//! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ in a program.
 //! - `itt`: spans as tasks of ITT, for VTune; needs a C compiler.
 //!
 //! # Platforms and compilers
@@ -57,6 +58,8 @@ pub mod analysis;
 mod buffer;
 mod builder;
 mod callsite;
+#[cfg(feature = "capi")]
+mod capi;
 mod clock;
 mod collective;
 pub mod collector;

@@ -24,6 +24,12 @@ impl Profiler {
         Profiler { session }
     }
 
+    /// Whether anything is recorded now.
+    #[cfg(feature = "capi")]
+    pub(crate) fn is_recording(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_recording())
+    }
+
     fn session(&self) -> Result<&Arc<Session>, Error> {
         let why = "the profiler is switched off (KINETO_ENABLED)";
         self.session.as_ref().ok_or_else(|| Error::new(ErrorKind::NotActive, why))

@@ -5,7 +5,7 @@ mod common;
 
 use common::{record, record_with};
 use std::fmt;
-use tracing::field::Empty;
+use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
 use tracing_kineto::{Loss, annotate};
 
@@ -97,6 +97,22 @@ fn values_recorded_on_a_span_with_two_slices_stand_on_both() {
         span.in_scope(|| ());
     });
     assert_eq!(file.all("s").iter().map(|slice| slice.fields()).collect::<Vec<_>>(), [r#"{"n":1}"#, r#"{"n":1}"#]);
+}
+
+#[test]
+fn values_may_be_of_another_callsite_than_their_span() {
+    let file = record(|| {
+        let others =
+            [info_span!("a", more = Empty, n = Empty), info_span!("b", more = Empty)].map(|span| span.metadata());
+        let span = info_span!("s", first = 1, n = 2);
+        let _entered = span.enter();
+        for (metadata, key, value) in [(others[0], "more", 3), (others[0], "n", 4), (others[1], "more", 5)] {
+            let fields = metadata.unwrap().fields();
+            span.record_all(&fields.value_set(&[(&fields.field(key).unwrap(), Some(&value as &dyn Value))]));
+        }
+        span.record("first", 6);
+    });
+    assert_eq!(file.fields("s"), r#"{"first":6,"more":5,"n":2}"#, "a key comes once, the span's own first");
 }
 
 #[test]

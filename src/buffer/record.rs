@@ -53,6 +53,8 @@ pub(crate) mod flag {
     pub(crate) const CLIPPED: u8 = 4;
     /// Close: nothing happened on the thread between the span's last exit and this.
     pub(crate) const AFTER_EXIT: u8 = 8;
+    /// Slice: its span is a user annotation.
+    pub(crate) const ANNOTATES: u8 = 8;
     /// Anything with fields: the payload is the id of a block that holds them.
     pub(crate) const BLOCK: u8 = 16;
     /// Memory: the allocator had not that much.

@@ -94,6 +94,14 @@ impl Collector for Contained {
         self.ask("pop", |collector| collector.pop());
     }
 
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        self.ask("push", |collector| collector.push_annotation(id))
+    }
+
+    fn pop_annotation(&self) {
+        self.ask("pop", |collector| collector.pop_annotation());
+    }
+
     fn pause(&self) {
         self.ask("pause", |collector| collector.pause());
     }

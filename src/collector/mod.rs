@@ -11,6 +11,7 @@ mod contained;
 pub(crate) mod cuda;
 mod cupti;
 mod deferred;
+mod demangle;
 mod device;
 mod library;
 mod names;
@@ -19,6 +20,7 @@ mod plugin;
 mod range;
 mod record;
 mod report;
+mod rocm;
 mod scope;
 mod set;
 mod shape;
@@ -50,6 +52,7 @@ pub use record::{
     CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
+pub use rocm::Rocm;
 pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{Shape, Shaped, Wait};
@@ -69,8 +72,8 @@ use std::time::{Duration, Instant};
 
 /// Records what accelerators do, and the calls that had them do it.
 ///
-/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop),
-/// [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
+/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop), their like for
+/// annotations, [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
 /// call the [`Profiler`](crate::Profiler), which waits for them. One that panics harms nobody else: the
 /// [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
 pub trait Collector: fmt::Debug + Send + Sync {
@@ -104,6 +107,17 @@ pub trait Collector: fmt::Debug + Send + Sync {
     /// The calling thread leaves the slice that it pushed last. Slices that it was in when a recording ended or paused it
     /// leaves at its first hook of the next one.
     fn pop(&self) {}
+
+    /// As [`push`](Collector::push), of a slice that is a user annotation's; kineto's `pushUserCorrelationId`. By default
+    /// the same: which annotation work is in, the trace knows in any case.
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        self.push(id)
+    }
+
+    /// As [`pop`](Collector::pop), of a slice that was pushed by [`push_annotation`](Collector::push_annotation).
+    fn pop_annotation(&self) {
+        self.pop();
+    }
 
     /// The recording pauses: what begins from now on is not wanted until [`resume`](Collector::resume). What was launched
     /// before is still handed over when it has ended. By default nothing is done, and what comes of the pause is dropped.

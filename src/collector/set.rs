@@ -59,14 +59,20 @@ struct Street {
 const LENIENCE_NS: u64 = 1_000_000_000;
 
 impl CorrelationSink for Street {
-    fn push(&self, slice: u64) -> u64 {
-        let took = |collector: &dyn Collector| collector.push(CorrelationId(slice));
+    fn push(&self, slice: u64, annotates: bool) -> u64 {
+        let took = |collector: &dyn Collector| match annotates {
+            true => collector.push_annotation(CorrelationId(slice)),
+            false => collector.push(CorrelationId(slice)),
+        };
         self.running(u64::MAX).fold(0, |takers, (at, collector)| takers | u64::from(took(collector)) << at)
     }
 
-    fn pop(&self, takers: u64) {
+    fn pop(&self, annotates: bool, takers: u64) {
         // One that has not taken the slice would leave another.
-        self.running(takers).for_each(|(_, collector)| collector.pop());
+        self.running(takers).for_each(|(_, collector)| match annotates {
+            true => collector.pop_annotation(),
+            false => collector.pop(),
+        });
     }
 }
 

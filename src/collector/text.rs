@@ -4,14 +4,14 @@
 use std::ffi::c_void;
 
 /// The longest text that is copied.
-const LONGEST: usize = 64 * 1024;
+pub(crate) const LONGEST: usize = 64 * 1024;
 
 /// Copies the C string at that address into `text`, cut at [`LONGEST`]; `false` if there is none.
 ///
 /// The kernel copies it, so that an address of unmapped memory, such as the name of a kernel whose module has been
 /// unloaded, is an error and no crash. Where the kernel does not let us, the memory is read as it is.
 #[cfg(target_os = "linux")]
-pub(super) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
+pub(crate) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
     text.clear();
     if address == 0 {
         return false;
@@ -63,7 +63,7 @@ fn has_kernels_help() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
+pub(crate) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
     text.clear();
     address != 0 && copy_unchecked(address, text)
 }

@@ -1,6 +1,6 @@
 //! The vendors whose devices this crate records by itself.
 
-use super::{Collector, Cupti, Places, Xpu};
+use super::{Collector, Cupti, Places, Rocm, Xpu};
 use std::sync::Arc;
 
 /// A vendor's collector, not made yet.
@@ -15,7 +15,8 @@ pub(crate) struct Vendor {
 }
 
 /// All of them, in the order in which they are started.
-pub(crate) const VENDORS: [Vendor; 2] = [
+pub(crate) const VENDORS: [Vendor; 3] = [
     Vendor { name: "cupti", switch: "DISABLE_CUPTI", make: |places| Arc::new(Cupti::new(places)) },
+    Vendor { name: "rocm", switch: "DISABLE_ROCM", make: |places| Arc::new(Rocm::new(places)) },
     Vendor { name: "xpu", switch: "DISABLE_XPU", make: |places| Arc::new(Xpu::new(places)) },
 ];

@@ -76,6 +76,8 @@ pub struct CollectorDiagnosis {
     pub library: Option<PathBuf>,
     /// Versions and the like: keys with JSON values, such as `cupti_version`.
     pub versions: Vec<(String, String)>,
+    /// Its devices; those of NVIDIA's stand with the [driver](Diagnosis::devices).
+    pub devices: Vec<Device>,
     /// Why it records nothing.
     pub reason: Option<Unavailable>,
     /// What is not as it could be.
@@ -202,6 +204,7 @@ impl CollectorDiagnosis {
             "does_not_record": names(self.types.difference(self.records)),
             "library": self.library.as_ref().map(|path| path.to_string_lossy()),
             "versions": versions,
+            "devices": self.devices.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect::<Vec<_>>(),
             "reason": self.reason.as_ref().map(reason),
             "notes": self.notes,
             "advice": self.advice,
@@ -223,6 +226,7 @@ impl CollectorDiagnosis {
             page.line("library", &library.to_string_lossy());
         }
         self.versions.iter().for_each(|(key, value)| page.line(key, value));
+        self.devices.iter().for_each(|device| page.line(&device.label, &describe(device, None)));
         page.types("records", self.records);
         page.types("cannot record", self.types.difference(self.records));
         self.notes.iter().for_each(|note| page.line("note", note));
@@ -299,6 +303,7 @@ pub(super) mod tests {
             records: ActivityTypes::from_type(ActivityType::ConcurrentKernel),
             library: Some("/lib/libcupti.so.13".into()),
             versions: vec![("cupti_version".to_owned(), "130001".to_owned())],
+            devices: Vec::new(),
             reason: (verdict == Verdict::Unavailable)
                 .then(|| Unavailable::new(Why::Busy, "another one has it", "stop that one")),
             notes: vec!["a note".to_owned()],

@@ -160,6 +160,7 @@ impl Doctor {
             }
         }
         found.attempts = collector.attempts();
+        found.devices = if found.reason.is_none() { collector.devices() } else { Vec::new() };
         found
     }
 }
@@ -190,6 +191,7 @@ impl CollectorDiagnosis {
             records: ActivityTypes::EMPTY,
             library: None,
             versions: Vec::new(),
+            devices: Vec::new(),
             reason: None,
             notes: Vec::new(),
             advice: Vec::new(),
@@ -233,6 +235,7 @@ fn consider_driver(found: &mut CollectorDiagnosis, config: &Config, circumstance
     if found.reason.is_none() && no_gpu {
         found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
     }
+    found.devices.clear();
     advise(found, circumstances);
     if config.gpu.nvtx_ranges
         && let Some(library) = &found.library
@@ -360,6 +363,9 @@ mod tests {
             self.start.clone()
         }
         fn stop(&self, _: Timestamp, _: Instant) {}
+        fn devices(&self) -> Vec<collector::Device> {
+            vec![collector::Device::new(3, "Told 9000")]
+        }
     }
 
     fn can(types: ActivityTypes, proven: Option<bool>) -> Result<Capabilities, Unavailable> {
@@ -394,6 +400,9 @@ mod tests {
             let found = diagnosis.collectors.last().unwrap();
             assert_eq!(found.verdict, verdict, "{told:?}");
             assert_eq!(found.started, matches!(start, Some(Ok(_))));
+            let is_there = verdict != Verdict::Unavailable;
+            assert_eq!(diagnosis.to_string().contains("GPU 3               Told 9000"), is_there, "{diagnosis}");
+            assert_eq!(diagnosis.to_json().contains("Told 9000"), is_there);
             assert_eq!(found.reason.is_some(), verdict == Verdict::Unavailable);
             assert_eq!(diagnosis.is_well(), verdict == Verdict::Ready);
         }

@@ -241,7 +241,8 @@ impl Lane {
         frame.set_slice(slice);
         frames.set_top(top);
         if TOLD {
-            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
+            let annotates = state::annotates(meta);
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
         }
         // The clock is read last, so that what the hook costs lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
@@ -261,7 +262,8 @@ impl Lane {
         let Some(slice) = writer.next().filter(|_| state::is_shared(known.meta)) else { return false };
         frame.set(key, known, slice);
         frames.set_top(top);
-        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
+        let annotates = state::annotates(known.meta);
+        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
     }

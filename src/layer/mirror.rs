@@ -22,6 +22,7 @@ pub(crate) struct Mirror {
 #[derive(Clone, Copy)]
 struct Told {
     slice: u64,
+    annotates: bool,
     takers: u64,
 }
 
@@ -43,7 +44,7 @@ const DEPTH: usize = 64;
 
 impl Mirror {
     pub(crate) const fn new() -> Mirror {
-        let slices = [const { Cell::new(Told { slice: 0, takers: 0 }) }; DEPTH];
+        let slices = [const { Cell::new(Told { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
         Mirror { street: Cell::new(None), told: Cell::new(None), slices, length: Cell::new(0) }
     }
 
@@ -70,11 +71,11 @@ impl Mirror {
         }
     }
 
-    /// The thread enters a slice.
+    /// The thread enters a slice, which is that of an annotation or of an operation.
     #[inline]
-    pub(crate) fn push(&self, slice: u64) {
+    pub(crate) fn push(&self, slice: u64, annotates: bool) {
         if let Some(street) = self.street.get() {
-            self.tell(street, slice);
+            self.tell(street, slice, annotates);
         }
     }
 
@@ -89,21 +90,21 @@ impl Mirror {
         }
     }
 
-    /// The thread is in these slices, the outermost first; 0 is none.
-    pub(crate) fn follow(&self, slices: impl Iterator<Item = u64>) {
+    /// The thread is in these slices, the outermost first, each with whether it is an annotation's; 0 is none.
+    pub(crate) fn follow(&self, slices: impl Iterator<Item = (u64, bool)>) {
         let Some(street) = self.street.get() else { return };
-        let mut slices = slices.filter(|slice| *slice != 0).peekable();
+        let mut slices = slices.filter(|(slice, _)| *slice != 0).peekable();
         let mut same = 0;
         while let Some(told) = self.slices.get(same)
             && same < self.length.get()
-            && slices.next_if_eq(&told.get().slice).is_some()
+            && slices.next_if(|(slice, _)| *slice == told.get().slice).is_some()
         {
             same += 1;
         }
         while let Some(told) = self.last().filter(|_| self.length.get() > same) {
             self.forget(told);
         }
-        slices.for_each(|slice| self.tell(street, slice));
+        slices.for_each(|(slice, annotates)| self.tell(street, slice, annotates));
     }
 
     fn last(&self) -> Option<Told> {
@@ -114,16 +115,16 @@ impl Mirror {
     fn forget(&self, last: Told) {
         self.length.set(self.length.get().saturating_sub(1));
         if let Some(street) = self.told.get() {
-            street.pop(last.takers);
+            street.pop(last.annotates, last.takers);
         }
     }
 
-    fn tell(&self, street: &dyn CorrelationSink, slice: u64) {
+    fn tell(&self, street: &dyn CorrelationSink, slice: u64, annotates: bool) {
         let length = self.length.get();
         let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
-        let takers = street.push(slice);
+        let takers = street.push(slice, annotates);
         if takers != 0 {
-            place.set(Told { slice, takers });
+            place.set(Told { slice, annotates, takers });
             self.length.set(length + 1);
         }
     }
@@ -141,19 +142,26 @@ mod tests {
     }
 
     impl CorrelationSink for Stack {
-        fn push(&self, slice: u64) -> u64 {
+        fn push(&self, slice: u64, annotates: bool) -> u64 {
+            assert_eq!(annotates, slice % 2 == 1);
             let taken = slice != self.refuses;
             self.slices.lock().unwrap().extend(taken.then_some(slice));
             if taken { 5 } else { 0 }
         }
-        fn pop(&self, takers: u64) {
+        fn pop(&self, annotates: bool, takers: u64) {
             assert_eq!(takers, 5);
-            self.slices.lock().unwrap().pop().expect("there is something to pop");
+            let slice = self.slices.lock().unwrap().pop().expect("there is something to pop");
+            assert_eq!(annotates, slice % 2 == 1, "it is popped as what it was pushed");
         }
     }
 
     fn stack(refuses: u64) -> &'static Stack {
         Box::leak(Box::new(Stack { refuses, ..Stack::default() }))
+    }
+
+    /// Odd ones are those of annotations.
+    fn push(mirror: &Mirror, slice: u64) {
+        mirror.push(slice, slice % 2 == 1);
     }
 
     fn told(stack: &Stack) -> Vec<u64> {
@@ -163,9 +171,9 @@ mod tests {
     #[test]
     fn what_is_pushed_is_popped_and_nobody_is_told_without_a_street() {
         let (mirror, stack) = (Mirror::new(), stack(0));
-        mirror.push(1);
+        push(&mirror, 1);
         mirror.open(Some(stack));
-        [2, 3].into_iter().for_each(|slice| mirror.push(slice));
+        [2, 3].into_iter().for_each(|slice| push(&mirror, slice));
         mirror.pop(3);
         assert_eq!(told(stack), [2]);
         mirror.open(None);
@@ -179,7 +187,7 @@ mod tests {
     fn one_that_was_refused_or_lost_is_not_popped() {
         let (mirror, stack) = (Mirror::new(), stack(7));
         mirror.open(Some(stack));
-        [1, 7, 0].into_iter().for_each(|slice| mirror.push(slice));
+        [1, 7, 0].into_iter().for_each(|slice| push(&mirror, slice));
         [0, 7].into_iter().for_each(|slice| mirror.pop(slice));
         assert_eq!(told(stack), [1]);
     }
@@ -189,7 +197,7 @@ mod tests {
         let (mirror, stack) = (Mirror::new(), stack(0));
         mirror.open(Some(stack));
         for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
-            mirror.follow(slices.iter().copied());
+            mirror.follow(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
             let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
             assert_eq!(told(stack), expected);
         }
@@ -199,9 +207,9 @@ mod tests {
     fn another_layers_collectors_are_not_told_of_ends_whose_beginnings_they_have_not_seen() {
         let (mirror, one, other) = (Mirror::new(), stack(0), stack(0));
         mirror.open(Some(one));
-        [1, 2].into_iter().for_each(|slice| mirror.push(slice));
+        [1, 2].into_iter().for_each(|slice| push(&mirror, slice));
         mirror.open(Some(other));
-        mirror.push(3);
+        push(&mirror, 3);
         assert_eq!((told(one), told(other)), (vec![], vec![3]));
     }
 
@@ -209,7 +217,7 @@ mod tests {
     fn there_is_an_end_to_it() {
         let (mirror, stack) = (Mirror::new(), stack(0));
         mirror.open(Some(stack));
-        (1..=100).for_each(|slice| mirror.push(slice));
+        (1..=100).for_each(|slice| push(&mirror, slice));
         assert_eq!(told(stack).len(), DEPTH);
         (1..=100).rev().for_each(|slice| mirror.pop(slice));
         assert!(told(stack).is_empty());

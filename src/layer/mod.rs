@@ -26,6 +26,7 @@ use lane::{Lane, Parent};
 use need::Need;
 use std::fmt;
 use std::sync::Arc;
+use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -65,6 +66,24 @@ impl KinetoLayer {
 impl fmt::Debug for KinetoLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KinetoLayer").field("recording", &(self.recorder.epoch() != 0)).finish_non_exhaustive()
+    }
+}
+
+/// The callsite whose fields values are of: the span's, or one of their own where keys are known at run time alone.
+#[derive(Default)]
+struct Origin(Option<&'static Metadata<'static>>);
+
+impl Origin {
+    fn of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
+        let mut origin = Origin::default();
+        values.record(&mut origin);
+        origin.0
+    }
+}
+
+impl Visit for Origin {
+    fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
+        self.0.get_or_insert_with(|| field.callsite().0.metadata());
     }
 }
 
@@ -466,7 +485,11 @@ impl KinetoLayer {
         let Some(span) = ctx.span(id) else { return };
         let site = hook.site(span.metadata());
         drop(span);
-        if !site.is_recorded() || (site.fields == 0 && site.kind_field.is_none()) {
+        if !site.is_recorded() {
+            return;
+        }
+        let site = Origin::of(values).map_or(site, |metadata| hook.site(metadata));
+        if site.fields == 0 && site.kind_field.is_none() {
             return;
         }
         let mut words = Words::new();

@@ -1,5 +1,6 @@
 //! Tells observers of spans and events.
 
+use super::Origin;
 use super::home::Busy;
 use crate::observer::ObservedSpan;
 use crate::recorder::Recorder;
@@ -77,7 +78,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(span) = ctx.span(id) else { return };
-    let site = recorder.sites.site(span.metadata());
+    let site = recorder.sites.site(Origin::of(values).unwrap_or(span.metadata()));
     let Some(observed) = of(&span, recorder) else { return };
     let mut observed = ObservedSpan::clone(&observed);
     values.record(&mut observed.capture(site, recorder.settings.field_bytes_max));

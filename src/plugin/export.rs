@@ -69,8 +69,8 @@ pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
         stop: Some(stop::<P>),
         push: Some(push::<P>),
         pop: Some(pop::<P>),
-        push_user: None,
-        pop_user: None,
+        push_user: Some(push_user::<P>),
+        pop_user: Some(pop_user::<P>),
         process: Some(process::<P>),
     };
     // SAFETY: the host's function takes its handle and an interface that is there during the call.
@@ -183,15 +183,34 @@ unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
     unsafe { on(params, P::pop) }
 }
 
-unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
-    // SAFETY: the host's struct, there during the call.
+unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
+    // SAFETY: the host's struct.
+    unsafe { on(params, P::pop_annotation) }
+}
+
+/// Has the plugin of a call's parameters take an id.
+///
+/// # Safety
+/// `params` is the host's struct, there during the call, or null.
+unsafe fn take<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
+    // SAFETY: as the caller says.
     let Some(params) = (unsafe { whole(params) }) else { return -1 };
     // SAFETY: the host has it from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     contained(|| {
-        plugin.push(params.id);
+        taken(plugin, params.id);
         true
     })
+}
+
+unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
+    // SAFETY: the host's struct.
+    unsafe { take(params, P::push) }
+}
+
+unsafe extern "C" fn push_user<P: Plugin>(params: *mut Push) -> c_int {
+    // SAFETY: the host's struct.
+    unsafe { take(params, P::push_annotation) }
 }
 
 unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {

@@ -41,6 +41,16 @@ pub trait Plugin: Send + Sync + 'static {
     /// The calling thread goes out of the span that it went into last, which may have been in the recording before.
     fn pop(&self) {}
 
+    /// As [`push`](Plugin::push), of a span that is a user annotation; by default the same.
+    fn push_annotation(&self, id: u64) {
+        self.push(id);
+    }
+
+    /// As [`pop`](Plugin::pop), of a span that is a user annotation; by default the same.
+    fn pop_annotation(&self) {
+        self.pop();
+    }
+
     /// Ends the recording: what begins from now on is not wanted.
     fn stop(&self);
 

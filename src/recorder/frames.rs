@@ -50,9 +50,11 @@ pub(crate) mod state {
 
     /// It was never entered.
     pub(crate) const FIRST: u64 = bit(flag::FIRST);
-    /// Neither it nor its parent is recorded yet: its first slice will do that, and give it its id. It has no other flag
-    /// but [`FIRST`], so it is the head of that slice as it is.
+    /// Neither it nor its parent is recorded yet: its first slice will do that, and give it its id. It has no flags but
+    /// [`FIRST`] and [`ANNOTATES`], so it is the head of that slice as it is.
     pub(crate) const UNDEFINED: u64 = bit(flag::DEFINES);
+    /// It is a user annotation; collectors are told which slices are of those.
+    pub(crate) const ANNOTATES: u64 = bit(flag::ANNOTATES);
     /// It was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// Other threads find it in the span's extensions.
@@ -77,6 +79,10 @@ pub(crate) mod state {
     pub(crate) const fn new(site: u32) -> u64 {
         Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).word()
     }
+    #[inline(always)]
+    pub(crate) const fn annotates(meta: u64) -> bool {
+        meta & ANNOTATES != 0
+    }
     /// The state of a span of that callsite that is not recorded.
     pub(crate) const fn ignored(site: u32) -> u64 {
         Head::new(Tag::Slice, 0, site).word() | IGNORED
@@ -84,7 +90,7 @@ pub(crate) mod state {
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
     pub(crate) const fn slice(meta: u64) -> u64 {
-        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, u32::MAX).word()
+        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::ANNOTATES, u32::MAX).word()
     }
     /// The state after an enter.
     #[inline(always)]

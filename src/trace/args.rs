@@ -6,7 +6,7 @@ use super::recorded::Recorded;
 use super::rows::SiteRow;
 use crate::activity::catalogue::{Owner, lookup};
 use crate::activity::{ArgValue, Args};
-use crate::buffer::Record;
+use crate::buffer::{Record, Tag};
 use crate::fields::{Datum, Value, Word, values};
 use std::cell::RefCell;
 
@@ -101,12 +101,17 @@ impl<'t> Source<'t> {
     fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(site) = self.sites.get(args.site as usize) else { return };
         let mut words = self.words.take();
-        let mut shown = Shown::default();
+        let (mut shown, mut added) = (Shown::default(), Vec::new());
         let mut show = |record: &Record<'_>| {
             if record.head.site == args.site {
                 self.recorded.payload(record, &mut words);
                 let values = values(&words).filter(|value| shown.is_first(value.field));
                 values.for_each(|value| site.keys.show(value, each));
+            } else if let Some(other) =
+                self.sites.get(record.head.site as usize).filter(|_| record.head.tag == Tag::Values)
+            {
+                self.recorded.payload(record, &mut words);
+                values(&words).for_each(|value| other.keys.show(value, &mut add(site, &mut added, each)));
             }
         };
         // The last value of a field is the one that counts; the order is that of the latest record first.
@@ -175,6 +180,20 @@ impl Args for EventArgs<'_> {
                 each("level", ArgValue::Str(site.metadata.level().as_str()));
             }
             site.visit(each);
+        }
+    }
+}
+
+/// Shows what fields of other callsites say of a span, unless it has been said: `added` has the keys of those that have.
+fn add<'a>(
+    site: &'a SiteRow,
+    added: &'a mut Vec<String>,
+    each: &'a mut dyn FnMut(&str, ArgValue<'_>),
+) -> impl FnMut(&str, ArgValue<'_>) + 'a {
+    move |key, value| {
+        if !site.keys.has(key) && !added.iter().any(|known| known == key) {
+            added.push(key.to_owned());
+            each(key, value);
         }
     }
 }

@@ -9,6 +9,11 @@ mod common;
 mod cuda;
 #[path = "../common/plugins.rs"]
 mod plugins;
+#[cfg(feature = "gzip")]
+mod replay;
+#[cfg(feature = "gzip")]
+#[path = "../common/traces.rs"]
+mod traces;
 
 use common::File;
 use libloading::{Library, Symbol};
@@ -442,6 +447,35 @@ fn what_is_no_plugin_is_named_with_the_reason() {
     assert!(!found.contains_key("readme"));
     let nowhere = reasons(KinetoLayer::builder().plugins(folder.path().join("nowhere")));
     assert!(nowhere["plugins"].contains("cannot be read") && nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"));
+}
+
+#[test]
+fn annotations_are_told_apart_where_a_plugin_wants_that() {
+    for (defines, expected) in [(&["-DUSERS"][..], "[([])()()[()][][]]"), (&[], "((())()()(())()())")] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = compile("tests/plugins/heard.c", folder.path(), "heard", defines);
+        let mut heard = String::new();
+        record(&folder, || {
+            let library = loaded(&library);
+            let step = annotate!("step").entered();
+            info_span!("op").in_scope(|| annotate!("inner {}", 1).in_scope(|| ()));
+            // One class for the callsite, which its first value decides.
+            let kind = || info_span!("by kind", kineto.kind = "cpu_op");
+            kind().in_scope(|| ());
+            kind().in_scope(|| ());
+            let kind = info_span!("by kind", kineto.kind = "user_annotation");
+            kind.in_scope(|| info_span!("op").in_scope(|| ()));
+            let again = annotate!("again");
+            again.in_scope(|| ());
+            again.in_scope(|| ());
+            drop(step);
+            // SAFETY: that is its type.
+            let what: Symbol<'_, extern "C" fn() -> *const c_char> = unsafe { library.get(c"whatWasHeard") }.unwrap();
+            // SAFETY: it gives a C string that stays.
+            heard = unsafe { std::ffi::CStr::from_ptr(what()) }.to_str().unwrap().to_owned();
+        });
+        assert_eq!(heard, expected, "{defines:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The names of kernels, copied and written out once.
 
-use super::demangle::demangle;
+use crate::collector::demangle::demangle;
 use crate::collector::{Batch, Name, text};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -6,7 +6,6 @@
 //! ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
 mod callbacks;
-mod demangle;
 mod error;
 mod ffi;
 mod holders;

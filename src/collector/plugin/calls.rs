@@ -18,6 +18,9 @@ pub(super) struct Described {
     pub(super) types: Vec<u32>,
 }
 
+type PushTo = unsafe extern "C" fn(*mut Push) -> c_int;
+type PopFrom = unsafe extern "C" fn(*mut OnProfiler) -> c_int;
+
 /// Room for the types of a profiler: those that are known here, and of a newer plugin some more.
 const TYPES_MAX: usize = 64;
 
@@ -123,23 +126,27 @@ impl Functions {
         all.iter().filter(|(_, status)| *status != 0).map(|(what, status)| failed(what, *status)).collect()
     }
 
-    /// Whether threads can say where they are.
-    pub(super) fn hears(self) -> bool {
-        self.0.push.is_some() && self.0.pop.is_some()
+    /// The functions by which a thread says that it goes into a slice and out of it, if the profiler wants to know. Those for
+    /// users' annotations may be missing, and then annotations are slices as others.
+    fn ways(self, annotates: bool) -> Option<(PushTo, PopFrom)> {
+        let of_users = self.0.push_user.zip(self.0.pop_user).filter(|_| annotates);
+        of_users.or_else(|| self.0.push.zip(self.0.pop))
     }
 
     /// The calling thread goes into a slice.
-    pub(super) fn push(self, running: &Running, id: u64) -> bool {
+    pub(super) fn push(self, running: &Running, id: u64, annotates: bool) -> bool {
+        let Some((push, _)) = self.ways(annotates) else { return false };
         running.with(|profiler| {
             let mut params = Push { size: Push::KNOWN, id, profiler };
             // SAFETY: the profiler is not destroyed while it is told something.
-            self.0.push.is_some_and(|of| unsafe { of(&raw mut params) } == 0)
+            (unsafe { push(&raw mut params) }) == 0
         })
     }
 
     /// The calling thread goes out of the slice that it went into last.
-    pub(super) fn pop(self, running: &Running) {
-        running.with(|profiler| on(self.0.pop, Profiler(profiler.expose_provenance())) == 0);
+    pub(super) fn pop(self, running: &Running, annotates: bool) {
+        let Some((_, pop)) = self.ways(annotates) else { return };
+        running.with(|profiler| on(Some(pop), Profiler(profiler.expose_provenance())) == 0);
     }
 }
 

@@ -240,11 +240,19 @@ impl Collector for Plugin {
     }
 
     fn push(&self, id: CorrelationId) -> bool {
-        self.functions.hears() && self.functions.push(&self.running, id.0)
+        self.functions.push(&self.running, id.0, false)
     }
 
     fn pop(&self) {
-        self.functions.pop(&self.running);
+        self.functions.pop(&self.running, false);
+    }
+
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        self.functions.push(&self.running, id.0, true)
+    }
+
+    fn pop_annotation(&self) {
+        self.functions.pop(&self.running, true);
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {

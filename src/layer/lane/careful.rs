@@ -26,7 +26,7 @@ impl Lane {
         if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
             return Err(Need::Store(frame.key(), frame.state()));
         }
-        let mut made = SpanState { span: 0, meta: site.state, parent };
+        let mut made = SpanState { span: 0, meta: site.new_state(), parent };
         if !site.is_recorded() {
             made.meta = site.left_out_state();
         } else if let Some((payload, head_flags)) = fields {
@@ -92,7 +92,8 @@ impl Lane {
         }
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
-            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice));
+            let annotates = state::annotates(known.meta);
+            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
             writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
         }
         Ok(())
@@ -181,9 +182,10 @@ impl Lane {
     /// Tells the collectors which slices the thread is in, after one has gone from the middle.
     fn follow(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
-        let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| open.slice));
+        let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::annotates(open.state.meta))));
         self.mirror.apart([&self.epoch, &self.unobserved], |mirror| {
-            mirror.follow(frames.open().rev().map(|(_, frame)| frame.slice()).chain(deep))
+            let open = frames.open().rev().map(|(_, frame)| (frame.slice(), state::annotates(frame.meta())));
+            mirror.follow(open.chain(deep))
         });
     }
 

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 const LONGEST: usize = 8192;
 
 /// Returns the name as people write it; as it is, if it is no C++ name.
-pub(super) fn demangle(name: &str) -> Cow<'_, str> {
+pub(crate) fn demangle(name: &str) -> Cow<'_, str> {
     if !name.starts_with("_Z") || name.len() > LONGEST {
         return Cow::Borrowed(name);
     }

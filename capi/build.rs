@@ -1,0 +1,9 @@
+//! Has the shared library stay once it is loaded: threads and the end of the process come back to it.
+
+#[expect(clippy::disallowed_methods, reason = "a build script hears from cargo in this way")]
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete,-soname,libtracing_kineto_capi.so");
+    }
+}

@@ -1,0 +1,148 @@
+//! AMD's GPUs, through rocprofiler-sdk (ROCm 7), or roctracer where there is none, or one that is too old.
+//!
+//! Nothing of AMD's is loaded before there is a device, or a program that has HIP, and something of it is asked for.
+
+mod hip;
+mod ids;
+mod launches;
+mod sdk;
+mod search;
+mod shapes;
+mod streams;
+mod tracer;
+
+use super::{Attempt, Capabilities, Collector, Device, Places, RecordSink, Selection, Unavailable, Why};
+use crate::activity::{ActivityTypes, CorrelationId};
+use crate::time::Timestamp;
+use sdk::Sdk;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tracer::Tracer;
+
+/// Records HIP: kernels, copies, fills and calls of the runtime.
+///
+/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). There may be any number of these in a process; one of them records at a time,
+/// and others are told that it is [busy](Why::Busy).
+///
+/// rocprofiler-sdk has to be told of a profiler before the program's first call of HIP: by a recording that is started, or
+/// by [`Profiler::prepare`](crate::Profiler::prepare). Later, some versions refuse it.
+#[derive(Debug)]
+pub struct Rocm {
+    /// The ways to the devices, best first.
+    ways: [Box<dyn Collector>; 2],
+    /// The one that is gone, for good.
+    chosen: OnceLock<usize>,
+    /// Whether ids are taken.
+    takes_ids: AtomicBool,
+}
+
+/// The collector's name, whichever way is gone.
+const NAME: &str = "rocm";
+
+impl Rocm {
+    /// Makes a collector that looks for AMD's libraries in these places too. Does nothing yet.
+    pub fn new(places: Places) -> Rocm {
+        let ways: [Box<dyn Collector>; 2] = [Box::new(Sdk::new(places.clone())), Box::new(Tracer::new(places))];
+        Rocm { ways, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
+    }
+
+    /// The way that is gone, if one is.
+    fn way(&self) -> Option<&dyn Collector> {
+        self.ways.get(*self.chosen.get()?).map(|way| &**way)
+    }
+
+    /// Chooses the first way whose library is there and fits.
+    fn choose(&self) -> Result<&dyn Collector, Unavailable> {
+        if let Some(way) = self.way() {
+            return Ok(way);
+        }
+        search::gate()?;
+        let mut reasons = Vec::new();
+        for (at, way) in self.ways.iter().enumerate() {
+            match way.probe() {
+                Ok(_) => {
+                    let at = *self.chosen.get_or_init(|| at);
+                    return Ok(&**self.ways.get(at).unwrap_or(way));
+                }
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        let advice = reasons.first().map_or("", Unavailable::advice).to_owned();
+        let why = reasons.first().map_or(Why::LibraryNotFound, Unavailable::why);
+        let messages: Vec<_> = reasons.iter().map(Unavailable::message).collect();
+        Err(Unavailable::new(why, messages.join(", and "), advice))
+    }
+}
+
+impl Collector for Rocm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn types(&self) -> ActivityTypes {
+        self.ways.iter().fold(ActivityTypes::EMPTY, |types, way| types | way.types())
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.choose()?.probe()
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        let way = self.choose()?;
+        let capabilities = way.start(selection, sink)?;
+        self.takes_ids.store(true, Ordering::Release);
+        Ok(capabilities)
+    }
+
+    fn push(&self, id: CorrelationId) -> bool {
+        self.takes_ids.load(Ordering::Acquire) && ids::push(id.0)
+    }
+
+    fn pop(&self) {
+        if self.takes_ids.load(Ordering::Acquire) {
+            ids::pop();
+        }
+    }
+
+    fn pause(&self) {
+        if let Some(way) = self.way() {
+            way.pause();
+        }
+    }
+
+    fn resume(&self) {
+        if let Some(way) = self.way() {
+            way.resume();
+        }
+    }
+
+    fn drain(&self) {
+        if let Some(way) = self.way() {
+            way.drain();
+        }
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        self.takes_ids.store(false, Ordering::Release);
+        if let Some(way) = self.way() {
+            way.stop(end, deadline);
+        }
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.way()?.stopped()
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.ways.iter().flat_map(|way| way.attempts()).collect()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.way().map(Collector::devices).unwrap_or_default()
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.way()?.clock()
+    }
+}

@@ -1,0 +1,240 @@
+//! AMD's GPUs through rocprofiler-sdk 1.0 and newer, which comes with ROCm 7.
+//!
+//! This tool registers once in a process, before HIP begins ([`hub`]): contexts can be made at no other time. The library
+//! calls back at each call of HIP ([`callbacks`]), whose arguments it writes out as text ([`arguments`]), and hands over
+//! buffers of records ([`records`]), which are read into the recording ([`reader`]).
+
+mod agents;
+mod arguments;
+mod callbacks;
+mod ffi;
+mod hub;
+mod names;
+mod reader;
+mod records;
+mod runtime;
+
+use super::search;
+use crate::activity::{ActivityType, ActivityTypes};
+use crate::collector::clock::now;
+use crate::collector::library::{Attempt, Places};
+use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::os::fork;
+use crate::time::Timestamp;
+use ffi::Api;
+use hub::{HUB, Hub};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Records HIP by rocprofiler-sdk.
+#[derive(Debug)]
+pub(super) struct Sdk {
+    places: Places,
+    loaded: OnceLock<Loaded>,
+    attempts: fork::Own<Vec<Attempt>>,
+    running: fork::Own<Option<Running>>,
+}
+
+/// The library, once it is found.
+#[derive(Debug)]
+struct Loaded {
+    api: &'static Api,
+    version: [u32; 3],
+    path: Option<PathBuf>,
+}
+
+/// A recording under way.
+#[derive(Clone, Debug)]
+struct Running {
+    hub: &'static Hub,
+    sink: RecordSink,
+}
+
+/// The library's names.
+const NAMES: [&str; 2] = ["librocprofiler-sdk.so.1", "librocprofiler-sdk.so"];
+
+/// What can be recorded at best.
+const TYPES: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::ConcurrentKernel,
+    ActivityType::GpuMemcpy,
+    ActivityType::GpuMemset,
+    ActivityType::CudaRuntime,
+    ActivityType::ExternalCorrelation,
+]);
+
+impl Sdk {
+    pub(super) fn new(places: Places) -> Sdk {
+        let (attempts, running) = (fork::Own::default(), fork::Own::default());
+        Sdk { places, loaded: OnceLock::new(), attempts, running }
+    }
+
+    /// Finds the library. Until it is found, each time anew.
+    fn load(&self) -> Result<&Loaded, Unavailable> {
+        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
+        let mut attempts = self.attempts.lock();
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        attempts.clear();
+        let loaded = Loaded::find(&self.places, &mut attempts)?;
+        Ok(self.loaded.get_or_init(|| loaded))
+    }
+
+    /// Asks HIP for its versions, and sees whether the library tells of these calls.
+    ///
+    /// HIP begins with that, if it has not begun: this tool is registered by now, as it has to be.
+    fn prove(hub: &Hub, capabilities: &mut Capabilities) {
+        let before = hub.calls();
+        capabilities.metadata.extend(runtime::versions());
+        if capabilities.metadata.len() > 1 {
+            capabilities.proven = Some(hub.calls() != before);
+        }
+        if capabilities.proven == Some(false) {
+            let note = "rocprofiler-sdk does not tell of calls: HIP was used before it was there; start the recording, or \
+                        call Profiler::prepare, before the program's first call of HIP";
+            capabilities.notes.push(note.to_owned());
+        }
+    }
+
+    fn recording(&self) -> Option<Running> {
+        self.running.lock().clone()
+    }
+}
+
+impl Loaded {
+    fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+        let library = search::find(&NAMES, places.rocprofiler.as_deref(), places, attempts).ok_or_else(|| {
+            let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
+            Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
+        })?;
+        let incompatible = |message| Unavailable::new(Why::Incompatible, message, "use that of ROCm 7");
+        let version = ffi::version(library)
+            .ok_or_else(|| incompatible("librocprofiler-sdk does not say its version".to_owned()))?;
+        let text = version.map(|part| part.to_string()).join(".");
+        attempts.push(Attempt::new("rocprofiler_get_version", text.clone()));
+        if version[0] < 1 {
+            return Err(incompatible(format!(
+                "librocprofiler-sdk {text} is older than 1.0: its records are other ones"
+            )));
+        }
+        let api = Api::new(library)
+            .map_err(|name| incompatible(format!("librocprofiler-sdk {text} has no {}", name.to_string_lossy())))?;
+        let path = library.path(c"rocprofiler_get_version");
+        Ok(Loaded { api: Box::leak(Box::new(api)), version, path })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let [major, minor, _] = self.version;
+        Capabilities {
+            types: TYPES,
+            metadata: vec![("rocprofiler-sdk_version".to_owned(), format!("{major}.{minor}"))],
+            library: self.path.clone(),
+            ..Capabilities::default()
+        }
+    }
+
+    /// Returns a time on the clock of the records.
+    fn on_their_clock(&self, time: Timestamp) -> u64 {
+        match self.api.timestamp() {
+            Some(theirs) => time.as_nanos().wrapping_add(theirs.wrapping_sub(now())),
+            None => time.as_nanos(),
+        }
+    }
+}
+
+impl Collector for Sdk {
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn types(&self) -> ActivityTypes {
+        TYPES
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.load().map(Loaded::capabilities)
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        let loaded = self.load()?;
+        let hub = hub::register(loaded.api)?;
+        let mut running = self.running.lock();
+        hub.start(selection, sink.clone())?;
+        *running = Some(Running { hub, sink });
+        let mut capabilities = loaded.capabilities();
+        capabilities.types = TYPES.intersection(selection.types);
+        Self::prove(hub, &mut capabilities);
+        if hub.known().agents.devices.is_empty() {
+            capabilities.notes.push("rocprofiler-sdk names no GPU: the device of work is not known".to_owned());
+        }
+        Ok(capabilities)
+    }
+
+    fn pause(&self) {
+        if let Some(Running { hub, .. }) = self.recording() {
+            hub.pause();
+        }
+    }
+
+    fn resume(&self) {
+        if let Some(Running { hub, sink }) = self.recording()
+            && let Err(reason) = hub.resume()
+        {
+            sink.note(format!("it does not go on after a pause: {reason}"));
+        }
+    }
+
+    fn drain(&self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if let Some(Running { hub, .. }) = self.recording() {
+            call_out(PATIENCE, || _ = hub.flush());
+        }
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        /// Beyond the deadline: for what has to be done whatever the time.
+        const GRACE: Duration = Duration::from_secs(2);
+        let Some(Running { hub, sink }) = self.running.lock().take() else { return };
+        let at = self.loaded.get().map_or(u64::MAX, |loaded| loaded.on_their_clock(end));
+        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
+        if !call_out(patience, move || hub.end(at, deadline)) {
+            sink.note("rocprofiler-sdk does not return from a call: what it had is missing");
+        }
+    }
+
+    fn stopped(&self) -> Option<String> {
+        let running = self.recording()?;
+        running.hub.is_final().then(|| "rocprofiler-sdk has ended".to_owned())
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.attempts.lock().clone()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        HUB.get().map(|hub| hub.known().agents.devices.clone()).unwrap_or_default()
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.loaded.get()?.api.timestamp()
+    }
+}
+
+impl Drop for Sdk {
+    fn drop(&mut self) {
+        self.stop(Timestamp::default(), Instant::now());
+    }
+}
+
+/// Calls the library on a thread of its own, since it may not come back; returns whether it has in that time.
+fn call_out(patience: Duration, call: impl FnOnce() + Send + 'static) -> bool {
+    let (done, answer) = mpsc::channel();
+    let work = move || {
+        call();
+        let _ = done.send(());
+    };
+    let thread = std::thread::Builder::new().name("kineto-rocm".to_owned()).spawn(work);
+    thread.is_ok() && answer.recv_timeout(patience).is_ok()
+}

@@ -1,0 +1,239 @@
+//! Calls and records on their way into a recording; records of any bytes.
+
+use super::*;
+use crate::collector::rocm::sdk::agents::tests::agent;
+use crate::collector::rocm::sdk::names::tests::operations;
+use crate::collector::rocm::sdk::records::tests::{RAN, Ran, copy, dispatch, put};
+use crate::collector::rocm::sdk::records::{KERNEL_DISPATCH, MEMORY_COPY};
+use crate::collector::trial::{self, Findings};
+use proptest::prelude::*;
+
+const HOST: u64 = 0xC0;
+const GPU: u64 = 0xA1;
+
+const KERNEL: Kind = Kind { category: 1, kind: KERNEL_DISPATCH };
+const COPIED: Kind = Kind { category: 1, kind: MEMORY_COPY };
+
+fn known() -> Arc<Known> {
+    let mut agents = Agents::default();
+    agents.add(&agent(1, HOST, 0), |_| None);
+    agents.add(&agent(2, GPU, 2), |_| None);
+    Arc::new(Known { operations: operations(), agents })
+}
+
+fn reader(types: ActivityTypes) -> (Reader, RecordSink) {
+    let sink = trial::sink();
+    let ask = |kernel| match kernel {
+        5 => Some("_Z6vecaddv".into()),
+        6 => Some("__amd_rocclr_fillBufferAligned".into()),
+        _ => None,
+    };
+    (Reader::new(sink.clone(), &Selection::of(types), known(), Box::new(ask)), sink)
+}
+
+/// Makes a call of that function, number and correlation id.
+fn call(reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, &str)], failed: bool) {
+    let known = known();
+    let function = known.operations.function(number).unwrap();
+    let call = Call { function, number, thread: 42, correlation, start: 100 };
+    let mut all = Arguments::default();
+    arguments.iter().for_each(|(name, value)| all.take(name, value));
+    if function.does.launches() {
+        reader.enter(&call, all);
+    }
+    reader.exit(&call, &Return { end: 200, failed, external: 77, arguments: Some(all) });
+}
+
+const LAUNCH: [(&str, &str); 3] = [("numBlocks", "4"), ("dimBlocks", "64,2,1"), ("stream", "0xA0")];
+
+fn args(findings: &Findings, kind: ActivityType) -> Vec<String> {
+    let text = |(key, value): &(String, String)| format!("{key}={value}");
+    findings.of(kind).map(|row| row.args.iter().map(text).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn a_kernel_is_where_its_launch_put_it() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 107, 7, &LAUNCH, false);
+    assert_eq!(reader.owed(), [1, 0]);
+    reader.record(KERNEL, &dispatch(&RAN));
+    assert_eq!(reader.owed(), [0, 0]);
+    let found = Findings::of_sink(&sink);
+    let host = found.of(ActivityType::CudaRuntime).next().unwrap();
+    assert_eq!((host.name.as_str(), host.external, host.launches), ("hipLaunchKernel", 77, true));
+    assert_eq!((host.start, host.end, host.thread), (100, 200, Some(Thread::Id(42))));
+    let kernel = found.of(ActivityType::ConcurrentKernel).next().unwrap();
+    assert_eq!((kernel.device, kernel.stream, kernel.correlation), (2, 1, 7));
+    assert!(kernel.name.starts_with("vecadd"), "{}", kernel.name);
+    assert_eq!(
+        args(&found, ActivityType::CudaRuntime),
+        ["cid=107 correlation=7 grid=[4, 1, 1] block=[64, 2, 1] shared memory=0"]
+    );
+    assert_eq!(
+        args(&found, ActivityType::ConcurrentKernel),
+        ["device=2 stream=1 hsa_queue=3 correlation=7 kind=\"Dispatch Kernel\" grid=[4, 2, 1] block=[64, 2, 1]"]
+    );
+}
+
+#[test]
+fn a_copy_belongs_to_the_device_at_either_end() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    let arguments = [("dst", "0x1"), ("src", "0x2"), ("sizeBytes", "4096"), ("kind", "2"), ("stream", "(null)")];
+    call(&mut reader, 134, 8, &arguments, false);
+    assert_eq!(reader.owed(), [0, 1], "not each copy has a record");
+    reader.record(COPIED, &copy(3, 8, [HOST, GPU]));
+    reader.record(COPIED, &copy(2, 9, [GPU, HOST]));
+    reader.record(COPIED, &copy(4, 10, [GPU, GPU]));
+    reader.record(COPIED, &copy(9, 11, [1, 2]));
+    let found = Findings::of_sink(&sink);
+    let rows: Vec<_> = found.of(ActivityType::GpuMemcpy).map(|row| (row.name.as_str(), row.device)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("Memcpy DtoH (Device -> Host)", 2),
+            ("Memcpy HtoD (Host -> Device)", 2),
+            ("Memcpy DtoD (Device -> Device)", 2),
+            ("Memcpy <unknown> (Unknown -> Unknown)", -1),
+        ]
+    );
+    let place = "device=2 stream=1 hsa_queue=0 correlation=8 kind=\"DtoH\"";
+    assert_eq!(args(&found, ActivityType::GpuMemcpy)[0], format!("{place} bytes=4096 memory bandwidth (GB/s)=2.048"));
+    assert_eq!(
+        args(&found, ActivityType::CudaRuntime),
+        ["cid=134 correlation=8 src=\"0x2\" dst=\"0x1\" bytes=4096 kind=2"]
+    );
+}
+
+#[test]
+fn a_fill_is_a_fill_by_its_call_or_by_its_kernel() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 140, 7, &[("dst", "0xF0"), ("sizeBytes", "512"), ("stream", "0xA0")], false);
+    reader.record(KERNEL, &dispatch(&RAN));
+    reader.record(KERNEL, &dispatch(&Ran { correlation: 99, kernel: 6, ..RAN }));
+    let found = Findings::of_sink(&sink);
+    assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 0);
+    let rows: Vec<_> = found.of(ActivityType::GpuMemset).map(|row| (row.name.as_str(), row.arg("bytes"))).collect();
+    assert_eq!(rows, [("Memset (Device)", Some("512")), ("Memset (Device)", None)]);
+    assert_eq!(args(&found, ActivityType::CudaRuntime), ["bytes=512 cid=140 correlation=7 ptr=\"0xf0\""]);
+}
+
+#[test]
+fn a_graph_is_waited_for_once_and_its_kernels_say_whose_they_are() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 301, 1, &[], false);
+    call(&mut reader, 107, 2, &LAUNCH, false);
+    call(&mut reader, 302, 3, &[], false);
+    call(&mut reader, 215, 7, &[("graphExec", "0x6A"), ("stream", "0xA0")], false);
+    assert_eq!(reader.owed(), [1, 0], "what is captured does not run");
+    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&RAN)));
+    assert_eq!(reader.owed(), [0, 0]);
+    let found = Findings::of_sink(&sink);
+    let graphs: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.arg("graph id")).collect();
+    assert_eq!(graphs, [Some("1"); 3]);
+    let launches: Vec<_> = found.of(ActivityType::CudaRuntime).map(|row| row.launches).collect();
+    assert_eq!(launches, [false, false, false, true]);
+}
+
+#[test]
+fn calls_do_not_depend_on_kernels_nor_kernels_on_calls() {
+    let (mut calls, sink) = reader(ActivityTypes::of(&[ActivityType::CudaRuntime]));
+    call(&mut calls, 107, 7, &LAUNCH, false);
+    calls.record(KERNEL, &dispatch(&RAN));
+    let found = Findings::of_sink(&sink);
+    assert_eq!((found.records.len(), found.of(ActivityType::CudaRuntime).count()), (1, 1));
+    let (mut kernels, sink) = reader(ActivityTypes::of(&[ActivityType::ConcurrentKernel]));
+    call(&mut kernels, 107, 7, &LAUNCH, false);
+    kernels.record(KERNEL, &dispatch(&RAN));
+    let found = Findings::of_sink(&sink);
+    assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 1);
+    let link = found.of(ActivityType::ExternalCorrelation).next().unwrap();
+    assert_eq!((link.correlation, link.external), (7, 77), "the span around it is known all the same");
+}
+
+#[test]
+fn nothing_comes_of_a_call_that_failed() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 107, 7, &LAUNCH, true);
+    assert_eq!(reader.owed(), [0, 0]);
+    reader.close(50);
+    call(&mut reader, 107, 8, &LAUNCH, false);
+    assert_eq!(reader.owed(), [0, 0], "it began after the end");
+    let found = Findings::of_sink(&sink);
+    let launches: Vec<_> = found.of(ActivityType::CudaRuntime).map(|row| row.launches).collect();
+    assert_eq!(launches, [false, true]);
+}
+
+#[test]
+fn rows_beyond_the_limit_are_counted() {
+    let sink = trial::sink();
+    let selection = Selection { roctracer_max_events: 2, ..Selection::of(ActivityTypes::ALL) };
+    let mut reader = Reader::new(sink.clone(), &selection, known(), Box::new(|_| None));
+    call(&mut reader, 107, 7, &LAUNCH, false);
+    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&RAN)));
+    call(&mut reader, 48, 9, &[], false);
+    let found = Findings::of_sink(&sink);
+    assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsOverLimit)), (2, 3));
+    assert_eq!(reader.owed(), [0, 0], "what is not kept has come all the same");
+}
+
+#[test]
+fn times_that_cannot_be_are_counted() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    reader.record(KERNEL, &dispatch(&Ran { start: 5, end: 4, ..RAN }));
+    reader.record(KERNEL, &dispatch(&Ran { start: 0, ..RAN }));
+    reader.record(KERNEL, &dispatch(&RAN)[..100]);
+    assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
+}
+
+/// A header with the bytes behind it: a true record, changed and cut here and there, or anything.
+fn anything() -> impl Strategy<Value = (Kind, Vec<u8>)> {
+    let of = |record: Vec<u8>, kind| {
+        let changes = proptest::collection::vec((0..record.len(), any::<[u8; 8]>()), 0..4);
+        (changes, 0..=record.len() + 1).prop_map(move |(changes, length)| {
+            let mut record = record.clone();
+            for (at, bytes) in changes {
+                let fits = (record.len() - at).min(8);
+                put(&mut record, at, &bytes[..fits]);
+            }
+            record.truncate(length);
+            (kind, record)
+        })
+    };
+    let garbage = (any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300));
+    let sized = (0_u64..400, proptest::collection::vec(any::<u8>(), 8..300), any::<bool>());
+    prop_oneof![
+        of(dispatch(&RAN), KERNEL),
+        of(copy(2, 9, [GPU, HOST]), COPIED),
+        garbage.prop_map(|(category, kind, bytes)| (Kind { category, kind }, bytes)),
+        sized.prop_map(|(size, mut bytes, copies)| {
+            put(&mut bytes, 0, &size.to_le_bytes());
+            (if copies { COPIED } else { KERNEL }, bytes)
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_a_row_or_counted(records in proptest::collection::vec(anything(), 0..40)) {
+        let (mut reader, sink) = reader(ActivityTypes::ALL);
+        call(&mut reader, 107, 7, &LAUNCH, false);
+        let foreign = |(header, _): &&(Kind, Vec<u8>)| *header != KERNEL && *header != COPIED;
+        let foreign = records.iter().filter(foreign).count() as u64;
+        records.iter().for_each(|(header, bytes)| reader.record(*header, bytes));
+        let found = Findings::of_sink(&sink);
+        let rows = found.records.len() as u64 - 1;
+        prop_assert_eq!(rows + found.lost(Loss::DeviceRecordsUnread) + foreign, records.len() as u64);
+    }
+
+    #[test]
+    fn whatever_the_arguments_are_the_call_is_a_row(
+        pairs in proptest::collection::vec(("[a-zA-Z]{0,16}|numBlocks|kind|stream|width|height|count|globalWorkSizeX", ".{0,24}|[0-9]{1,25}|0x[0-9a-f]{1,20}"), 0..12),
+        number in proptest::sample::select(vec![107_u32, 134, 140, 150, 215, 48]),
+    ) {
+        let (mut reader, sink) = reader(ActivityTypes::ALL);
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        call(&mut reader, number, 7, &pairs, false);
+        reader.record(KERNEL, &dispatch(&RAN));
+        prop_assert_eq!(Findings::of_sink(&sink).records.len(), 2);
+    }
+}

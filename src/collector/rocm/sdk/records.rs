@@ -1,0 +1,191 @@
+//! What rocprofiler-sdk's records say, read from bytes by offset; the layouts are those of its version 1.0 and newer.
+//!
+//! A record begins with its own size, and only grows at its end. A field is there if it lies within both that size and the
+//! bytes at hand.
+
+/// A record of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record<'b> {
+    Dispatch(Dispatch<'b>),
+    Copy(Copy<'b>),
+    /// One that nobody asked for.
+    Other,
+}
+
+/// What a record in a buffer is: its category and kind, as the header in front of it has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) category: u32,
+    pub(super) kind: u32,
+}
+
+/// The category of records of tracing.
+const TRACING: u32 = 1;
+/// Kinds of records of tracing.
+pub(super) const MEMORY_COPY: u32 = 10;
+pub(super) const KERNEL_DISPATCH: u32 = 11;
+
+/// No record is longer; what says so is none.
+pub(super) const LONGEST: usize = 4096;
+
+/// A kernel that has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dispatch<'b>(&'b [u8]);
+
+/// A copy that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copy<'b>(&'b [u8]);
+
+/// Says a field's offset, type and name, of each record.
+macro_rules! fields {
+    ($record:ident, $least:literal: $($name:ident $type:ident @ $at:literal),* $(,)?) => {
+        impl $record<'_> {
+            /// The least size of such a record.
+            pub(super) const LEAST: usize = $least;
+            $(pub(super) fn $name(&self) -> $type {
+                $type::from_le_bytes(bytes(self.0, $at))
+            })*
+        }
+    };
+}
+
+fields! { Dispatch, 184:
+    kind u32 @ 8, correlation u64 @ 16, start u64 @ 40, end u64 @ 48,
+    // What was dispatched is a struct of its own, from 56 on.
+    agent u64 @ 64, queue u64 @ 72, kernel u64 @ 80,
+    block_x u32 @ 104, block_y u32 @ 108, block_z u32 @ 112,
+    items_x u32 @ 116, items_y u32 @ 120, items_z u32 @ 124,
+}
+
+fields! { Copy, 96:
+    kind u32 @ 8, operation u32 @ 12, correlation u64 @ 16, start u64 @ 40, end u64 @ 48,
+    target u64 @ 56, source u64 @ 64, bytes_copied u64 @ 72,
+}
+
+/// Returns the bytes at that offset; zeros beyond the end.
+fn bytes<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
+    record.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+}
+
+/// Returns how long a record says that it is, if that can be.
+pub(super) fn size(record: &[u8]) -> Option<usize> {
+    let size = usize::try_from(u64::from_le_bytes(*record.first_chunk()?)).ok()?;
+    (8..=LONGEST).contains(&size).then_some(size)
+}
+
+impl<'b> Record<'b> {
+    /// Reads a record; `None` if it cannot be what its header says.
+    pub(super) fn read(header: Kind, record: &'b [u8]) -> Option<Record<'b>> {
+        if header.category != TRACING || !matches!(header.kind, MEMORY_COPY | KERNEL_DISPATCH) {
+            return Some(Record::Other);
+        }
+        let record = record.get(..size(record)?)?;
+        let (least, kind) = match header.kind {
+            MEMORY_COPY => (Copy::LEAST, Copy(record).kind()),
+            _ => (Dispatch::LEAST, Dispatch(record).kind()),
+        };
+        if record.len() < least || kind != header.kind {
+            return None;
+        }
+        Some(if kind == MEMORY_COPY { Record::Copy(Copy(record)) } else { Record::Dispatch(Dispatch(record)) })
+    }
+}
+
+impl Dispatch<'_> {
+    /// In threads.
+    pub(super) fn block(&self) -> [u32; 3] {
+        [self.block_x(), self.block_y(), self.block_z()]
+    }
+
+    /// In blocks: the record has threads.
+    pub(super) fn grid(&self) -> [u32; 3] {
+        in_blocks([self.items_x(), self.items_y(), self.items_z()], self.block())
+    }
+}
+
+/// Turns a size in threads into one in blocks.
+pub(super) fn in_blocks([x, y, z]: [u32; 3], [block_x, block_y, block_z]: [u32; 3]) -> [u32; 3] {
+    [(x, block_x), (y, block_y), (z, block_z)].map(|(items, block)| items.div_ceil(block.max(1)))
+}
+
+/// The words of a callback's record, as it is passed.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Callback([u64; 8]);
+
+/// What a callback tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Before a call, or when something was loaded.
+    Enter,
+    /// After it, or before something is unloaded.
+    Exit,
+    Other,
+}
+
+impl Callback {
+    #[cfg(test)]
+    pub(super) fn new(words: [u64; 8]) -> Callback {
+        Callback(words)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+
+    fn low(&self, at: usize) -> u32 {
+        (self.word(at) & 0xFFFF_FFFF) as u32
+    }
+
+    /// The calling thread, as the kernel counts it.
+    pub(super) fn thread(&self) -> i64 {
+        self.word(1).cast_signed()
+    }
+
+    pub(super) fn correlation(&self) -> u64 {
+        self.word(2)
+    }
+
+    pub(super) fn kind(&self) -> u32 {
+        self.low(5)
+    }
+
+    pub(super) fn operation(&self) -> u32 {
+        (self.word(5) >> 32) as u32
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.low(6) {
+            1 => Phase::Enter,
+            2 => Phase::Exit,
+            _ => Phase::Other,
+        }
+    }
+
+    /// Where the rest lies.
+    pub(super) fn payload(&self) -> u64 {
+        self.word(7)
+    }
+}
+
+/// A kernel that was loaded: its id, and where its name lies.
+pub(super) fn symbol(record: &[u8]) -> Option<(u64, u64)> {
+    const LEAST: usize = 72;
+    let record = record.get(..size(record)?)?;
+    let word = |at| u64::from_le_bytes(bytes(record, at));
+    (record.len() >= LEAST).then(|| (word(8), word(24)))
+}
+
+/// Whether a call has failed, by the record of what it returned. That stands at the end, behind the arguments of whatever
+/// function has the most.
+pub(super) fn has_failed(record: &[u8]) -> bool {
+    /// The most that a function of HIP returns, and the last of its errors.
+    const RETURNED: usize = 24;
+    const LAST: u32 = 1999;
+    let known = size(record).and_then(|size| record.get(..size)?.get(8..)?.last_chunk::<RETURNED>());
+    let code = known.map_or(0, |returned| u32::from_le_bytes(bytes(returned, 0)));
+    (1..=LAST).contains(&code)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,122 @@
+//! Records of bytes, each field where it is.
+
+use super::*;
+
+/// Writes that at an offset.
+pub(crate) fn put(record: &mut [u8], at: usize, value: &[u8]) {
+    record[at..at + value.len()].copy_from_slice(value);
+}
+
+/// What a kernel's record of [`dispatch`] says.
+#[derive(Clone, Copy)]
+pub(crate) struct Ran {
+    pub(crate) correlation: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) agent: u64,
+    pub(crate) queue: u64,
+    pub(crate) kernel: u64,
+}
+
+pub(crate) const RAN: Ran = Ran { correlation: 7, start: 1000, end: 2000, agent: 0xA1, queue: 3, kernel: 5 };
+
+/// A kernel of 4 x 2 x 1 blocks of 64 x 2 x 1 threads.
+pub(crate) fn dispatch(ran: &Ran) -> Vec<u8> {
+    let mut record = vec![0xEE; 184];
+    put(&mut record, 0, &184_u64.to_le_bytes());
+    put(&mut record, 8, &KERNEL_DISPATCH.to_le_bytes());
+    put(&mut record, 12, &2_u32.to_le_bytes());
+    for (at, value) in [(16, ran.correlation), (24, 0), (32, 99), (40, ran.start), (48, ran.end), (56, 72)] {
+        put(&mut record, at, &value.to_le_bytes());
+    }
+    for (at, value) in [(64, ran.agent), (72, ran.queue), (80, ran.kernel), (88, 1)] {
+        put(&mut record, at, &value.to_le_bytes());
+    }
+    for (at, value) in [64_u32, 2, 1, 250, 4, 1].into_iter().enumerate() {
+        put(&mut record, 104 + 4 * at, &value.to_le_bytes());
+    }
+    record
+}
+
+/// A copy of 4096 bytes.
+pub(crate) fn copy(operation: u32, correlation: u64, [target, source]: [u64; 2]) -> Vec<u8> {
+    let mut record = vec![0xEE; 96];
+    put(&mut record, 8, &MEMORY_COPY.to_le_bytes());
+    put(&mut record, 12, &operation.to_le_bytes());
+    let words =
+        [(0, 96), (16, correlation), (24, 0), (32, 99), (40, 1000), (48, 3000), (56, target), (64, source), (72, 4096)];
+    for (at, value) in words {
+        put(&mut record, at, &u64::to_le_bytes(value));
+    }
+    record
+}
+
+const fn header(kind: u32) -> Kind {
+    Kind { category: TRACING, kind }
+}
+
+#[test]
+fn a_kernel_is_read_by_its_offsets() {
+    let bytes = dispatch(&RAN);
+    let Some(Record::Dispatch(kernel)) = Record::read(header(KERNEL_DISPATCH), &bytes) else { panic!() };
+    assert_eq!((kernel.correlation(), kernel.start(), kernel.end()), (7, 1000, 2000));
+    assert_eq!((kernel.agent(), kernel.queue(), kernel.kernel()), (0xA1, 3, 5));
+    assert_eq!((kernel.block(), kernel.grid()), ([64, 2, 1], [4, 2, 1]));
+}
+
+#[test]
+fn a_copy_is_read_by_its_offsets() {
+    let bytes = copy(2, 9, [0xA1, 0xC0]);
+    let Some(Record::Copy(copy)) = Record::read(header(MEMORY_COPY), &bytes) else { panic!() };
+    assert_eq!((copy.operation(), copy.correlation(), copy.start(), copy.end()), (2, 9, 1000, 3000));
+    assert_eq!((copy.target(), copy.source(), copy.bytes_copied()), (0xA1, 0xC0, 4096));
+}
+
+#[test]
+fn what_is_cut_or_of_another_kind_is_no_record() {
+    let mut bytes = dispatch(&RAN);
+    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes[..183]), None, "cut");
+    assert_eq!(Record::read(header(MEMORY_COPY), &bytes), None, "its header says otherwise");
+    put(&mut bytes, 0, &176_u64.to_le_bytes());
+    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it says that it is shorter");
+    put(&mut bytes, 0, &u64::MAX.to_le_bytes());
+    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it says that it is endless");
+    // That of a version before 1.0, which has no addresses.
+    let mut old = copy(1, 1, [1, 2]);
+    put(&mut old, 0, &80_u64.to_le_bytes());
+    assert_eq!(Record::read(header(MEMORY_COPY), &old), None);
+    let mut grown = [copy(1, 1, [1, 2]), vec![0; 32]].concat();
+    put(&mut grown, 0, &128_u64.to_le_bytes());
+    assert!(matches!(Record::read(header(MEMORY_COPY), &grown), Some(Record::Copy(_))), "a newer one's");
+    let other = Kind { category: 3, kind: KERNEL_DISPATCH };
+    assert_eq!(Record::read(other, &[]), Some(Record::Other));
+}
+
+#[test]
+fn a_callback_is_read_by_its_offsets() {
+    let callback = Callback::new([1, 42, 7, 0, 0, 5 | 107 << 32, 2, 0xF00]);
+    assert_eq!((callback.thread(), callback.correlation()), (42, 7));
+    assert_eq!((callback.kind(), callback.operation(), callback.phase()), (5, 107, Phase::Exit));
+    assert_eq!(callback.payload(), 0xF00);
+    assert_eq!(size_of::<Callback>(), 64);
+}
+
+#[test]
+fn a_symbol_has_an_id_and_a_name() {
+    let mut record = vec![0; 88];
+    for (at, value) in [(0, 88), (8, 5), (16, 1), (24, 0xBEEF)] {
+        put(&mut record, at, &u64::to_le_bytes(value));
+    }
+    assert_eq!(symbol(&record), Some((5, 0xBEEF)));
+    assert_eq!((symbol(&record[..80]), symbol(&[])), (None, None));
+}
+
+#[test]
+fn a_call_that_failed_says_so_at_its_end() {
+    let mut record = vec![0xFF; 96];
+    put(&mut record, 0, &96_u64.to_le_bytes());
+    put(&mut record, 72, &101_u64.to_le_bytes());
+    assert!(has_failed(&record));
+    put(&mut record, 72, &0_u64.to_le_bytes());
+    assert!(!has_failed(&record) && !has_failed(&record[..40]) && !has_failed(&[]));
+}

@@ -1,0 +1,116 @@
+//! Where AMD's libraries are looked for, and whether there is reason to.
+
+use crate::collector::library::{Attempt, Candidate, Library, Places, matching};
+use crate::collector::{Unavailable, Why};
+use std::path::{Path, PathBuf};
+
+/// The names of HIP's runtime.
+pub(super) const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
+
+/// What the kernel's driver for AMD's devices is reached by.
+const DRIVER: &str = "/dev/kfd";
+
+/// Where ROCm is where nobody says: the folder of each version has its name.
+const INSTALLATIONS: [&str; 2] = ["/opt/rocm", "/opt/rocm-*"];
+/// Folders in an installation, and in an environment of Python's.
+const IN_INSTALLATION: [&str; 2] = ["lib", "lib64"];
+const IN_PYTHON: [&str; 2] =
+    ["lib/python3*/site-packages/_rocm_sdk_core/lib", "lib/python3*/site-packages/_rocm_sdk_devel/lib"];
+
+/// Returns HIP's runtime, if the process has it already.
+pub(super) fn hip() -> Option<Library> {
+    let names = HIP.iter().map(|name| Candidate::Mapped((*name).to_owned()));
+    Library::first(names, &mut Vec::new())
+}
+
+/// Looks whether there are devices of AMD's, or a program that thinks so, before anything is loaded.
+///
+/// # Errors
+/// There are none.
+pub(super) fn gate() -> Result<(), Unavailable> {
+    if !cfg!(target_os = "linux") {
+        return Err(Unavailable::new(Why::Unsupported, "AMD's devices are recorded on Linux alone", ""));
+    }
+    if Path::new(DRIVER).exists() || hip().is_some() {
+        return Ok(());
+    }
+    let message = format!("there is no AMD GPU: no {DRIVER}, and no libamdhip64 in the process");
+    Err(Unavailable::new(Why::NoDevice, message, "in a container, pass /dev/kfd and /dev/dri to it"))
+}
+
+/// Finds a library by its names, best first: what the process has already, then the file or folder that the user names,
+/// then where the loader looks, then ROCm's folders. Adds what was tried to `attempts`.
+pub(super) fn find(
+    names: &[&str],
+    named: Option<&Path>,
+    places: &Places,
+    attempts: &mut Vec<Attempt>,
+) -> Option<Library> {
+    let in_folder = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let mapped = names.iter().map(|name| Candidate::Mapped((*name).to_owned()));
+    let named = named.into_iter().flat_map(|path| match path.is_dir() {
+        true => in_folder(path),
+        false => vec![path.to_owned()],
+    });
+    let by_loader = names.iter().map(|name| Candidate::Loader((*name).to_owned()));
+    let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
+    // Folders are looked into only if the loader finds nothing.
+    Library::first(first, attempts).or_else(|| {
+        let files = folders(places).into_iter().flat_map(|folder| in_folder(&folder));
+        Library::first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
+    })
+}
+
+/// Returns the folders to look into, in order.
+fn folders(places: &Places) -> Vec<PathBuf> {
+    let installations = places.rocm.iter().cloned().chain(INSTALLATIONS.iter().map(PathBuf::from));
+    let of_rocm = installations.flat_map(|rocm| IN_INSTALLATION.map(|folder| rocm.join(folder)));
+    let of_conda = places.conda.iter().map(|conda| conda.join("lib"));
+    let environments = places.virtual_env.iter().chain(&places.conda);
+    let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
+    of_rocm.chain(of_conda).chain(of_python).flat_map(|pattern| matching(&pattern)).collect()
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn each_place_is_looked_into_in_its_order() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for folder in
+            ["named", "rocm/lib", "conda/lib", "venv/lib/python3.12/site-packages/_rocm_sdk_core/lib", "empty/lib"]
+        {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            fs::write(root.join(folder).join("libnothing.so.1"), "no library").unwrap();
+        }
+        fs::remove_file(root.join("empty/lib/libnothing.so.1")).unwrap();
+        let places = Places {
+            rocm: vec![root.join("rocm"), root.join("empty")],
+            conda: Some(root.join("conda")),
+            virtual_env: Some(root.join("venv")),
+            ..Places::default()
+        };
+        let mut attempts = Vec::new();
+        assert!(find(&["libnothing.so.1"], Some(&root.join("named")), &places, &mut attempts).is_none());
+        let told = attempts.iter().map(|attempt| attempt.what.replace(root.to_str().unwrap(), ""));
+        let all = [
+            "/named/libnothing.so.1",
+            "libnothing.so.1, by the loader",
+            "/rocm/lib/libnothing.so.1",
+            "/conda/lib/libnothing.so.1",
+            "/venv/lib/python3.12/site-packages/_rocm_sdk_core/lib/libnothing.so.1",
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), all);
+    }
+
+    #[test]
+    fn without_a_device_nothing_is_looked_for() {
+        if !Path::new(DRIVER).exists() {
+            let reason = gate().unwrap_err();
+            assert_eq!(reason.why(), Why::NoDevice);
+        }
+    }
+}

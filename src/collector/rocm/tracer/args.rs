@@ -1,0 +1,306 @@
+//! The arguments of HIP's functions, read by offset from the data of a call.
+//!
+//! That data is the correlation id (8 bytes), the phase (4), and from byte 16 on a union of each function's arguments. What
+//! has changed with HIP's versions lies behind the union: the arguments of the functions here are where they are in every
+//! release from ROCm 4.5 to 7. Of other versions none are read.
+
+use super::runtime::version;
+use crate::collector::rocm::hip::Direction;
+
+/// What the arguments of a call say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Args {
+    /// It launches a kernel.
+    Launch(Launch),
+    /// It launches a graph.
+    Graph { graph: u64, stream: u64 },
+    /// It copies; `kind` is HIP's number of the direction.
+    Copy { dst: u64, src: u64, bytes: u64, kind: u32, stream: Option<u64> },
+    /// It fills memory.
+    Fill { ptr: u64, bytes: u64, stream: Option<u64> },
+    /// It allocates memory: where the result will be put, and how much.
+    Allocate { place: u64, bytes: u64 },
+    /// It gives memory back.
+    Release { ptr: u64 },
+}
+
+/// The arguments of a call that launches a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Launch {
+    pub(super) kernel: Kernel,
+    /// In blocks.
+    pub(super) grid: [u32; 3],
+    /// In threads.
+    pub(super) block: [u32; 3],
+    /// In bytes.
+    pub(super) shared: u32,
+    pub(super) stream: u64,
+}
+
+/// How a call says what it launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// By the address of the function that stands for the kernel on the host.
+    Pointer(u64),
+    /// By the handle of a module's function.
+    Handle(u64),
+}
+
+/// Where the arguments of a function are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    /// By pointer, and sizes as `dim3`.
+    Launch,
+    /// By handle, and sizes as six numbers; whether the grid's are in threads, as OpenCL counts them.
+    ModuleLaunch {
+        counts_threads: bool,
+    },
+    GraphLaunch,
+    /// The direction is an argument, or known; the stream is the last argument, if it is one.
+    Copy {
+        has_stream: bool,
+    },
+    CopyWays {
+        direction: Direction,
+        has_stream: bool,
+    },
+    CopyPeer {
+        has_stream: bool,
+    },
+    /// Bytes that each of the counted elements has.
+    Fill {
+        width: u64,
+        has_stream: bool,
+    },
+    Allocate,
+    Release,
+}
+
+/// The versions of HIP of which the layouts are known.
+pub(super) fn are_known_of(hip: i32) -> bool {
+    (version(4, 4)..version(8, 0)).contains(&hip)
+}
+
+/// As much of a call's data as any layout needs.
+pub(super) const MOST: usize = 80;
+
+impl Layout {
+    /// Returns where the arguments of a function are, if they are of interest and known.
+    pub(super) fn of(function: &str) -> Option<Layout> {
+        let (name, has_stream) = match function.strip_suffix("Async").or(function.strip_suffix("WithStream")) {
+            Some(name) => (name, true),
+            None => (function, false),
+        };
+        let ways = |direction| Layout::CopyWays { direction, has_stream };
+        Some(match name {
+            "hipLaunchKernel" | "hipExtLaunchKernel" | "hipLaunchCooperativeKernel" => Layout::Launch,
+            "hipModuleLaunchKernel" | "hipModuleLaunchCooperativeKernel" => {
+                Layout::ModuleLaunch { counts_threads: false }
+            }
+            "hipExtModuleLaunchKernel" | "hipHccModuleLaunchKernel" => Layout::ModuleLaunch { counts_threads: true },
+            "hipGraphLaunch" => Layout::GraphLaunch,
+            "hipMemcpy" => Layout::Copy { has_stream },
+            "hipMemcpyHtoD" => ways(Direction::HostToDevice),
+            "hipMemcpyDtoH" => ways(Direction::DeviceToHost),
+            "hipMemcpyDtoD" => ways(Direction::DeviceToDevice),
+            "hipMemcpyPeer" => Layout::CopyPeer { has_stream },
+            "hipMemset" | "hipMemsetD8" => Layout::Fill { width: 1, has_stream },
+            "hipMemsetD16" => Layout::Fill { width: 2, has_stream },
+            "hipMemsetD32" => Layout::Fill { width: 4, has_stream },
+            "hipMalloc" | "hipMallocManaged" | "hipExtMallocWithFlags" => Layout::Allocate,
+            "hipFree" => Layout::Release,
+            _ => return None,
+        })
+    }
+
+    /// Returns how many bytes of the data are needed, no more than [`MOST`].
+    pub(super) fn length(self) -> usize {
+        match self {
+            Layout::Launch => 80,
+            Layout::ModuleLaunch { .. } | Layout::CopyPeer { has_stream: true } => 64,
+            Layout::Copy { has_stream: true } | Layout::CopyPeer { has_stream: false } => 56,
+            Layout::CopyWays { has_stream: true, .. } | Layout::Fill { has_stream: true, .. } => 48,
+            Layout::Copy { has_stream: false } => 44,
+            Layout::CopyWays { .. } | Layout::Fill { .. } | Layout::Allocate => 40,
+            Layout::GraphLaunch => 32,
+            Layout::Release => 24,
+        }
+    }
+
+    /// Reads the arguments; `None` if `data` is shorter than the [length](Layout::length).
+    pub(super) fn read(self, data: &[u8]) -> Option<Args> {
+        let data = Data(data.get(..self.length())?);
+        let stream = |has_stream: bool, at| if has_stream { data.word(at) } else { None };
+        Some(match self {
+            Layout::Launch => Args::Launch(Launch {
+                kernel: Kernel::Pointer(data.word(16)?),
+                grid: data.size(24)?,
+                block: data.size(36)?,
+                shared: data.number(64)?,
+                stream: data.word(72)?,
+            }),
+            Layout::ModuleLaunch { counts_threads } => {
+                let (grid, block) = (data.size(24)?, data.size(36)?);
+                let kernel = Kernel::Handle(data.word(16)?);
+                let grid = if counts_threads { in_blocks(grid, block) } else { grid };
+                Args::Launch(Launch { kernel, grid, block, shared: data.number(48)?, stream: data.word(56)? })
+            }
+            Layout::GraphLaunch => Args::Graph { graph: data.word(16)?, stream: data.word(24)? },
+            Layout::Copy { has_stream } => {
+                let (dst, src, bytes, kind) = (data.word(16)?, data.word(24)?, data.word(32)?, data.number(40)?);
+                Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 48) }
+            }
+            Layout::CopyWays { direction, has_stream } => {
+                let (dst, src, bytes) = (data.word(16)?, data.word(24)?, data.word(32)?);
+                Args::Copy { dst, src, bytes, kind: number(direction), stream: stream(has_stream, 40) }
+            }
+            Layout::CopyPeer { has_stream } => {
+                let (dst, src, bytes) = (data.word(16)?, data.word(32)?, data.word(48)?);
+                let kind = number(Direction::DeviceToDevice);
+                Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 56) }
+            }
+            Layout::Fill { width, has_stream } => {
+                let (ptr, bytes) = (data.word(16)?, data.word(32)?.saturating_mul(width));
+                Args::Fill { ptr, bytes, stream: stream(has_stream, 40) }
+            }
+            Layout::Allocate => Args::Allocate { place: data.word(16)?, bytes: data.word(32)? },
+            Layout::Release => Args::Release { ptr: data.word(16)? },
+        })
+    }
+}
+
+/// HIP's number of a direction.
+fn number(direction: Direction) -> u32 {
+    match direction {
+        Direction::HostToHost => 0,
+        Direction::HostToDevice => 1,
+        Direction::DeviceToHost => 2,
+        Direction::DeviceToDevice | Direction::PeerToPeer => 3,
+        Direction::Unknown => 4,
+    }
+}
+
+/// A size in threads, in blocks, of which the last may have fewer threads.
+fn in_blocks(threads: [u32; 3], block: [u32; 3]) -> [u32; 3] {
+    std::array::from_fn(|at| match (threads.get(at), block.get(at)) {
+        (Some(threads), Some(block)) => threads.div_ceil((*block).max(1)),
+        _ => 0,
+    })
+}
+
+/// The data of a call.
+#[derive(Clone, Copy)]
+struct Data<'d>(&'d [u8]);
+
+impl Data<'_> {
+    fn word(self, at: usize) -> Option<u64> {
+        self.0.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    fn number(self, at: usize) -> Option<u32> {
+        self.0.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+    }
+
+    fn size(self, at: usize) -> Option<[u32; 3]> {
+        Some([self.number(at)?, self.number(at + 4)?, self.number(at + 8)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Data with words at these places.
+    fn data(words: &[(usize, u64)]) -> [u8; MOST] {
+        let mut data = [0xEE; MOST];
+        words.iter().for_each(|(at, word)| data[*at..at + 8].copy_from_slice(&word.to_ne_bytes()));
+        data
+    }
+
+    fn read(function: &str, words: &[(usize, u64)]) -> Args {
+        Layout::of(function).unwrap().read(&data(words)).unwrap()
+    }
+
+    fn pair(low: u64, high: u64) -> u64 {
+        high << 32 | low
+    }
+
+    #[test]
+    fn launches_are_read() {
+        let sizes = [(24, pair(3, 2)), (32, pair(1, 128)), (40, pair(4, 5))];
+        let words = [&[(16, 0xF0)][..], &sizes, &[(64, 256), (72, 0xA0)]].concat();
+        let launch =
+            Launch { kernel: Kernel::Pointer(0xF0), grid: [3, 2, 1], block: [128, 4, 5], shared: 256, stream: 0xA0 };
+        assert_eq!(read("hipLaunchKernel", &words), Args::Launch(launch));
+        let words = [&[(16, 0xF0)][..], &sizes, &[(48, pair(64, 9)), (56, 0xB0)]].concat();
+        let by_handle = Launch { kernel: Kernel::Handle(0xF0), shared: 64, stream: 0xB0, ..launch };
+        assert_eq!(read("hipModuleLaunchKernel", &words), Args::Launch(by_handle));
+        let words = [(16, 0xF0), (24, pair(114_944, 1)), (32, pair(1, 256)), (40, pair(1, 1)), (48, 0), (56, 0)];
+        let Args::Launch(launch) = read("hipExtModuleLaunchKernel", &words) else { panic!() };
+        assert_eq!((launch.grid, launch.block), ([449, 1, 1], [256, 1, 1]), "threads in blocks");
+        assert_eq!(in_blocks([10, 1, 1], [4, 0, 1]), [3, 1, 1]);
+        assert_eq!(read("hipGraphLaunch", &[(16, 1), (24, 2)]), Args::Graph { graph: 1, stream: 2 });
+    }
+
+    #[test]
+    fn copies_and_fills_are_read() {
+        let words = [(16, 0xD0), (24, 0x50), (32, 9216), (40, pair(1, 7)), (48, 0xA0)];
+        let copy = |kind, stream| Args::Copy { dst: 0xD0, src: 0x50, bytes: 9216, kind, stream };
+        assert_eq!(read("hipMemcpyAsync", &words), copy(1, Some(0xA0)));
+        assert_eq!(read("hipMemcpyWithStream", &words), copy(1, Some(0xA0)));
+        assert_eq!(read("hipMemcpy", &words), copy(1, None));
+        assert_eq!(read("hipMemcpyDtoHAsync", &[&words[..3], &[(40, 0xA0)]].concat()), copy(2, Some(0xA0)));
+        assert_eq!(read("hipMemcpyHtoD", &words), copy(1, None));
+        let words = [(16, 0xD0), (24, 1), (32, 0x50), (40, 2), (48, 9216), (56, 0xA0)];
+        assert_eq!(read("hipMemcpyPeerAsync", &words), copy(3, Some(0xA0)));
+        let words = [(16, 0xD0), (24, 7), (32, 100), (40, 0xA0)];
+        let fill = |bytes, stream| Args::Fill { ptr: 0xD0, bytes, stream };
+        assert_eq!(read("hipMemset", &words), fill(100, None));
+        assert_eq!(read("hipMemsetD32Async", &words), fill(400, Some(0xA0)));
+    }
+
+    #[test]
+    fn memory_is_read_and_the_rest_has_no_layout() {
+        let words = [(16, 0xD0), (24, 0), (32, 4096), (40, 0xA0)];
+        assert_eq!(read("hipMallocAsync", &words), Args::Allocate { place: 0xD0, bytes: 4096 });
+        assert_eq!(read("hipFreeAsync", &words), Args::Release { ptr: 0xD0 });
+        for name in ["hipDeviceSynchronize", "hipMemcpy2DAsync", "hipLaunchByPtr", "Async", ""] {
+            assert!(Layout::of(name).is_none(), "{name}");
+        }
+        assert!(are_known_of(50_221_153) && are_known_of(70_051_831));
+        assert!(!are_known_of(40_221_131) && !are_known_of(80_000_000) && !are_known_of(0));
+    }
+
+    const NAMES: [&str; 19] = [
+        "hipLaunchKernel",
+        "hipExtLaunchKernel",
+        "hipLaunchCooperativeKernel",
+        "hipModuleLaunchKernel",
+        "hipExtModuleLaunchKernel",
+        "hipGraphLaunch",
+        "hipMemcpy",
+        "hipMemcpyAsync",
+        "hipMemcpyDtoD",
+        "hipMemcpyDtoDAsync",
+        "hipMemcpyPeer",
+        "hipMemcpyPeerAsync",
+        "hipMemset",
+        "hipMemsetD16Async",
+        "hipMalloc",
+        "hipMallocAsync",
+        "hipMallocManaged",
+        "hipFree",
+        "hipFreeAsync",
+    ];
+
+    proptest! {
+        #[test]
+        fn each_layout_is_read_from_just_its_length(bytes in proptest::collection::vec(any::<u8>(), 0..2 * MOST)) {
+            for layout in NAMES.map(|name| Layout::of(name).unwrap()) {
+                prop_assert!(layout.length() <= MOST);
+                prop_assert_eq!(layout.read(&bytes).is_some(), bytes.len() >= layout.length());
+            }
+        }
+    }
+}

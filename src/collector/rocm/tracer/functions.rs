@@ -1,0 +1,75 @@
+//! HIP's functions by roctracer's numbers, which are asked for once: they change with HIP's versions.
+
+use super::args::Layout;
+use crate::collector::rocm::hip::{Does, is_noise};
+
+/// All functions that have numbers.
+#[derive(Debug)]
+pub(super) struct Functions(Vec<Option<Function>>);
+
+/// A function of HIP.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) does: Does,
+    /// Its calls are not recorded.
+    pub(super) is_noise: bool,
+    /// Where its arguments are; `None` if they are not of interest, or not known.
+    pub(super) layout: Option<Layout>,
+    /// Whether what its thread launches goes into a graph from its return on, if that changes.
+    pub(super) captures: Option<bool>,
+}
+
+/// Numbers beyond are not asked for: HIP 6 has 450.
+const MOST: u32 = 1024;
+
+impl Functions {
+    /// Asks for the names of all numbers; `are_args_known` is whether HIP's version is one whose arguments are known.
+    pub(super) fn new(name: impl Fn(u32) -> Option<String>, are_args_known: bool) -> Functions {
+        Functions((0..MOST).map(|number| name(number).map(|name| Function::new(name, are_args_known))).collect())
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Function> {
+        self.0.get(usize::try_from(number).ok()?)?.as_ref()
+    }
+}
+
+impl Function {
+    fn new(name: String, are_args_known: bool) -> Function {
+        let captures = match name.as_str() {
+            "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" => Some(true),
+            "hipStreamEndCapture" => Some(false),
+            _ => None,
+        };
+        Function {
+            does: Does::of(&name),
+            is_noise: is_noise(&name),
+            layout: Layout::of(&name).filter(|_| are_args_known),
+            captures,
+            name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_their_numbers() {
+        let name = |number| match number {
+            107 => Some("hipLaunchKernel".to_owned()),
+            220 => Some("hipStreamEndCapture".to_owned()),
+            78 => Some("hipGetDevice".to_owned()),
+            _ => None,
+        };
+        let functions = Functions::new(name, true);
+        let launch = functions.get(107).unwrap();
+        assert!(launch.does == Does::Launch && launch.layout.is_some() && !launch.is_noise);
+        assert_eq!((functions.get(220).unwrap().captures, launch.captures), (Some(false), None));
+        assert!(functions.get(78).unwrap().is_noise);
+        assert!(functions.get(1).is_none() && functions.get(MOST).is_none() && functions.get(u32::MAX).is_none());
+        let unread = Functions::new(name, false);
+        assert!(unread.get(107).unwrap().layout.is_none(), "HIP's version is not known");
+    }
+}

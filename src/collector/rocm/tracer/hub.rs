@@ -1,0 +1,58 @@
+//! What there is one of in a process, since roctracer has one table of callbacks: who records, and the pool.
+
+use super::ffi::Pool;
+use super::recording::Recording;
+use super::start::Loaded;
+use crate::os::fork;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
+
+/// The one hub.
+pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
+
+/// The one place where roctracer's callbacks and the recording meet.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
+    recording: fork::Own<Option<(Recording, &'static Loaded)>>,
+    /// The process that recorded first: a forked child has no HIP.
+    process: AtomicU32,
+    /// The pool, once there is one.
+    pub(super) pool: OnceLock<Pool>,
+}
+
+impl Hub {
+    /// Returns whether the process is a fork of one that recorded.
+    pub(super) fn is_inherited(&self) -> bool {
+        let own = std::process::id();
+        let first = self.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        first.is_err_and(|first| first != own)
+    }
+
+    /// Takes the hub for a recording; `false` if another one has it.
+    pub(super) fn take(&self, recording: Recording, loaded: &'static Loaded) -> bool {
+        let mut held = self.recording.lock();
+        let is_free = held.is_none();
+        if is_free {
+            *held = Some((recording, loaded));
+        }
+        is_free
+    }
+
+    /// Gives it up: callbacks that come from now on do nothing.
+    pub(super) fn release(&self) {
+        let held = self.recording.lock().take();
+        // Not under the lock.
+        drop(held);
+    }
+
+    /// Does something with the recording under way.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Recording) -> R) -> Option<R> {
+        self.recording.lock().as_mut().map(|(recording, _)| act(recording))
+    }
+
+    /// Returns the libraries that the recording under way uses.
+    pub(super) fn loaded(&self) -> Option<&'static Loaded> {
+        self.recording.lock().as_ref().map(|(_, loaded)| *loaded)
+    }
+}

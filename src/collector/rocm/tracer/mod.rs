@@ -1,0 +1,125 @@
+//! AMD's GPUs through roctracer, which ROCm has until 6.
+//!
+//! HIP's calls are told of on the threads that make them ([`callbacks`]), with arguments that are read by offset ([`args`]);
+//! what devices did comes in records ([`records`]) on a thread of the library's. Both meet in the [`recording`], of which a
+//! process has one at a time ([`hub`]). A thread of our own ([`worker`]) has records handed over, and waits at the end.
+
+mod args;
+mod callbacks;
+mod error;
+mod ffi;
+mod functions;
+mod hub;
+mod recording;
+mod records;
+mod runtime;
+mod start;
+mod worker;
+
+use crate::activity::ActivityTypes;
+use crate::collector::library::{Attempt, Places};
+use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::os::fork;
+use crate::time::Timestamp;
+use hub::HUB;
+use start::Loaded;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use worker::Orders;
+
+/// Records HIP through roctracer: kernels, copies, fills, and calls.
+#[derive(Debug)]
+pub(in crate::collector::rocm) struct Tracer {
+    places: Places,
+    loaded: OnceLock<&'static Loaded>,
+    attempts: fork::Own<Vec<Attempt>>,
+    running: fork::Own<Option<Running>>,
+}
+
+/// A recording under way.
+#[derive(Debug)]
+struct Running {
+    orders: Orders,
+    sink: RecordSink,
+}
+
+impl Tracer {
+    /// Makes a collector that looks for the libraries in these places too. Does nothing yet.
+    pub(in crate::collector::rocm) fn new(places: Places) -> Tracer {
+        Tracer { places, loaded: OnceLock::new(), attempts: fork::Own::default(), running: fork::Own::default() }
+    }
+
+    /// Finds the libraries. Until they are found, each time anew.
+    fn load(&self) -> Result<&'static Loaded, Unavailable> {
+        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
+        let mut attempts = self.attempts.lock();
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        attempts.clear();
+        let loaded = Loaded::find(&self.places, &mut attempts)?;
+        // For good: callbacks may come at any time.
+        Ok(self.loaded.get_or_init(|| Box::leak(Box::new(loaded))))
+    }
+}
+
+impl Collector for Tracer {
+    fn name(&self) -> &'static str {
+        "roctracer"
+    }
+
+    fn types(&self) -> ActivityTypes {
+        start::types()
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.load().map(Loaded::capabilities)
+    }
+
+    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        if HUB.is_inherited() {
+            let message = "this process was forked from one that recorded HIP, which does not work in a fork";
+            return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
+        }
+        let loaded = self.load()?;
+        let mut running = self.running.lock();
+        let (capabilities, orders) = loaded.start(selection, &sink)?;
+        *running = Some(Running { orders, sink });
+        Ok(capabilities)
+    }
+
+    fn drain(&self) {
+        let orders = self.running.lock().as_ref().map(|running| running.orders.clone());
+        if let Some(orders) = orders {
+            orders.flush(Duration::from_secs(1));
+        }
+    }
+
+    fn stop(&self, _end: Timestamp, deadline: Instant) {
+        /// Beyond the deadline: for what has to be done whatever the time.
+        const GRACE: Duration = Duration::from_secs(2);
+        let Some(running) = self.running.lock().take() else { return };
+        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
+        if !running.orders.end(deadline, patience) {
+            running.sink.note("roctracer does not return from a call: what it had is missing");
+        }
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.attempts.lock().clone()
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.loaded.get().map(|loaded| loaded.devices.clone()).unwrap_or_default()
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.loaded.get()?.api.timestamp()
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.stop(Timestamp::default(), Instant::now());
+    }
+}

@@ -1,0 +1,209 @@
+//! roctracer's records of what devices did, read field by field from the bytes that they are.
+
+use super::ffi::HIP_OPS;
+use crate::collector::rocm::hip::Direction;
+
+/// How long a record is, in every version.
+pub(super) const SIZE: usize = 64;
+
+/// What a device did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// It ran a kernel: where the name lies, 0 if the version does not say, and whether it is one of a graph's.
+    Kernel { name: u64, is_task: bool },
+    /// It copied.
+    Copy { direction: Direction, bytes: u64 },
+    /// It filled memory.
+    Fill { bytes: u64 },
+    /// It came to a mark in a stream, which is no work.
+    Mark,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) what: What,
+    pub(super) correlation: u64,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// Since ROCm 5.4 the number of the agent's node, among which processors are; before, HIP's number of the device.
+    pub(super) device: i32,
+    pub(super) queue: u64,
+}
+
+/// Operations of the domain.
+const DISPATCH: u32 = 0;
+const COPY: u32 = 1;
+const BARRIER: u32 = 2;
+
+/// No machine has more devices; what says so is garbage.
+const DEVICES: i32 = 1 << 12;
+
+impl Record {
+    /// Reads a record; `None` if it cannot be one.
+    pub(super) fn read(bytes: &[u8; SIZE]) -> Option<Record> {
+        if u32_at(bytes, 0) != HIP_OPS {
+            return None;
+        }
+        let (kind, last) = (u32_at(bytes, 4), u64_at(bytes, 56));
+        let what = match u32_at(bytes, 8) {
+            DISPATCH => What::Kernel { name: last, is_task: kind == kind::TASK },
+            COPY if matches!(kind, kind::FILL_BUFFER | kind::FILL_IMAGE) => What::Fill { bytes: last },
+            COPY => What::Copy { direction: direction(kind), bytes: last },
+            BARRIER => What::Mark,
+            _ => return None,
+        };
+        let record = Record {
+            what,
+            correlation: u64_at(bytes, 16),
+            begin: u64_at(bytes, 24),
+            end: u64_at(bytes, 32),
+            device: u32_at(bytes, 40).cast_signed(),
+            queue: u64_at(bytes, 48),
+        };
+        record.can_be().then_some(record)
+    }
+
+    fn can_be(&self) -> bool {
+        let has_times = self.begin != 0 && self.begin <= self.end;
+        (has_times || self.what == What::Mark) && (0..DEVICES).contains(&self.device)
+    }
+}
+
+/// Kinds of work, by OpenCL's numbers of commands.
+mod kind {
+    pub(super) const TASK: u32 = 0x11F1;
+    pub(super) const READ_BUFFER: u32 = 0x11F3;
+    pub(super) const WRITE_BUFFER: u32 = 0x11F4;
+    pub(super) const COPY_BUFFER: u32 = 0x11F5;
+    pub(super) const READ_IMAGE: u32 = 0x11F6;
+    pub(super) const WRITE_IMAGE: u32 = 0x11F7;
+    pub(super) const COPY_IMAGE: u32 = 0x11F8;
+    pub(super) const COPY_IMAGE_TO_BUFFER: u32 = 0x11F9;
+    pub(super) const COPY_BUFFER_TO_IMAGE: u32 = 0x11FA;
+    pub(super) const READ_BUFFER_RECT: u32 = 0x1201;
+    pub(super) const WRITE_BUFFER_RECT: u32 = 0x1202;
+    pub(super) const COPY_BUFFER_RECT: u32 = 0x1203;
+    pub(super) const FILL_BUFFER: u32 = 0x1207;
+    pub(super) const FILL_IMAGE: u32 = 0x1208;
+}
+
+fn direction(kind: u32) -> Direction {
+    match kind {
+        kind::READ_BUFFER | kind::READ_BUFFER_RECT | kind::READ_IMAGE => Direction::DeviceToHost,
+        kind::WRITE_BUFFER | kind::WRITE_BUFFER_RECT | kind::WRITE_IMAGE => Direction::HostToDevice,
+        kind::COPY_BUFFER
+        | kind::COPY_BUFFER_RECT
+        | kind::COPY_IMAGE
+        | kind::COPY_IMAGE_TO_BUFFER
+        | kind::COPY_BUFFER_TO_IMAGE => Direction::DeviceToDevice,
+        _ => Direction::Unknown,
+    }
+}
+
+fn u32_at(bytes: &[u8; SIZE], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn u64_at(bytes: &[u8; SIZE], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+/// Cuts what roctracer hands over into records: those that can be read, and how many could not be.
+pub(super) fn cut(bytes: &[u8]) -> (impl Iterator<Item = Option<Record>> + '_, u64) {
+    let (whole, rest) = bytes.as_chunks::<SIZE>();
+    (whole.iter().map(Record::read), u64::from(!rest.is_empty()))
+}
+
+/// A record whose fields, as offset, width and value, are put there by hand.
+#[cfg(test)]
+pub(super) fn made(fields: &[(usize, usize, u64)]) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    for (at, width, value) in fields {
+        bytes[*at..at + width].copy_from_slice(&value.to_ne_bytes()[..*width]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A record of an operation and a kind, with what every record has.
+    fn of(op: u64, kind: u64, last: u64) -> [u8; SIZE] {
+        made(&[
+            (0, 4, 2),
+            (4, 4, kind),
+            (8, 4, op),
+            (16, 8, 505_113),
+            (24, 8, 1000),
+            (32, 8, 2000),
+            (40, 4, 2),
+            (48, 8, 7),
+            (56, 8, last),
+        ])
+    }
+
+    #[test]
+    fn fields_are_where_the_header_puts_them() {
+        let record = Record::read(&of(0, 0x11F0, 0xABCD)).unwrap();
+        let what = What::Kernel { name: 0xABCD, is_task: false };
+        assert_eq!(record, Record { what, correlation: 505_113, begin: 1000, end: 2000, device: 2, queue: 7 });
+    }
+
+    #[test]
+    fn kinds_tell_what_was_done() {
+        let what = |op, kind| Record::read(&of(op, kind, 64)).map(|record| record.what);
+        let copy = |direction| Some(What::Copy { direction, bytes: 64 });
+        assert_eq!(what(0, 0x11F1), Some(What::Kernel { name: 64, is_task: true }));
+        assert_eq!([0x11F3, 0x1201].map(|kind| what(1, kind)), [copy(Direction::DeviceToHost); 2]);
+        assert_eq!([0x11F4, 0x1202].map(|kind| what(1, kind)), [copy(Direction::HostToDevice); 2]);
+        assert_eq!([0x11F5, 0x1203].map(|kind| what(1, kind)), [copy(Direction::DeviceToDevice); 2]);
+        assert_eq!(what(1, 0x1207), Some(What::Fill { bytes: 64 }));
+        assert_eq!((what(1, 5), what(2, 0x11FE)), (copy(Direction::Unknown), Some(What::Mark)));
+    }
+
+    #[test]
+    fn what_cannot_be_a_record_is_none() {
+        let changed = |fields: &[(usize, usize, u64)]| {
+            let mut bytes = of(0, 0x11F0, 0);
+            let other = made(fields);
+            fields.iter().for_each(|(at, width, _)| bytes[*at..at + width].copy_from_slice(&other[*at..at + width]));
+            Record::read(&bytes)
+        };
+        assert!(changed(&[]).is_some());
+        for (what, field) in [
+            ("another domain", (0, 4, 3)),
+            ("an operation that is not known", (8, 4, 3)),
+            ("no beginning", (24, 8, 0)),
+            ("an end before the beginning", (32, 8, 999)),
+            ("a device that cannot be", (40, 4, 0xFFFF_FFFF)),
+            ("another", (40, 4, 1 << 20)),
+        ] {
+            assert_eq!(changed(&[field]), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_counted() {
+        let bytes = [of(0, 0x11F0, 0), of(1, 0x11F4, 8)].concat();
+        for (length, whole, unread) in [(0, 0, 0), (63, 0, 1), (64, 1, 0), (100, 1, 1), (128, 2, 0)] {
+            let (records, cut) = cut(&bytes[..length]);
+            assert_eq!((records.flatten().count(), cut), (whole, unread), "{length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..1000)) {
+            let (records, unread) = cut(&bytes);
+            let records: Vec<_> = records.collect();
+            prop_assert_eq!((records.len(), unread), (bytes.len() / SIZE, u64::from(bytes.len() % SIZE != 0)));
+            for record in records.into_iter().flatten() {
+                prop_assert!(record.what == What::Mark || record.begin <= record.end);
+                prop_assert!(record.device >= 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Finds the libraries, and begins a recording with them.
+
+use super::args;
+use super::callbacks;
+use super::error::TracerError;
+use super::ffi::{Api, Pool};
+use super::functions::Functions;
+use super::hub::HUB;
+use super::recording::Recording;
+use super::runtime::Hip;
+use super::worker::{Orders, Worker};
+use crate::activity::{ActivityType, ActivityTypes};
+use crate::collector::library::{Attempt, Places};
+use crate::collector::rocm::{hip, ids, search};
+use crate::collector::{Capabilities, Device, RecordSink, Selection, Unavailable, Why};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The libraries, once they are found.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) hip: Hip,
+    pub(super) api: Api,
+    pub(super) functions: Functions,
+    pub(super) devices: Vec<Device>,
+    version: (u32, u32),
+    hip_version: Option<i32>,
+    path: Option<PathBuf>,
+}
+
+/// What is recorded of devices.
+const OF_DEVICES: ActivityTypes =
+    ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::GpuMemcpy, ActivityType::GpuMemset]);
+
+/// The size of each of the pool's two buffers.
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
+
+/// The names of roctracer.
+const NAMES: [&str; 2] = ["libroctracer64.so.4", "libroctracer64.so"];
+
+/// The version of roctracer whose records are known.
+const MAJOR: u32 = 4;
+
+/// What can be recorded at best.
+pub(super) fn types() -> ActivityTypes {
+    OF_DEVICES.with(ActivityType::CudaRuntime).with(ActivityType::ExternalCorrelation)
+}
+
+impl Loaded {
+    /// Finds HIP, and only behind it roctracer, which looks for HIP once, and ends the process where it needs it and there is
+    /// none.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+        let library = search::find(&search::HIP, None, places, attempts);
+        let hip = library.and_then(Hip::new).ok_or_else(|| {
+            let advice = "install ROCm, or say where it is by ROCM_PATH";
+            Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
+        })?;
+        let devices = hip.devices();
+        if devices.is_empty() {
+            let advice = "see what `rocm-smi` says, and HIP_VISIBLE_DEVICES";
+            return Err(Unavailable::new(Why::NoDevice, "HIP finds no GPU", advice));
+        }
+        let library = search::find(&NAMES, places.roctracer.as_deref(), places, attempts).ok_or_else(|| {
+            let advice = "install roctracer, which ROCm has until 6, or say where it is by KINETO_ROCTRACER_PATH";
+            Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
+        })?;
+        let other = "use the libroctracer64.so.4 of ROCm 5 or 6 (KINETO_ROCTRACER_PATH)";
+        let api = Api::new(library).map_err(|name| {
+            let message = format!("libroctracer64 has no {}", name.to_string_lossy());
+            Unavailable::new(Why::Incompatible, message, other)
+        })?;
+        let version = api.version();
+        attempts.push(Attempt::new("roctracer_version", format!("{}.{}", version.0, version.1)));
+        if version.0 != MAJOR {
+            let message = format!("libroctracer64 is version {}.{}, whose records are not known", version.0, version.1);
+            return Err(Unavailable::new(Why::Incompatible, message, other));
+        }
+        let hip_version = hip.runtime_version();
+        let functions = Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_of));
+        let path = library.path(c"roctracer_version_major");
+        Ok(Loaded { hip, api, functions, devices, version, hip_version, path })
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let (major, minor) = self.version;
+        let mut metadata = vec![("roctracer_version".to_owned(), format!("{major}.{minor}"))];
+        metadata.extend(self.hip_version.map(|is| ("hip_runtime_version".to_owned(), is.to_string())));
+        metadata.extend(self.hip.driver_version().map(|is| ("hip_driver_version".to_owned(), is.to_string())));
+        let mut notes = Vec::new();
+        if !self.hip_version.is_some_and(args::are_known_of) {
+            let version = self.hip_version.map_or("of a version that it does not say".to_owned(), |is| is.to_string());
+            notes.push(format!(
+                "arguments of HIP's calls are left out, and streams and grids with them: where HIP {version} has them is \
+                 not known"
+            ));
+        }
+        let library = self.path.clone();
+        Capabilities { types: types(), metadata, library, notes, ..Capabilities::default() }
+    }
+
+    /// Begins to record.
+    pub(super) fn start(
+        &'static self,
+        selection: &Selection,
+        sink: &RecordSink,
+    ) -> Result<(Capabilities, Orders), Unavailable> {
+        let mut capabilities = self.capabilities();
+        capabilities.types = selection.types.intersection(types());
+        if self.api.is_used_by_another() && HUB.pool.get().is_none() {
+            let note = "another profiler of this process has used roctracer: whoever was last gets the records";
+            capabilities.notes.push(note.to_owned());
+        }
+        let recording = Recording::new(capabilities.types, selection.roctracer_max_events, sink.clone());
+        if !HUB.take(recording, self) {
+            let message = "another recording of this process has roctracer, or has not let go of it yet";
+            return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
+        }
+        ids::begin();
+        let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
+        let started = self.arm(records).and_then(|pool| {
+            let failed = |error| Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "");
+            Worker::spawn(self, pool).map_err(failed)
+        });
+        let orders = started.inspect_err(|_| {
+            self.let_go(records);
+            HUB.release();
+        })?;
+        capabilities.proven = self.prove(selection.proof);
+        if capabilities.proven == Some(false) {
+            capabilities.notes.push("no call was seen while the recording was started".to_owned());
+        }
+        Ok((capabilities, orders))
+    }
+
+    /// Has roctracer tell of calls, and write records of devices into the pool if that is asked for.
+    fn arm(&self, records: bool) -> Result<Option<Pool>, Unavailable> {
+        let failed = |during: &str, error: TracerError| error.reason(during, &self.api.last_words());
+        let calls = self.api.enable_calls(callbacks::on_call, &hip::NOISE);
+        calls.map_err(|error| failed("roctracer_enable_domain_callback", error))?;
+        let pool = match HUB.pool.get() {
+            _ if !records => None,
+            Some(pool) => Some(*pool),
+            None => {
+                let made = self.api.open_pool(BUFFER_BYTES, callbacks::on_records);
+                let made = made.map_err(|error| failed("roctracer_open_pool_expl", error))?;
+                Some(*HUB.pool.get_or_init(|| made))
+            }
+        };
+        if let Some(pool) = pool {
+            let enabled = self.api.enable_records(pool);
+            enabled.map_err(|error| failed("roctracer_enable_domain_activity_expl", error))?;
+        }
+        self.api.start();
+        Ok(pool)
+    }
+
+    /// Has roctracer tell of nothing more. It is not stopped as a whole: others may use it.
+    pub(super) fn let_go(&self, records: bool) {
+        let _ = self.api.disable_calls();
+        if records {
+            let _ = self.api.disable_records();
+        }
+    }
+
+    /// Makes a call that changes nothing, and sees whether it is told of.
+    fn prove(&self, patience: Duration) -> Option<bool> {
+        if patience == Duration::ZERO {
+            return None;
+        }
+        self.hip.driver_version()?;
+        HUB.with(|recording| recording.has_heard)
+    }
+}

@@ -1,0 +1,371 @@
+//! A small client of the simulated ROCm: a program on HIP, and the switches of the simulator.
+//!
+//! The libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libamdhip64.so.6`,
+//! `librocprofiler-sdk.so.1` and `libroctracer64.so.4` among the loaded libraries finds them. All that fails panics.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(unsafe_code, reason = "C functions of the simulator are called")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers")]
+
+use libloading::Library;
+use std::ffi::{CString, c_char, c_void};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The simulated HIP.
+#[derive(Clone, Copy)]
+pub(crate) struct Hip;
+
+/// A stream; [`Stream::NULL`] is the default one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream(pub(crate) u64);
+
+impl Stream {
+    pub(crate) const NULL: Stream = Stream(0);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event(pub(crate) u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Module(pub(crate) u64);
+
+/// A kernel of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel(pub(crate) u64);
+
+/// The address that stands for a kernel of the program itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostKernel(pub(crate) u64);
+
+/// An executable graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Graph(pub(crate) u64);
+
+/// Device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+/// `dim3`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Dimensions(u32, u32, u32);
+
+/// `hipMemcpyKind`
+const HOST_TO_DEVICE: u32 = 1;
+const DEVICE_TO_HOST: u32 = 2;
+const DEVICE_TO_DEVICE: u32 = 3;
+
+/// The path of a library of the simulator: `sim_hip`, `sim_rocprofiler` or `sim_roctracer`.
+pub(crate) fn library(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
+    let file = format!("lib{name}.so");
+    deps.map(|deps| deps.join(&file)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {file} near {own:?}"))
+}
+
+fn open(name: &str) -> Library {
+    // SAFETY: the library's initialisers do nothing.
+    unsafe { Library::new(library(name)) }.unwrap()
+}
+
+/// HIP, which stays loaded.
+pub(crate) fn hip() -> &'static Library {
+    static HIP: OnceLock<Library> = OnceLock::new();
+    HIP.get_or_init(|| open("sim_hip"))
+}
+
+/// rocprofiler-sdk, which stays loaded.
+pub(crate) fn sdk() -> &'static Library {
+    static SDK: OnceLock<Library> = OnceLock::new();
+    SDK.get_or_init(|| {
+        hip();
+        open("sim_rocprofiler")
+    })
+}
+
+/// roctracer, which stays loaded.
+pub(crate) fn tracer() -> &'static Library {
+    static TRACER: OnceLock<Library> = OnceLock::new();
+    TRACER.get_or_init(|| {
+        hip();
+        open("sim_roctracer")
+    })
+}
+
+/// Calls a function of HIP's; what it returns.
+macro_rules! raw {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
+        let name = concat!(stringify!($name), "\0").as_bytes();
+        // SAFETY: the function has this type.
+        let function = unsafe { *hip().get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
+        function($($argument),*)
+    }};
+}
+
+/// Calls a function of HIP's API, which must succeed.
+macro_rules! call {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {
+        assert_eq!(raw!($name($($argument => $type),*) -> i32), 0, stringify!($name))
+    };
+}
+
+/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+pub(crate) fn configure(settings: &str) {
+    let text = CString::new(settings).unwrap();
+    assert_eq!(raw!(simConfigure(text.as_ptr() => *const c_char) -> i32), 0, "{settings}");
+}
+
+/// A count of the simulator, by its name.
+pub(crate) fn count(what: &str) -> u64 {
+    let name = CString::new(what).unwrap();
+    let count = raw!(simCount(name.as_ptr() => *const c_char) -> u64);
+    assert_ne!(count, u64::MAX, "{what}");
+    count
+}
+
+/// Sets the counts to zero, and ends what is endless.
+pub(crate) fn reset() {
+    raw!(simReset());
+}
+
+/// Ends endless kernels and flushes that hang.
+pub(crate) fn finish() {
+    raw!(simFinish());
+}
+
+impl Hip {
+    /// Loads HIP and rocprofiler-sdk with these options; HIP has not been called.
+    pub(crate) fn with_sdk(settings: &str) -> Hip {
+        sdk();
+        configure(settings);
+        Hip
+    }
+
+    /// Loads HIP and roctracer with these options.
+    pub(crate) fn with_tracer(settings: &str) -> Hip {
+        tracer();
+        configure(settings);
+        Hip
+    }
+
+    /// Loads HIP alone, with these options.
+    pub(crate) fn alone(settings: &str) -> Hip {
+        hip();
+        configure(settings);
+        Hip
+    }
+
+    pub(crate) fn init(&self) {
+        call!(hipInit(0 => u32));
+    }
+
+    pub(crate) fn devices(&self) -> i32 {
+        let mut count = 0;
+        call!(hipGetDeviceCount(&raw mut count => *mut i32));
+        count
+    }
+
+    pub(crate) fn driver_version(&self) -> i32 {
+        let mut version = 0;
+        call!(hipDriverGetVersion(&raw mut version => *mut i32));
+        version
+    }
+
+    /// Makes a device the thread's.
+    pub(crate) fn set_device(&self, device: i32) {
+        call!(hipSetDevice(device => i32));
+    }
+
+    /// What programs ask all the time.
+    pub(crate) fn chatter(&self) {
+        let (mut device, mut value) = (0, 0);
+        call!(hipGetDevice(&raw mut device => *mut i32));
+        call!(hipDeviceGetAttribute(&raw mut value => *mut i32, 63 => i32, device => i32));
+        call!(hipGetLastError());
+    }
+
+    pub(crate) fn stream(&self) -> Stream {
+        let mut stream = 0;
+        // Such a stream has nothing to do with the default one.
+        call!(hipStreamCreateWithFlags(&raw mut stream => *mut u64, 1 => u32));
+        Stream(stream)
+    }
+
+    pub(crate) fn destroy_stream(&self, stream: Stream) {
+        call!(hipStreamDestroy(stream.0 => u64));
+    }
+
+    /// A module with these kernels. A name with `_us500` in it takes 500 us.
+    pub(crate) fn module(&self, kernels: &[&str]) -> Module {
+        let text = CString::new(format!("sim-rocm\n{}", kernels.join("\n"))).unwrap();
+        let mut module = 0;
+        call!(hipModuleLoadData(&raw mut module => *mut u64, text.as_ptr() => *const c_char));
+        Module(module)
+    }
+
+    pub(crate) fn unload(&self, module: Module) {
+        call!(hipModuleUnload(module.0 => u64));
+    }
+
+    pub(crate) fn kernel(&self, module: Module, name: &str) -> Kernel {
+        let (mut kernel, name) = (0, CString::new(name).unwrap());
+        call!(hipModuleGetFunction(&raw mut kernel => *mut u64, module.0 => u64, name.as_ptr() => *const c_char));
+        Kernel(kernel)
+    }
+
+    /// A kernel of that name, in a module of its own.
+    pub(crate) fn only_kernel(&self, name: &str) -> Kernel {
+        self.kernel(self.module(&[name]), name)
+    }
+
+    /// A kernel that was compiled into the program.
+    pub(crate) fn host_kernel(&self, name: &str) -> HostKernel {
+        let name = CString::new(name).unwrap();
+        HostKernel(raw!(simRegisterKernel(name.as_ptr() => *const c_char) -> u64))
+    }
+
+    /// Launches blocks of 256 threads by `hipModuleLaunchKernel`.
+    pub(crate) fn launch(&self, kernel: Kernel, blocks: u32, stream: Stream) {
+        let null = std::ptr::null();
+        call!(hipModuleLaunchKernel(
+            kernel.0 => u64, blocks => u32, 1 => u32, 1 => u32, 256 => u32, 1 => u32, 1 => u32, 0 => u32,
+            stream.0 => u64, null => *const c_void, null => *const c_void,
+        ));
+    }
+
+    /// Launches blocks of 64 threads by `hipExtModuleLaunchKernel`, which counts in threads.
+    pub(crate) fn launch_ext(&self, kernel: Kernel, blocks: u32, stream: Stream) {
+        let null = std::ptr::null();
+        call!(hipExtModuleLaunchKernel(
+            kernel.0 => u64, blocks * 64 => u32, 1 => u32, 1 => u32, 64 => u32, 1 => u32, 1 => u32, 0 => usize,
+            stream.0 => u64, null => *const c_void, null => *const c_void, 0 => u64, 0 => u64, 0 => u32,
+        ));
+    }
+
+    /// Launches blocks of 128 threads with 1024 bytes of shared memory by `hipLaunchKernel`.
+    pub(crate) fn launch_host(&self, kernel: HostKernel, blocks: u32, stream: Stream) {
+        call!(hipLaunchKernel(
+            kernel.0 => u64, Dimensions(blocks, 1, 1) => Dimensions, Dimensions(128, 1, 1) => Dimensions,
+            std::ptr::null() => *const c_void, 1024 => usize, stream.0 => u64,
+        ));
+    }
+
+    /// Allocates device memory.
+    pub(crate) fn allocate(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(hipMalloc(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    pub(crate) fn allocate_async(&self, bytes: usize, stream: Stream) -> Memory {
+        let mut address = 0;
+        call!(hipMallocAsync(&raw mut address => *mut u64, bytes => usize, stream.0 => u64));
+        Memory { address, bytes }
+    }
+
+    pub(crate) fn free(&self, memory: Memory) {
+        call!(hipFree(memory.address => u64));
+    }
+
+    pub(crate) fn free_async(&self, memory: Memory, stream: Stream) {
+        call!(hipFreeAsync(memory.address => u64, stream.0 => u64));
+    }
+
+    /// Copies to the device.
+    pub(crate) fn memcpy_htod(&self, target: Memory, source: &[u8], stream: Stream) {
+        assert!(source.len() <= target.bytes);
+        self.copy(target.address, source.as_ptr() as u64, source.len(), HOST_TO_DEVICE, stream);
+    }
+
+    /// Copies from the device.
+    pub(crate) fn memcpy_dtoh(&self, target: &mut [u8], source: Memory, stream: Stream) {
+        assert!(target.len() <= source.bytes);
+        self.copy(target.as_mut_ptr() as u64, source.address, target.len(), DEVICE_TO_HOST, stream);
+    }
+
+    /// Copies on one device.
+    pub(crate) fn memcpy_dtod(&self, target: Memory, source: Memory, stream: Stream) {
+        self.copy(target.address, source.address, target.bytes.min(source.bytes), DEVICE_TO_DEVICE, stream);
+    }
+
+    fn copy(&self, target: u64, source: u64, bytes: usize, kind: u32, stream: Stream) {
+        call!(hipMemcpyAsync(target => u64, source => u64, bytes => usize, kind => u32, stream.0 => u64));
+    }
+
+    /// Copies to the device, and waits for that.
+    pub(crate) fn memcpy_with_stream(&self, target: Memory, source: &[u8], stream: Stream) {
+        let (bytes, source) = (source.len(), source.as_ptr());
+        call!(hipMemcpyWithStream(
+            target.address => u64, source => *const u8, bytes => usize, HOST_TO_DEVICE => u32, stream.0 => u64,
+        ));
+    }
+
+    /// Copies from one device to another.
+    pub(crate) fn memcpy_peer(&self, target: (Memory, i32), source: (Memory, i32), stream: Stream) {
+        call!(hipMemcpyPeerAsync(
+            target.0.address => u64, target.1 => i32, source.0.address => u64, source.1 => i32,
+            target.0.bytes.min(source.0.bytes) => usize, stream.0 => u64,
+        ));
+    }
+
+    /// Fills memory with a byte.
+    pub(crate) fn memset(&self, target: Memory, value: u8, stream: Stream) {
+        call!(hipMemsetAsync(
+            target.address => u64, i32::from(value) => i32, target.bytes => usize, stream.0 => u64,
+        ));
+    }
+
+    pub(crate) fn event(&self) -> Event {
+        let mut event = 0;
+        call!(hipEventCreate(&raw mut event => *mut u64));
+        Event(event)
+    }
+
+    pub(crate) fn record(&self, event: Event, stream: Stream) {
+        call!(hipEventRecord(event.0 => u64, stream.0 => u64));
+    }
+
+    /// Lets a stream wait for an event.
+    pub(crate) fn wait(&self, stream: Stream, event: Event) {
+        call!(hipStreamWaitEvent(stream.0 => u64, event.0 => u64, 0 => u32));
+    }
+
+    pub(crate) fn synchronize_event(&self, event: Event) {
+        call!(hipEventSynchronize(event.0 => u64));
+    }
+
+    pub(crate) fn elapsed_ms(&self, start: Event, end: Event) -> f32 {
+        let mut milliseconds = 0.0;
+        call!(hipEventElapsedTime(&raw mut milliseconds => *mut f32, start.0 => u64, end.0 => u64));
+        milliseconds
+    }
+
+    pub(crate) fn synchronize_stream(&self, stream: Stream) {
+        call!(hipStreamSynchronize(stream.0 => u64));
+    }
+
+    /// Waits for all work of the thread's device.
+    pub(crate) fn synchronize(&self) {
+        call!(hipDeviceSynchronize());
+    }
+
+    /// A graph of what `work` gives to a stream.
+    pub(crate) fn graph(&self, stream: Stream, work: impl FnOnce()) -> Graph {
+        call!(hipStreamBeginCapture(stream.0 => u64, 0 => u32));
+        work();
+        let (mut graph, mut executable) = (0, 0);
+        call!(hipStreamEndCapture(stream.0 => u64, &raw mut graph => *mut u64));
+        let null = std::ptr::null();
+        call!(hipGraphInstantiate(
+            &raw mut executable => *mut u64, graph => u64, null => *const c_void, null => *const c_void, 0 => usize,
+        ));
+        Graph(executable)
+    }
+
+    pub(crate) fn launch_graph(&self, graph: Graph, stream: Stream) {
+        call!(hipGraphLaunch(graph.0 => u64, stream.0 => u64));
+    }
+}

@@ -1,0 +1,67 @@
+//! The result codes of HIP.
+
+use std::ffi::{CStr, c_char};
+
+/// A `hipError_t` other than success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Error(pub(crate) i32);
+
+/// What a function of the API comes to.
+pub(crate) type Outcome<T = ()> = Result<T, Error>;
+
+macro_rules! errors {
+    ($($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
+        impl Error {
+            $(pub(crate) const $constant: Error = Error($code);)+
+        }
+
+        /// The name and the description of a result code.
+        fn describe(code: i32) -> (&'static CStr, &'static CStr) {
+            match code {
+                0 => (c"hipSuccess", c"no error"),
+                $($code => ($name, $text),)+
+                _ => (c"hipErrorUnknown", c"unknown error"),
+            }
+        }
+    };
+}
+
+errors! {
+    INVALID_VALUE = 1, c"hipErrorInvalidValue", c"invalid argument";
+    OUT_OF_MEMORY = 2, c"hipErrorOutOfMemory", c"out of memory";
+    INVALID_DEVICE_FUNCTION = 98, c"hipErrorInvalidDeviceFunction", c"invalid device function";
+    NO_DEVICE = 100, c"hipErrorNoDevice", c"no ROCm-capable device is detected";
+    INVALID_DEVICE = 101, c"hipErrorInvalidDevice", c"invalid device ordinal";
+    INVALID_IMAGE = 200, c"hipErrorInvalidImage", c"device kernel image is invalid";
+    INVALID_HANDLE = 400, c"hipErrorInvalidHandle", c"invalid resource handle";
+    ILLEGAL_STATE = 401, c"hipErrorIllegalState", c"the operation cannot be performed in the present state";
+    NOT_FOUND = 500, c"hipErrorNotFound", c"named symbol not found";
+    NOT_READY = 600, c"hipErrorNotReady", c"device not ready";
+    CAPTURE_UNSUPPORTED = 900, c"hipErrorStreamCaptureUnsupported", c"operation not permitted when stream is capturing";
+    CAPTURE_INVALIDATED = 901, c"hipErrorStreamCaptureInvalidated", c"operation failed due to a previous error during capture";
+}
+
+/// Writes a result to where the caller wants it.
+///
+/// # Errors
+/// The place is null.
+pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
+    if place.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises a place for a value of this type.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// The name of a result code.
+#[unsafe(no_mangle)]
+pub extern "C" fn hipGetErrorName(code: i32) -> *const c_char {
+    describe(code).0.as_ptr()
+}
+
+/// The description of a result code.
+#[unsafe(no_mangle)]
+pub extern "C" fn hipGetErrorString(code: i32) -> *const c_char {
+    describe(code).1.as_ptr()
+}

@@ -1,0 +1,132 @@
+//! Launches of kernels.
+
+use crate::argument::{Dimensions, Event, Function, Stream};
+use crate::control;
+use crate::engine::{self, Job};
+use crate::error::{Error, Outcome};
+use crate::module::{self, number_after};
+use crate::shared::counters::count;
+use crate::shared::tracer::{HOST, KERNEL, Work};
+use crate::state::{self, State};
+use crate::trace::{self, Caller};
+use std::ffi::c_void;
+
+/// What a kernel takes by itself, and for each of its blocks.
+const KERNEL_DURATION: u64 = 20_000;
+const BLOCK_DURATION: u64 = 20;
+
+const MAX_THREADS_PER_BLOCK: u64 = 1024;
+
+/// Work of a kind, with nothing known of it.
+pub(crate) fn blank(kind: u32) -> Work {
+    Work {
+        kind,
+        device: 0,
+        correlation: 0,
+        id: 0,
+        thread: 0,
+        queue: 0,
+        in_graph: false,
+        start: 0,
+        end: 0,
+        done_at: 0,
+        kernel: 0,
+        name: std::ptr::null(),
+        grid: [0; 3],
+        block: [0; 3],
+        group: 0,
+        private: 0,
+        bytes: 0,
+        direction: 0,
+        source: 0,
+        target: 0,
+        source_device: HOST,
+        target_device: HOST,
+    }
+}
+
+/// What a program asks for: blocks, threads of each, bytes of shared memory.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: usize,
+}
+
+/// A launch as a piece of work.
+fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
+    let function = state.functions.get(&function).ok_or(Error::INVALID_DEVICE_FUNCTION)?;
+    let product = |counts: [u32; 3]| counts.iter().map(|count| u64::from(*count)).product::<u64>();
+    let (blocks, threads) = (product(size.grid), product(size.block));
+    if blocks == 0 || threads == 0 || threads > MAX_THREADS_PER_BLOCK {
+        return Err(Error::INVALID_VALUE);
+    }
+    let name = function.name.to_str().unwrap_or_default();
+    let options = control::options();
+    let no_finish = options.no_finish.as_str();
+    let duration = number_after(name, "_us").map(|us| u64::from(us) * 1_000);
+    let work = Work {
+        kernel: function.id,
+        name: function.name.as_ptr(),
+        grid: size.grid,
+        block: size.block,
+        group: function.group + size.shared as u32,
+        ..blank(KERNEL)
+    };
+    Ok(Job {
+        work,
+        duration: duration.unwrap_or(KERNEL_DURATION + blocks * BLOCK_DURATION),
+        endless: !no_finish.is_empty() && name.contains(no_finish),
+        movement: None,
+    })
+}
+
+/// Gives a kernel to a stream, or to the capture there.
+fn launch(function: u64, size: Size, stream: Stream, caller: Caller) -> Outcome {
+    module::tell(function);
+    let work = {
+        let mut state = state::ready()?;
+        let handle = state.stream(stream)?;
+        let job = kernel(&state, function, size)?;
+        count(&control::counters().launches);
+        let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
+        if let Some(capture) = &mut stream.capture {
+            capture.jobs.push(job);
+            return Ok(());
+        }
+        engine::submit(&mut state, handle, &[job], caller, false)?
+    };
+    trace::queued(&work);
+    Ok(())
+}
+
+api! {
+    fn hipLaunchKernel(
+        function_address: *const c_void, numBlocks: Dimensions, dimBlocks: Dimensions, args: *mut *mut c_void,
+        sharedMemBytes: usize, stream: Stream,
+    ) |caller| {
+        let size = Size { grid: numBlocks.into(), block: dimBlocks.into(), shared: sharedMemBytes };
+        launch(function_address as u64, size, stream, caller)
+    }
+
+    fn hipModuleLaunchKernel(
+        func: Function, gridDimX: u32, gridDimY: u32, gridDimZ: u32, blockDimX: u32, blockDimY: u32, blockDimZ: u32,
+        sharedMemBytes: u32, stream: Stream, kernelParams: *mut *mut c_void, extra: *mut *mut c_void,
+    ) |caller| {
+        let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
+        launch(func.0, Size { grid, block, shared: sharedMemBytes as usize }, stream, caller)
+    }
+
+    fn hipExtModuleLaunchKernel(
+        func: Function, globalWorkSizeX: u32, globalWorkSizeY: u32, globalWorkSizeZ: u32, localWorkSizeX: u32,
+        localWorkSizeY: u32, localWorkSizeZ: u32, sharedMemBytes: usize, stream: Stream,
+        kernelParams: *mut *mut c_void, extra: *mut *mut c_void, startEvent: Event, stopEvent: Event, flags: u32,
+    ) |caller| {
+        let (all, block) = (
+            [globalWorkSizeX, globalWorkSizeY, globalWorkSizeZ],
+            [localWorkSizeX, localWorkSizeY, localWorkSizeZ],
+        );
+        let blocks = |index: usize| all[index].checked_div(block[index]).unwrap_or(0);
+        launch(func.0, Size { grid: [blocks(0), blocks(1), blocks(2)], block, shared: sharedMemBytes }, stream, caller)
+    }
+}

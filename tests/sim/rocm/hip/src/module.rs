@@ -1,0 +1,195 @@
+//! Modules: a text that names the kernels; and the kernels that a program brings along.
+
+use crate::argument::{Function as Handle, Module as ModuleHandle, Stream};
+use crate::control::{c_string, text};
+use crate::error::{Error, Outcome, give};
+use crate::shared::tracer::Symbol;
+use crate::state::{self, State};
+use crate::trace;
+use std::ffi::{CString, c_char, c_void};
+
+/// A loaded module: its kernels by name.
+#[derive(Debug)]
+pub(crate) struct Module {
+    functions: Vec<(String, u64)>,
+}
+
+/// A kernel.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Unique in the process, as its code object.
+    pub(crate) id: u64,
+    code_object: u64,
+    /// At an address that records carry.
+    pub(crate) name: CString,
+    /// As in the code object.
+    symbol: CString,
+    pub(crate) group: u32,
+    /// Whether tracers know of it.
+    is_told: bool,
+}
+
+/// What a module's text begins with.
+const MARK: &str = "sim-rocm";
+/// The kernel that fills memory, which HIP brings along.
+const FILL: &str = "__amd_rocclr_fillBufferAligned";
+const FILL_HANDLE: u64 = 1;
+
+/// The number behind `mark` in the name of a kernel.
+pub(crate) fn number_after(name: &str, mark: &str) -> Option<u32> {
+    let (_, rest) = name.split_once(mark)?;
+    let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+impl Function {
+    fn new(state: &mut State, name: &str, code_object: u64) -> Function {
+        state.kernels += 1;
+        Function {
+            id: state.kernels,
+            code_object,
+            name: c_string(name),
+            symbol: c_string(&format!("{name}.kd")),
+            group: number_after(name, "_smem").unwrap_or(0),
+            is_told: false,
+        }
+    }
+
+    /// The kernel as tracers are told of it, the first time.
+    fn tell(&mut self) -> Option<Symbol> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        let (id, code_object, name) = (self.id, self.code_object, self.symbol.as_ptr());
+        Some(Symbol { id, code_object, name, group: self.group, private: 0 })
+    }
+}
+
+impl State {
+    fn code_object(&mut self) -> u64 {
+        self.code_objects += 1;
+        self.code_objects
+    }
+
+    /// The kernel that fills memory.
+    pub(crate) fn fill_kernel(&self) -> Outcome<&Function> {
+        self.functions.get(&FILL_HANDLE).ok_or(Error::INVALID_DEVICE_FUNCTION)
+    }
+}
+
+/// Makes the kernels that HIP brings along.
+pub(crate) fn load_own() {
+    let mut state = state::lock();
+    let code_object = state.code_object();
+    let function = Function::new(&mut state, FILL, code_object);
+    state.functions.insert(FILL_HANDLE, function);
+    drop(state);
+    tell(FILL_HANDLE);
+}
+
+/// Tells the tracers of a kernel, if nobody has.
+pub(crate) fn tell(handle: u64) {
+    let symbol = state::lock().functions.get_mut(&handle).and_then(Function::tell);
+    if let Some(symbol) = symbol {
+        trace::kernel_loaded(&symbol);
+    }
+}
+
+fn load(place: *mut ModuleHandle, image: *const c_void) -> Outcome {
+    let image = text(image.cast()).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::INVALID_IMAGE)?;
+    let mut lines = image.lines();
+    if lines.next() != Some(MARK) {
+        return Err(Error::INVALID_IMAGE);
+    }
+    let mut state = state::ready()?;
+    let code_object = state.code_object();
+    let mut functions = Vec::new();
+    for name in lines {
+        let (handle, function) = (state.handle(), Function::new(&mut state, name, code_object));
+        state.functions.insert(handle, function);
+        functions.push((name.to_owned(), handle));
+    }
+    let handles: Vec<u64> = functions.iter().map(|(_, handle)| *handle).collect();
+    let handle = state.handle();
+    state.modules.insert(handle, Module { functions });
+    drop(state);
+    handles.into_iter().for_each(tell);
+    give(place, ModuleHandle(handle))
+}
+
+api! {
+    fn hipModuleLoadData(module: *mut ModuleHandle, image: *const c_void) |_| {
+        load(module, image)
+    }
+
+    fn hipModuleGetFunction(function: *mut Handle, module: ModuleHandle, kname: *const c_char) |_| {
+        let name = text(kname).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::NOT_FOUND)?;
+        let state = state::ready()?;
+        let module = state.modules.get(&module.0).ok_or(Error::INVALID_HANDLE)?;
+        let found = module.functions.iter().find(|(known, _)| known == name).ok_or(Error::NOT_FOUND)?;
+        give(function, Handle(found.1))
+    }
+
+    fn hipModuleUnload(module: ModuleHandle) |_| {
+        let mut state = state::ready()?;
+        let module = state.modules.remove(&module.0).ok_or(Error::INVALID_HANDLE)?;
+        let gone: Vec<Function> = module.functions.iter().filter_map(|(_, handle)| state.functions.remove(handle)).collect();
+        drop(state);
+        trace::kernels_unloaded(&gone.iter().map(|function| function.id).collect::<Vec<_>>());
+        for function in gone {
+            forget(function.name);
+            forget(function.symbol);
+        }
+        Ok(())
+    }
+}
+
+/// Gives up a name as a free would, but so that whoever reads it later sees that: the memory stays, the text does not.
+fn forget(name: CString) {
+    let length = name.as_bytes().len();
+    let address = name.into_raw();
+    for index in 0..length {
+        // SAFETY: the bytes before the zero byte were ours.
+        unsafe { address.add(index).write(b'?' as c_char) };
+    }
+}
+
+/// A kernel that the program brings along, as a compiler would register it: the address that stands for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
+    let name = text(name).unwrap_or_default().to_string_lossy();
+    let mut state = state::lock();
+    let (handle, code_object) = (state.handle(), state.code_object());
+    let function = Function::new(&mut state, &name, code_object);
+    state.functions.insert(handle, function);
+    handle as *const c_void
+}
+
+/// The name of a kernel, null for none of that handle.
+pub(crate) extern "C" fn name_of(handle: u64) -> *const c_char {
+    state::lock().functions.get(&handle).map_or(std::ptr::null(), |function| function.name.as_ptr())
+}
+
+/// The name of a kernel; profilers ask too.
+#[unsafe(no_mangle)]
+pub extern "C" fn hipKernelNameRef(f: Handle) -> *const c_char {
+    name_of(f.0)
+}
+
+/// The name of the kernel that an address of the program stands for; profilers ask too.
+#[unsafe(no_mangle)]
+pub extern "C" fn hipKernelNameRefByPtr(hostFunction: *const c_void, _stream: Stream) -> *const c_char {
+    name_of(hostFunction as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_from_names() {
+        assert_eq!(number_after("slow_us500_x", "_us"), Some(500));
+        assert_eq!(number_after("slow_us", "_us"), None);
+        assert_eq!(number_after("fast", "_us"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Everything that HIP holds, by handle, under one lock.
+
+use crate::argument;
+use crate::engine::{Held, Job, Moment};
+use crate::error::{Error, Outcome};
+use crate::memory::Allocation;
+use crate::module::{Function, Module};
+use crate::stream::Stream;
+use crate::{control, device};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// What has been made and not destroyed.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    handles: u64,
+    ids: u64,
+    pub(crate) streams: HashMap<u64, Stream>,
+    /// When the device comes to the last record of an event; none before the first.
+    pub(crate) events: HashMap<u64, Option<Moment>>,
+    pub(crate) modules: HashMap<u64, Module>,
+    /// By handle; those of the program itself by their address.
+    pub(crate) functions: HashMap<u64, Function>,
+    pub(crate) kernels: u64,
+    pub(crate) code_objects: u64,
+    /// Graphs, and those ready to be launched.
+    pub(crate) graphs: HashMap<u64, Vec<Job>>,
+    pub(crate) executables: HashMap<u64, Vec<Job>>,
+    /// By first address.
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    /// Work behind endless kernels, in order of launch.
+    pub(crate) held: Vec<Held>,
+}
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+
+/// The state, whatever state it is in.
+pub(crate) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state, where there is a device.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
+    if control::options().devices == 0 { Err(Error::NO_DEVICE) } else { Ok(lock()) }
+}
+
+impl State {
+    /// A handle that looks like an address and is none.
+    pub(crate) fn handle(&mut self) -> u64 {
+        self.handles += 1;
+        0x5131_0000_0000 + self.handles * 0x10
+    }
+
+    /// A number for a piece of work.
+    pub(crate) fn id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// The handle under which a stream is kept: 0, 1 and 2 are the default stream of the thread's device.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub(crate) fn stream(&mut self, stream: argument::Stream) -> Outcome<u64> {
+        let device = device::current();
+        match stream.0 {
+            0..=2 => {
+                let handle = Stream::null_handle(device);
+                self.streams.entry(handle).or_insert_with(|| Stream::null(device));
+                Ok(handle)
+            }
+            handle if self.streams.contains_key(&handle) => Ok(handle),
+            _ => Err(Error::INVALID_HANDLE),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What happens in HIP, told to the profilers that there are.
+
+use crate::error::{Error, Outcome};
+use crate::shared::clock::thread;
+use crate::shared::counters::count as add_one;
+use crate::shared::loader;
+use crate::shared::tracer::{ApiCall, Argument, HipStarts, Symbol, Tracer, Work};
+use crate::{control, module};
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
+
+/// The tracers there are, in the order in which they came.
+static TRACERS: [OnceLock<&'static Tracer>; 2] = [const { OnceLock::new() }; 2];
+static CORRELATION: AtomicU64 = AtomicU64::new(0);
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static LAST_ERROR: Cell<i32> = const { Cell::new(0) };
+}
+
+/// Lets a tracer know of all that happens from now on.
+pub(crate) extern "C" fn add(tracer: *const Tracer) {
+    // SAFETY: null, or a table that its owner keeps for good.
+    let Some(tracer) = (unsafe { tracer.as_ref() }) else { return };
+    let is_there = tracers().any(|known| std::ptr::eq(known, tracer));
+    assert!(is_there || TRACERS.iter().any(|place| place.set(tracer).is_ok()), "there are two profilers at most");
+}
+
+fn tracers() -> impl Iterator<Item = &'static Tracer> {
+    TRACERS.iter().filter_map(|place| place.get().copied())
+}
+
+pub(crate) extern "C" fn has_started() -> bool {
+    STARTED.load(Ordering::Acquire)
+}
+
+/// What HIP does when it is called for the first time: whoever wants to trace it must be there by now.
+fn start() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        STARTED.store(true, Ordering::Release);
+        let profiler = loader::open(c"librocprofiler-sdk.so.1", libc::RTLD_NOLOAD);
+        let starts = loader::symbol(profiler, c"simHipStarts");
+        if !starts.is_null() {
+            // SAFETY: only the simulated profiler has a function of that name, and it has this type.
+            let starts = unsafe { std::mem::transmute::<*mut c_void, HipStarts>(starts) };
+            starts();
+        }
+        module::load_own();
+    });
+}
+
+/// A call of the API as the function that serves it sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) correlation: u64,
+    pub(crate) thread: u64,
+}
+
+/// Runs what a function of the API does, and tells the tracers before and after.
+pub(crate) fn call(call: usize, arguments: &[Argument], serve: impl FnOnce(Caller) -> Outcome) -> i32 {
+    start();
+    add_one(&control::counters().calls);
+    let correlation = next_correlation();
+    let mut entry = ApiCall {
+        call,
+        correlation,
+        arguments: arguments.as_ptr(),
+        count: arguments.len(),
+        result: 0,
+        data: [[0; 2]; 2],
+    };
+    tracers().for_each(|tracer| (tracer.enter)(&raw mut entry));
+    entry.result = serve(Caller { correlation, thread: thread() }).map_or_else(|Error(code)| code, |()| 0);
+    if entry.result != 0 {
+        LAST_ERROR.set(entry.result);
+    }
+    tracers().for_each(|tracer| (tracer.exit)(&raw mut entry));
+    entry.result
+}
+
+/// The error of this thread that nobody has asked for yet.
+pub(crate) fn take_last_error() -> Outcome {
+    match LAST_ERROR.replace(0) {
+        0 => Ok(()),
+        code => Err(Error(code)),
+    }
+}
+
+/// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
+fn next_correlation() -> u64 {
+    let id = CORRELATION.fetch_add(1, Ordering::Relaxed);
+    match control::options().repeat_correlation {
+        0 => id + 1,
+        last => id % last + 1,
+    }
+}
+
+pub(crate) fn queued(work: &[Work]) {
+    tracers().for_each(|tracer| (tracer.queued)(work.as_ptr(), work.len()));
+}
+
+pub(crate) fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
+    tracers().for_each(|tracer| (tracer.retimed)(id, start, end, done_at));
+}
+
+pub(crate) fn kernel_loaded(symbol: &Symbol) {
+    tracers().for_each(|tracer| (tracer.kernel_loaded)(symbol));
+}
+
+pub(crate) fn kernels_unloaded(ids: &[u64]) {
+    tracers().for_each(|tracer| (tracer.kernels_unloaded)(ids.as_ptr(), ids.len()));
+}
+
+/// A count that a tracer keeps.
+pub(crate) fn count(what: &CStr) -> Option<u64> {
+    tracers().map(|tracer| (tracer.count)(what.as_ptr())).find(|count| *count != u64::MAX)
+}

@@ -1,0 +1,164 @@
+//! Copies and fills.
+
+use crate::argument::{CopyKind, Stream};
+use crate::control;
+use crate::engine::{self, Job, Moment, wait};
+use crate::error::{Error, Outcome};
+use crate::launch::blank;
+use crate::shared::counters::count;
+use crate::shared::tracer::{COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, FILL, HOST, HOST_TO_DEVICE, HOST_TO_HOST, Work};
+use crate::state::{self, State};
+use crate::trace::{self, Caller};
+use std::ffi::c_void;
+
+/// Bytes per nanosecond.
+const COPY_SPEED: u64 = 25;
+const FILL_SPEED: u64 = 1_000;
+/// What a transfer of nothing takes.
+const LEAST_DURATION: u64 = 1_000;
+
+/// The way of a copy that the addresses tell.
+const ANY_WAY: u32 = 4;
+
+/// The bytes that a job moves.
+#[derive(Clone, Debug)]
+pub(crate) enum Movement {
+    Copy { target: u64, source: u64, bytes: usize },
+    Fill { target: u64, value: u8, bytes: usize },
+}
+
+impl Movement {
+    /// Moves the bytes.
+    ///
+    /// # Errors
+    /// They would leave an allocation.
+    pub(crate) fn perform(&self, state: &State) -> Outcome {
+        match *self {
+            Movement::Copy { target, source, bytes } => {
+                check(state, target, bytes)?;
+                check(state, source, bytes)?;
+                // SAFETY: both ranges lie in one of our allocations, or the caller promises them.
+                unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes) };
+            }
+            Movement::Fill { target, value, bytes } => {
+                check(state, target, bytes)?;
+                // SAFETY: the range lies in one of our allocations, or the caller promises it.
+                unsafe { std::ptr::write_bytes(target as *mut u8, value, bytes) };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A range that begins in an allocation must end in it.
+fn check(state: &State, address: u64, bytes: usize) -> Outcome {
+    let fits = state.allocation(address).is_none_or(|(first, its)| address - first + bytes as u64 <= its.bytes as u64);
+    if address != 0 && fits { Ok(()) } else { Err(Error::INVALID_VALUE) }
+}
+
+/// A copy from one device to another, or to and from the host.
+fn copy(state: &State, target: *mut c_void, source: *const c_void, bytes: usize, kind: CopyKind) -> Outcome<Job> {
+    let (target, source) = (target as u64, source as u64);
+    let (target_device, source_device) = (state.device_of(target), state.device_of(source));
+    let direction = match (source_device == HOST, target_device == HOST) {
+        (true, true) => HOST_TO_HOST,
+        (true, false) => HOST_TO_DEVICE,
+        (false, true) => DEVICE_TO_HOST,
+        (false, false) => DEVICE_TO_DEVICE,
+    };
+    if kind.0 > ANY_WAY || (kind.0 != ANY_WAY && kind.0 != direction) {
+        return Err(Error::INVALID_VALUE);
+    }
+    let work = Work { bytes: bytes as u64, direction, source, target, source_device, target_device, ..blank(COPY) };
+    let movement = Some(Movement::Copy { target, source, bytes });
+    Ok(Job { work, duration: duration(bytes, COPY_SPEED), endless: false, movement })
+}
+
+/// A fill, which a kernel of HIP's does.
+fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome<Job> {
+    let (target, kernel) = (target as u64, state.fill_kernel()?);
+    let target_device = state.device_of(target);
+    if target_device == HOST {
+        return Err(Error::INVALID_VALUE);
+    }
+    let (id, name, blocks) = (kernel.id, kernel.name.as_ptr(), (bytes / 4096 + 1) as u32);
+    let work = Work {
+        kernel: id,
+        name,
+        grid: [blocks, 1, 1],
+        block: [256, 1, 1],
+        bytes: bytes as u64,
+        target,
+        target_device,
+        ..blank(FILL)
+    };
+    let movement = Some(Movement::Fill { target, value: value as u8, bytes });
+    Ok(Job { work, duration: duration(bytes, FILL_SPEED), endless: false, movement })
+}
+
+fn duration(bytes: usize, speed: u64) -> u64 {
+    LEAST_DURATION + bytes as u64 / speed
+}
+
+/// Gives a transfer to a stream, or to the capture there; the moment of its end.
+fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome<Moment> {
+    let (work, end) = {
+        let mut state = state::ready()?;
+        let handle = state.stream(stream)?;
+        let job = job(&state)?;
+        let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
+        if let Some(capture) = &mut stream.capture {
+            capture.jobs.push(job);
+            return Ok(Moment::default());
+        }
+        let work = engine::submit(&mut state, handle, &[job], caller, false)?;
+        (work, state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.tail.clone())
+    };
+    trace::queued(&work);
+    Ok(end)
+}
+
+/// Gives a transfer to a stream, and waits for its end.
+fn complete(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
+    count(&control::counters().synchronizes);
+    wait(&start(stream, caller, job)?);
+    Ok(())
+}
+
+api! {
+    fn hipMemcpy(dst: *mut c_void, src: *const c_void, sizeBytes: usize, kind: CopyKind) |caller| {
+        complete(Stream(0), caller, |state| copy(state, dst, src, sizeBytes, kind))
+    }
+
+    fn hipMemcpyAsync(
+        dst: *mut c_void, src: *const c_void, sizeBytes: usize, kind: CopyKind, stream: Stream,
+    ) |caller| {
+        start(stream, caller, |state| copy(state, dst, src, sizeBytes, kind)).map(drop)
+    }
+
+    fn hipMemcpyWithStream(
+        dst: *mut c_void, src: *const c_void, sizeBytes: usize, kind: CopyKind, stream: Stream,
+    ) |caller| {
+        complete(stream, caller, |state| copy(state, dst, src, sizeBytes, kind))
+    }
+
+    fn hipMemcpyPeerAsync(
+        dst: *mut c_void, dstDeviceId: i32, src: *const c_void, srcDevice: i32, sizeBytes: usize, stream: Stream,
+    ) |caller| {
+        start(stream, caller, |state| {
+            if (state.device_of(dst as u64), state.device_of(src as u64)) != (dstDeviceId, srcDevice) {
+                return Err(Error::INVALID_DEVICE);
+            }
+            copy(state, dst, src, sizeBytes, CopyKind(DEVICE_TO_DEVICE))
+        })
+        .map(drop)
+    }
+
+    fn hipMemset(dst: *mut c_void, value: i32, sizeBytes: usize) |caller| {
+        complete(Stream(0), caller, |state| fill(state, dst, value, sizeBytes))
+    }
+
+    fn hipMemsetAsync(dst: *mut c_void, value: i32, sizeBytes: usize, stream: Stream) |caller| {
+        start(stream, caller, |state| fill(state, dst, value, sizeBytes)).map(drop)
+    }
+}

@@ -1,0 +1,91 @@
+//! Code objects: which kernels there are.
+
+use crate::agents;
+use crate::context;
+use crate::layout::{self, Bytes, CODE_OBJECT, Told};
+use crate::shared::clock::thread;
+use crate::shared::link;
+use crate::shared::tracer::Symbol;
+use std::collections::{HashMap, HashSet};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+const OBJECT: i32 = 1;
+const SYMBOL: i32 = 2;
+
+const LOAD: u32 = 1;
+const UNLOAD: u32 = 2;
+
+/// What is loaded: kernels by id, and the code objects that have been told of.
+#[derive(Debug, Default)]
+struct Loaded {
+    kernels: HashMap<u64, Symbol>,
+    objects: HashSet<u64>,
+}
+
+static LOADED: LazyLock<Mutex<Loaded>> = LazyLock::new(Mutex::default);
+
+/// The id that the client knows a kernel by.
+pub(crate) fn kernel_id(id: u64) -> u64 {
+    id + 100
+}
+
+pub(crate) extern "C" fn kernel_loaded(symbol: *const Symbol) {
+    // SAFETY: HIP hands in a symbol.
+    let symbol = unsafe { *symbol };
+    let is_new = {
+        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.kernels.insert(symbol.id, symbol);
+        loaded.objects.insert(symbol.code_object)
+    };
+    if is_new {
+        let payload = Bytes::sized(layout::code_object())
+            .u64(8, symbol.code_object)
+            .u64(16, agents::gpu(0))
+            .u64(32, c"memory://1#offset=0&size=1".as_ptr() as u64)
+            .u32(64, 2);
+        tell(OBJECT, LOAD, payload);
+    }
+    tell(SYMBOL, LOAD, payload(&symbol));
+}
+
+pub(crate) extern "C" fn kernels_unloaded(ids: *const u64, count: usize) {
+    if count == 0 {
+        return;
+    }
+    // SAFETY: HIP promises that many.
+    for id in unsafe { std::slice::from_raw_parts(ids, count) } {
+        let gone = LOADED.lock().unwrap_or_else(PoisonError::into_inner).kernels.remove(id);
+        if let Some(symbol) = gone {
+            tell(SYMBOL, UNLOAD, payload(&symbol));
+        }
+    }
+}
+
+/// `rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t`
+fn payload(symbol: &Symbol) -> Bytes {
+    let name = if link::options().null_names { 0 } else { symbol.name as u64 };
+    Bytes::sized(layout::kernel_symbol())
+        .u64(8, kernel_id(symbol.id))
+        .u64(16, symbol.code_object)
+        .u64(24, name)
+        .u32(48, symbol.group)
+        .u32(52, symbol.private)
+}
+
+fn tell(operation: i32, phase: u32, mut payload: Bytes) {
+    for service in context::services(CODE_OBJECT, operation) {
+        let told = Told {
+            context: service.context,
+            thread: thread(),
+            correlation: 0,
+            external: 0,
+            kind: CODE_OBJECT,
+            operation,
+            phase,
+            payload: payload.pointer() as u64,
+        };
+        service.call(&told, &mut 0);
+    }
+    // The client has copied what it needs.
+    payload.fill(0, 0xdd);
+}

@@ -1,0 +1,174 @@
+//! The layouts of what is handed to the client, by version: before 1.0, 1.0, and a later one with longer records.
+
+use crate::shared::link;
+use crate::shared::options::Version;
+
+/// Kinds of callback services.
+pub(crate) const HIP_RUNTIME_API: u32 = 5;
+pub(crate) const CODE_OBJECT: u32 = 10;
+/// Kinds of buffered services.
+pub(crate) const MEMORY_COPY: u32 = 10;
+pub(crate) const KERNEL_DISPATCH: u32 = 11;
+/// A kind that nobody knows.
+pub(crate) const UNKNOWN: u32 = 900;
+
+/// The category of records that are traces, and one that nobody knows.
+pub(crate) const TRACING: u32 = 1;
+pub(crate) const UNKNOWN_CATEGORY: u32 = 9;
+
+/// What a later version adds to the end of a record.
+const ADDED: usize = 16;
+
+pub(crate) fn version() -> Version {
+    link::options().sdk
+}
+
+/// Whether it is from before 1.0.
+pub(crate) fn is_old() -> bool {
+    version().major < 1
+}
+
+fn added() -> usize {
+    if version() > (Version { major: 1, minor: 0 }) { ADDED } else { 0 }
+}
+
+/// Bytes of a record or a struct.
+pub(crate) fn kernel_dispatch() -> usize {
+    184 + added()
+}
+
+pub(crate) fn memory_copy() -> usize {
+    if is_old() { 80 } else { 96 + added() }
+}
+
+pub(crate) fn kernel_symbol() -> usize {
+    if is_old() { 72 } else { 88 + added() }
+}
+
+pub(crate) fn code_object() -> usize {
+    88 + added()
+}
+
+pub(crate) fn agent() -> usize {
+    if is_old() { 296 } else { 312 + added() }
+}
+
+/// A struct that is filled in by offset, aligned as C would.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Bytes {
+    /// As many zeros, of which the first eight bytes are the length.
+    pub(crate) fn sized(length: usize) -> Bytes {
+        Bytes::zeros(length).u64(0, length as u64)
+    }
+
+    pub(crate) fn zeros(length: usize) -> Bytes {
+        Bytes { words: vec![0; length.div_ceil(8)], length }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn put(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.length, "{offset} is outside");
+        // SAFETY: the range is inside the words.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().cast::<u8>().add(offset), bytes.len()) };
+    }
+
+    pub(crate) fn u64(mut self, offset: usize, value: u64) -> Bytes {
+        self.put(offset, &value.to_ne_bytes());
+        self
+    }
+
+    pub(crate) fn u32(mut self, offset: usize, value: u32) -> Bytes {
+        self.put(offset, &value.to_ne_bytes());
+        self
+    }
+
+    pub(crate) fn u32s(mut self, offset: usize, values: [u32; 3]) -> Bytes {
+        for (index, value) in values.into_iter().enumerate() {
+            self.put(offset + 4 * index, &value.to_ne_bytes());
+        }
+        self
+    }
+
+    /// Fills all from `offset` on.
+    pub(crate) fn fill(&mut self, offset: usize, byte: u8) {
+        let rest = vec![byte; self.length.saturating_sub(offset)];
+        self.put(offset, &rest);
+    }
+
+    pub(crate) fn pointer(&mut self) -> *mut u64 {
+        self.words.as_mut_ptr()
+    }
+}
+
+/// `rocprofiler_callback_tracing_record_t` of 1.0, and the one before it.
+pub(crate) type Record = [u64; 8];
+pub(crate) type OldRecord = [u64; 7];
+
+/// A callback's record, which C passes by value.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Passed<T>(pub(crate) T);
+
+/// What a callback's record says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) context: u64,
+    pub(crate) thread: u64,
+    pub(crate) correlation: u64,
+    pub(crate) external: u64,
+    pub(crate) kind: u32,
+    pub(crate) operation: i32,
+    pub(crate) phase: u32,
+    pub(crate) payload: u64,
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+impl Told {
+    pub(crate) fn record(&self) -> Record {
+        let [kind, phase] = [pair(self.kind, self.operation as u32), pair(self.phase, 0)];
+        [self.context, self.thread, self.correlation, self.external, 0, kind, phase, self.payload]
+    }
+
+    pub(crate) fn old_record(&self) -> OldRecord {
+        let [kind, phase] = [pair(self.kind, self.operation as u32), pair(self.phase, 0)];
+        [self.context, self.thread, self.correlation, self.external, kind, phase, self.payload]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_callback_records_are_where_the_versions_have_them() {
+        let told =
+            Told { context: 1, thread: 2, correlation: 3, external: 4, kind: 5, operation: 6, phase: 7, payload: 8 };
+        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let (new, old) = (bytes(&told.record()), bytes(&told.old_record()));
+        assert_eq!((new.len(), old.len()), (64, 56));
+        for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (40, 5), (44, 6), (48, 7), (56, 8)] {
+            assert_eq!(new[offset], value, "{offset}");
+        }
+        for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (32, 5), (36, 6), (40, 7), (48, 8)] {
+            assert_eq!(old[offset], value, "{offset}");
+        }
+    }
+
+    #[test]
+    fn structs_begin_with_their_size() {
+        let mut bytes = Bytes::sized(20).u32(8, 7);
+        bytes.fill(12, 0xa5);
+        assert_eq!(bytes.words, [20, 7 | 0xa5a5_a5a5 << 32, 0xa5a5_a5a5]);
+    }
+}

@@ -1,0 +1,22 @@
+//! rocprofiler-sdk for the simulated HIP: callbacks, and records with the layout of the version asked for.
+//!
+//! HIP asks for it at its first call, as the real one does by rocprofiler-register; a tool must be there by then. Work
+//! gets its record when it has ended; a thread of its own brings buffers. See README.md for the options.
+#![cfg(target_os = "linux")]
+#![allow(non_snake_case, reason = "the exported names are C's")]
+
+#[path = "../../shared/mod.rs"]
+mod shared;
+
+mod agents;
+mod buffer;
+mod calls;
+mod code;
+mod context;
+mod courier;
+mod external;
+mod layout;
+mod names;
+mod registration;
+mod status;
+mod work;

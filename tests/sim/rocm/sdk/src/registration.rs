@@ -1,0 +1,162 @@
+//! The one tool that there may be, and the time in which it may set up what it wants.
+
+use crate::layout;
+use crate::shared::clock::now;
+use crate::shared::counters::count;
+use crate::shared::link;
+use crate::status::{Status, answer};
+use crate::{context, work};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// `rocprofiler_tool_configure_result_t`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Tool {
+    size: usize,
+    initialize: Option<extern "C" fn(extern "C" fn(Client), *mut c_void) -> c_int>,
+    finalize: Option<extern "C" fn(*mut c_void)>,
+    data: *mut c_void,
+}
+
+// SAFETY: the client promises that its data may be used by any thread.
+unsafe impl Send for Tool {}
+
+/// `rocprofiler_client_id_t` of 1.0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Client {
+    size: usize,
+    name: *const c_char,
+    handle: u32,
+}
+
+/// What a tool hands in: version, the version's text, priority, the client's id.
+pub(crate) type Configure = extern "C" fn(u32, *const c_char, u32, *mut c_void) -> *mut Tool;
+
+/// 0 before, -1 while a tool sets itself up, 1 after that or after HIP's first call without one.
+static PROGRESS: AtomicI32 = AtomicI32::new(0);
+static FINALIZED: AtomicI32 = AtomicI32::new(0);
+/// HIP was called before there was a tool, and will tell it nothing.
+static TOO_LATE: AtomicBool = AtomicBool::new(false);
+static TOOL: Mutex<Option<Tool>> = Mutex::new(None);
+
+/// Whether services may be set up.
+///
+/// # Errors
+/// They may not.
+pub(crate) fn open() -> Result<(), Status> {
+    if PROGRESS.load(Ordering::Acquire) == -1 { Ok(()) } else { Err(Status::CONFIGURATION_LOCKED) }
+}
+
+/// HIP is called for the first time.
+#[unsafe(no_mangle)]
+pub extern "C" fn simHipStarts() {
+    let has_tool = PROGRESS.swap(1, Ordering::AcqRel) != 0;
+    if let (true, Some(hip)) = (has_tool && !TOO_LATE.load(Ordering::Acquire), link::hip()) {
+        (hip.add_tracer)(&raw const work::TRACER);
+    }
+}
+
+fn configure(function: Option<Configure>) -> Result<(), Status> {
+    let options = link::options();
+    let is_late = link::hip().is_some_and(|hip| (hip.has_started)());
+    if options.locked || options.busy || is_late && !options.silent_late {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    let function = function.ok_or(Status::INVALID_ARGUMENT)?;
+    if PROGRESS.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    TOO_LATE.store(is_late, Ordering::Release);
+    count(&link::counters().configures);
+    initialize(function);
+    PROGRESS.store(1, Ordering::Release);
+    Ok(())
+}
+
+/// Lets the tool set itself up.
+fn initialize(function: Configure) {
+    let version = layout::version();
+    let text = CString::new(format!("{}.{}.0", version.major, version.minor)).unwrap_or_default();
+    let mut client = Client { size: size_of::<Client>(), name: std::ptr::null(), handle: 7 };
+    let mut old_client: (*const c_char, u32) = (std::ptr::null(), 7);
+    let place: *mut c_void = if layout::is_old() { (&raw mut old_client).cast() } else { (&raw mut client).cast() };
+    let tool = function(version.major * 10_000 + version.minor * 100, text.as_ptr(), 0, place);
+    // SAFETY: null, or a result that the client keeps.
+    let Some(tool) = (unsafe { tool.as_ref() }).copied() else { return };
+    if tool.size < size_of::<Tool>() {
+        return;
+    }
+    // SAFETY: a function that may be called at the end.
+    unsafe { libc::atexit(at_exit) };
+    *TOOL.lock().unwrap_or_else(PoisonError::into_inner) = Some(tool);
+    if let Some(initialize) = tool.initialize {
+        initialize(finalize, tool.data);
+    }
+}
+
+/// What a tool may call to be rid of itself.
+extern "C" fn finalize(_client: Client) {
+    at_exit();
+}
+
+/// Ends all contexts, and lets the tool know of that.
+extern "C" fn at_exit() {
+    if FINALIZED.compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return;
+    }
+    context::stop_all();
+    let tool = TOOL.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((finalize, data)) = tool.and_then(|tool| Some((tool.finalize?, tool.data))) {
+        finalize(data);
+    }
+    FINALIZED.store(1, Ordering::Release);
+}
+
+/// Sets a tool up, at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_force_configure(function: Option<Configure>) -> i32 {
+    answer(configure(function))
+}
+
+/// How far the set-up is.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_is_initialized(status: *mut c_int) -> i32 {
+    // SAFETY: the caller promises a place.
+    unsafe { status.write(PROGRESS.load(Ordering::Acquire)) };
+    0
+}
+
+/// Whether the process ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_is_finalized(status: *mut c_int) -> i32 {
+    // SAFETY: the caller promises a place.
+    unsafe { status.write(FINALIZED.load(Ordering::Acquire)) };
+    0
+}
+
+/// The version of this library; null for what nobody wants to know.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_get_version(major: *mut u32, minor: *mut u32, patch: *mut u32) -> i32 {
+    let version = layout::version();
+    for (place, value) in [(major, version.major), (minor, version.minor), (patch, 0)] {
+        if !place.is_null() {
+            // SAFETY: the caller promises a place, or null.
+            unsafe { place.write(value) };
+        }
+    }
+    0
+}
+
+/// The time now, by the clock of the records.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_get_timestamp(timestamp: *mut u64) -> i32 {
+    if timestamp.is_null() {
+        return Status::INVALID_ARGUMENT.code();
+    }
+    // SAFETY: the caller promises a place.
+    unsafe { timestamp.write(link::options().reported(now())) };
+    0
+}

@@ -1,0 +1,56 @@
+//! A profiler's way to HIP: finds it, and knows its options and counters.
+
+use super::counters::Counters;
+use super::loader;
+use super::options::Options;
+use super::tracer::{Hip, VERSION};
+use std::ffi::c_void;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+static HIP: AtomicPtr<Hip> = AtomicPtr::new(std::ptr::null_mut());
+/// What is counted, and what holds, where there is no HIP to ask.
+static NO_COUNTERS: Counters = Counters::new();
+static NO_OPTIONS: LazyLock<Options> =
+    LazyLock::new(|| Options::parse(&std::env::var("SIM_ROCM").unwrap_or_default()).unwrap_or_default());
+
+/// HIP, if it is loaded.
+pub(crate) fn hip() -> Option<&'static Hip> {
+    if HIP.load(Ordering::Acquire).is_null() {
+        HIP.store(find().cast_mut(), Ordering::Release);
+    }
+    // SAFETY: it is null or HIP's table, which stays; libraries are not closed.
+    unsafe { HIP.load(Ordering::Acquire).as_ref() }
+}
+
+fn find() -> *const Hip {
+    let address = loader::symbol(loader::open(c"libamdhip64.so.6", libc::RTLD_NOLOAD), c"simHip");
+    if address.is_null() {
+        return std::ptr::null();
+    }
+    // SAFETY: only the simulated HIP has a function of that name, and it has this type.
+    let table = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const Hip>(address) }();
+    // SAFETY: a table begins with its version.
+    if unsafe { (*table).version } == VERSION { table } else { std::ptr::null() }
+}
+
+/// The options in force: HIP's, and without it those of the environment.
+pub(crate) fn options() -> &'static Options {
+    // SAFETY: HIP's options stay where they are.
+    hip().map_or(&*NO_OPTIONS, |hip| unsafe { &*(hip.options)() })
+}
+
+/// HIP's counters.
+pub(crate) fn counters() -> &'static Counters {
+    // SAFETY: HIP's counters stay.
+    hip().map_or(&NO_COUNTERS, |hip| unsafe { &*hip.counters })
+}
+
+/// Waits until somebody ends what is endless.
+pub(crate) fn wait_for_finish() {
+    let Some(hip) = hip() else { return };
+    let before = (hip.finishes)();
+    while (hip.finishes)() == before {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}

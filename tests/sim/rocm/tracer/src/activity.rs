@@ -1,0 +1,157 @@
+//! The work of the devices: which of it is recorded, and the records.
+
+use crate::callback::connect;
+use crate::courier::{self, Pending};
+use crate::names::{
+    BARRIER, COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, DISPATCH, FILL, HIP_OPS, HOST_TO_DEVICE, KERNEL, MARKER,
+    OPERATIONS, TASK, check,
+};
+use crate::pool::{self, Handle};
+use crate::shared::calls::CALLS;
+use crate::shared::clock::now;
+use crate::shared::link;
+use crate::shared::options;
+use crate::shared::tracer::{self, ApiCall, Work};
+use crate::status::{Status, answer, is_stopped};
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+
+/// The pool of each operation that is recorded.
+static ENABLED: Mutex<[Option<u64>; OPERATIONS as usize]> = Mutex::new([None; OPERATIONS as usize]);
+
+/// `activity_record_t`
+pub(crate) type Record = [u64; 8];
+
+fn pool_of(operation: u32) -> Option<u64> {
+    ENABLED.lock().unwrap_or_else(PoisonError::into_inner)[operation as usize].filter(|_| !is_stopped())
+}
+
+/// The operation and the kind of work; none for what no device does.
+fn describe(work: &Work) -> Option<(u32, u32)> {
+    Some(match (work.kind, work.direction) {
+        (tracer::KERNEL, _) if work.in_graph => (DISPATCH, TASK),
+        (tracer::KERNEL, _) => (DISPATCH, KERNEL),
+        (tracer::FILL, _) => (COPY, FILL),
+        (_, tracer::HOST_TO_DEVICE) => (COPY, HOST_TO_DEVICE),
+        (_, tracer::DEVICE_TO_HOST) => (COPY, DEVICE_TO_HOST),
+        (_, tracer::DEVICE_TO_DEVICE) => (COPY, DEVICE_TO_DEVICE),
+        _ => return None,
+    })
+}
+
+pub(crate) extern "C" fn queued(work: *const Work, count: usize) {
+    if count == 0 {
+        return;
+    }
+    // SAFETY: HIP promises that many.
+    for work in unsafe { std::slice::from_raw_parts(work, count) } {
+        let Some((operation, kind)) = describe(work) else { continue };
+        if let Some(pool) = pool_of(operation) {
+            courier::expect(Pending { work: *work, operation, kind, pool });
+        }
+    }
+}
+
+/// The marker by which HIP waits for a stream.
+pub(crate) fn mark(call: &ApiCall) {
+    let waits = matches!(CALLS[call.call].name.to_bytes(), b"hipStreamSynchronize" | b"hipDeviceSynchronize");
+    let Some(pool) = pool_of(BARRIER).filter(|_| waits) else { return };
+    let at = link::options().reported(now());
+    let record = words(BARRIER, MARKER, call.correlation, [at, at], [node(0), 0], 0);
+    pool::add(pool, record, None);
+}
+
+/// The node of a device, by which records know it: those of the processors come first.
+fn node(device: u32) -> u64 {
+    u64::from(link::options().cpus + device)
+}
+
+fn words(operation: u32, kind: u32, correlation: u64, times: [u64; 2], place: [u64; 2], last: u64) -> Record {
+    let first = u64::from(HIP_OPS) | u64::from(kind) << 32;
+    [first, u64::from(operation), correlation, times[0], times[1], place[0], place[1], last]
+}
+
+impl Pending {
+    /// Its record, and the name that goes with it.
+    pub(crate) fn record(&self) -> (Record, Option<&'static CStr>) {
+        let Pending { work, operation, kind, .. } = self;
+        let place = [node(work.device), u64::from(work.queue)];
+        let has_name = *operation == DISPATCH && !link::options().null_names;
+        // SAFETY: HIP keeps names, whose text changes when their module is gone.
+        let name = has_name.then(|| unsafe { CStr::from_ptr(work.name) });
+        (words(*operation, *kind, work.correlation, [work.start, work.end], place, work.bytes), name)
+    }
+}
+
+fn enable(domain: u32, operation: Option<u32>, pool: Handle) -> Result<(), Status> {
+    check(domain, operation)?;
+    if domain != HIP_OPS {
+        return Ok(());
+    }
+    let what = if operation == Some(COPY) { options::COPIES } else { options::KERNELS };
+    match link::options().enabling(what) {
+        0 => {}
+        code => return Err(Status::of(code)),
+    }
+    let pool = pool::find(pool)?;
+    connect();
+    set(operation, Some(pool));
+    Ok(())
+}
+
+fn disable(domain: u32, operation: Option<u32>) -> Result<(), Status> {
+    check(domain, operation)?;
+    if domain == HIP_OPS {
+        set(operation, None);
+    }
+    Ok(())
+}
+
+fn set(operation: Option<u32>, pool: Option<u64>) {
+    let mut enabled = ENABLED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (index, place) in (0..).zip(enabled.iter_mut()) {
+        if operation.is_none_or(|operation| operation == index) {
+            *place = pool;
+        }
+    }
+}
+
+/// Records an operation, in the default pool for null.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_enable_op_activity_expl(domain: u32, operation: u32, pool: Handle) -> i32 {
+    answer(enable(domain, Some(operation), pool))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_enable_op_activity(domain: u32, operation: u32) -> i32 {
+    answer(enable(domain, Some(operation), Handle::DEFAULT))
+}
+
+/// Records all operations of a domain, in the default pool for null.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_enable_domain_activity_expl(domain: u32, pool: Handle) -> i32 {
+    answer(enable(domain, None, pool))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_enable_domain_activity(domain: u32) -> i32 {
+    answer(enable(domain, None, Handle::DEFAULT))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_disable_op_activity(domain: u32, operation: u32) -> i32 {
+    answer(disable(domain, Some(operation)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_disable_domain_activity(domain: u32) -> i32 {
+    answer(disable(domain, None))
+}
+
+/// The record behind one.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_next_record(record: *const Record, next: *mut *const Record) -> i32 {
+    // SAFETY: the caller promises a place.
+    unsafe { next.write(record.wrapping_add(1)) };
+    0
+}

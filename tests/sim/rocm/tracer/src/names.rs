@@ -1,0 +1,83 @@
+//! Domains, operations and kinds, and what they are called.
+
+use crate::shared::calls::CALLS;
+use crate::status::{Status, answer};
+use std::ffi::{CStr, c_char};
+
+/// Domains.
+pub(crate) const HIP_OPS: u32 = 2;
+pub(crate) const HIP_API: u32 = 3;
+const DOMAINS: u32 = 8;
+
+/// Operations of the devices.
+pub(crate) const DISPATCH: u32 = 0;
+pub(crate) const COPY: u32 = 1;
+pub(crate) const BARRIER: u32 = 2;
+pub(crate) const OPERATIONS: u32 = 3;
+
+/// Kinds of those operations.
+pub(crate) const KERNEL: u32 = 0x11F0;
+pub(crate) const TASK: u32 = 0x11F1;
+pub(crate) const DEVICE_TO_HOST: u32 = 0x11F3;
+pub(crate) const HOST_TO_DEVICE: u32 = 0x11F4;
+pub(crate) const DEVICE_TO_DEVICE: u32 = 0x11F5;
+pub(crate) const MARKER: u32 = 0x11FE;
+pub(crate) const FILL: u32 = 0x1207;
+
+/// The kinds that there are.
+const KINDS: [(u32, &CStr); 7] = [
+    (KERNEL, c"KernelExecution"),
+    (TASK, c"Task"),
+    (DEVICE_TO_HOST, c"CopyDeviceToHost"),
+    (HOST_TO_DEVICE, c"CopyHostToDevice"),
+    (DEVICE_TO_DEVICE, c"CopyDeviceToDevice"),
+    (MARKER, c"Marker"),
+    (FILL, c"FillBuffer"),
+];
+
+/// Whether a domain can be traced here.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check(domain: u32, operation: Option<u32>) -> Result<(), Status> {
+    let fits = |known: bool| if known { Ok(()) } else { Err(Status::INVALID_ARGUMENT) };
+    match domain {
+        HIP_OPS => fits(operation.is_none_or(|operation| operation < OPERATIONS)),
+        HIP_API => fits(operation.is_none_or(|operation| CALLS.iter().any(|call| call.cid == operation))),
+        0..DOMAINS => Ok(()),
+        _ => Err(Status::INVALID_DOMAIN_ID),
+    }
+}
+
+/// The name of an operation, or in the domain of the devices of a kind; null for what is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_op_string(domain: u32, operation: u32, kind: u32) -> *const c_char {
+    let found = match domain {
+        HIP_API => CALLS.iter().find(|call| call.cid == operation).map(|call| call.name),
+        HIP_OPS => {
+            Some(KINDS.iter().find(|(known, _)| *known == kind).map_or(c"Unknown command kind", |(_, name)| name))
+        }
+        _ => None,
+    };
+    found.map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// The operation of that name.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctracer_op_code(domain: u32, name: *const c_char, operation: *mut u32, kind: *mut u32) -> i32 {
+    if domain != HIP_API || name.is_null() || operation.is_null() {
+        return answer(Err(if domain < DOMAINS { Status::INVALID_ARGUMENT } else { Status::INVALID_DOMAIN_ID }));
+    }
+    // SAFETY: the caller promises a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Some(call) = CALLS.iter().find(|call| call.name == name) else {
+        return answer(Err(Status::INVALID_ARGUMENT));
+    };
+    // SAFETY: the caller promises a place.
+    unsafe { operation.write(call.cid) };
+    if !kind.is_null() {
+        // SAFETY: as above, or null.
+        unsafe { kind.write(0) };
+    }
+    0
+}
