@@ -72,6 +72,8 @@ pub(crate) struct Collected {
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<Device>,
+    /// Devices that are shown under another number than the records have, since another vendor has one of theirs.
+    pub(super) renumbered: Vec<(i32, i32)>,
     /// Correlation ids of launches in pauses: their work may have come before they did.
     pub(super) unwanted: HashSet<u64>,
     /// How far times may be wrong by the collector's own clock, in nanoseconds.
@@ -108,6 +110,7 @@ impl Collected {
             losses,
             notes: Vec::new(),
             devices: Vec::new(),
+            renumbered: Vec::new(),
             unwanted: HashSet::new(),
             clock_error_ns: 0,
             owned: None,
@@ -154,7 +157,19 @@ impl Collected {
 
     /// Returns the device of a context, -1 if no record has said it.
     pub(crate) fn device_of(&self, context: u32) -> i32 {
-        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| *device)
+        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| self.shown(*device))
+    }
+
+    /// Returns the device of work, or of counters.
+    #[inline]
+    pub(crate) fn device(&self, entry: &Entry<'_>) -> i32 {
+        self.shown(entry.device_or_context().cast_signed())
+    }
+
+    /// Returns the number under which a device is shown.
+    #[inline]
+    fn shown(&self, device: i32) -> i32 {
+        self.renumbered.iter().find(|(own, _)| *own == device).map_or(device, |(_, shown)| *shown)
     }
 
     pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn Shape> {

@@ -5,6 +5,7 @@
 //! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
 //! leaves a reason in the trace, never an error: the recording of the host goes on.
 
+mod apart;
 mod clock;
 mod collected;
 mod contained;

@@ -1,5 +1,6 @@
 //! The collectors of a session: started and stopped together, each for itself.
 
+use super::apart::apart;
 use super::clock::{ClockMap, Reading};
 use super::collected::Collected;
 use super::report::CollectorReport;
@@ -209,7 +210,9 @@ impl CollectorSet {
             latest: Timestamp::default(),
             windows: Vec::new(),
         });
-        ran.chain(off).collect()
+        let mut all: Vec<_> = ran.chain(off).collect();
+        apart(all.iter_mut().map(|collection| &mut collection.records));
+        all
     }
 }
 

@@ -173,6 +173,7 @@ impl RecordSink {
             losses: held.losses.clone(),
             notes: held.notes.clone(),
             devices: Vec::new(),
+            renumbered: Vec::new(),
             unwanted: held.unwanted.clone(),
             clock_error_ns: held.clock_error_ns,
             owned: Some((self.store.budget.clone(), owned)),

@@ -32,7 +32,7 @@ impl Linked {
 
 impl Sample<'_> {
     fn device(&self) -> i32 {
-        self.entry.device_or_context().cast_signed()
+        self.collection.records.device(&self.entry)
     }
 
     /// Returns them as a row.

@@ -299,7 +299,7 @@ impl Collection {
     #[inline]
     fn work(&self, entry: &Entry<'_>) -> Work {
         let (start, end) = self.interval(entry);
-        let device = entry.device_or_context().cast_signed();
+        let device = self.records.device(entry);
         Work { at: Handle(entry.at), correlation: entry.correlation(), device, stream: entry.stream(), start, end }
     }
 }

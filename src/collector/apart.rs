@@ -1,0 +1,55 @@
+//! Devices of several vendors, each of which counts its own from 0.
+
+use super::collected::Collected;
+use std::collections::BTreeMap;
+
+/// Gives each device a number of its own. Two collectors that describe a device of one number and one name mean the same
+/// one; where the names differ the later one is another device, and is shown under the next free number, which stands in its
+/// label too.
+pub(super) fn apart<'c>(all: impl Iterator<Item = &'c mut Collected>) {
+    let mut all: Vec<_> = all.collect();
+    let highest = all.iter().flat_map(|records| &records.devices).map(|device| device.id).max();
+    let mut free = highest.unwrap_or(-1).saturating_add(1)..;
+    let mut known: BTreeMap<i32, String> = BTreeMap::new();
+    for records in &mut all {
+        for device in &mut records.devices {
+            let is_another = known.get(&device.id).is_some_and(|name| *name != device.name);
+            if let Some(shown) = is_another.then(|| free.next()).flatten() {
+                records.renumbered.push((device.id, shown));
+                device.label = format!("{} ({})", device.label, device.name);
+                device.id = shown;
+            }
+            known.insert(device.id, device.name.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::Device;
+
+    fn of(devices: &[(i32, &str)]) -> Collected {
+        let mut records = Collected::empty();
+        records.devices = devices.iter().map(|(id, name)| Device::new(*id, *name)).collect();
+        records.contexts = vec![(7, 0)];
+        records
+    }
+
+    #[test]
+    fn vendors_have_numbers_apart_and_one_device_has_one() {
+        let mut all = [
+            of(&[(0, "H200"), (1, "H200")]),
+            of(&[(0, "H200")]),
+            of(&[(0, "Arc"), (1, "Arc")]),
+            of(&[]),
+            of(&[(17, "MTIA")]),
+        ];
+        apart(all.iter_mut());
+        let ids: Vec<Vec<i32>> =
+            all.iter().map(|records| records.devices.iter().map(|device| device.id).collect()).collect();
+        assert_eq!(ids, [vec![0, 1], vec![0], vec![18, 19], vec![], vec![17]]);
+        assert_eq!((all[0].device_of(7), all[2].device_of(7), all[2].device_of(8)), (0, 18, -1));
+        assert_eq!((&*all[0].devices[1].label, &*all[2].devices[1].label), ("GPU 1", "GPU 1 (Arc)"));
+    }
+}
