@@ -1,5 +1,4 @@
-//! Recordings of Intel's GPUs and what is around them: when they begin, pause and end, who else records, what is
-//! selected.
+//! Recordings of Intel's GPUs and what is around them: when they begin and end, who else records, what is selected.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,7 +16,7 @@ use common::{File, layer, record_with, spawn};
 use gpu::{events, kernels, name, stream, tally, under};
 use intel::{Counts, launches, machine, record};
 use std::collections::{BTreeMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::{info_span, subscriber};
 use tracing_kineto::collector::Why;
 use tracing_kineto::{ActivityType, ActivityTypes, Loss, Profiler, annotate};
@@ -65,48 +64,6 @@ fn recordings_follow_one_another() {
             assert_eq!((xpu::count("enabled_views"), xpu::count("push_depth")), (0, 0), "others may record now");
             launch(&machine, queue, "between", 2);
         }
-    });
-}
-
-#[test]
-fn nothing_is_recorded_in_a_pause() {
-    let _watch = gpu::watch(Duration::from_secs(100));
-    let machine = machine("");
-    let queue = machine.queue(0);
-    idle(|profiler| {
-        profiler.start().unwrap();
-        launch(&machine, queue, "first", 2);
-        profiler.pause().unwrap();
-        // PTI rests once it has told what was before.
-        let begun = Instant::now();
-        while xpu::count("enabled_views") > 0 && begun.elapsed() < gpu::PATIENCE {
-            launch(&machine, queue, "paused", 1);
-        }
-        assert_eq!(xpu::count("enabled_views"), 0);
-        let pushes = xpu::count("pushes");
-        launch(&machine, queue, "paused", 3);
-        assert_eq!(xpu::count("pushes"), pushes, "nobody is told of spans");
-        profiler.resume().unwrap();
-        launch(&machine, queue, "second", 4);
-        let file = File::of(profiler.stop().unwrap());
-        assert_eq!(found(&file), counts([("first", 2), ("second", 4)]));
-        let lost = file.lost(Loss::LaunchesWithoutWork) + file.lost(Loss::WorkWithoutLaunch);
-        assert_eq!(lost, 0, "{}", file.trace.stats());
-    });
-    assert_eq!(xpu::count("push_depth"), 0);
-}
-
-#[test]
-fn a_look_shows_what_the_program_has_waited_for() {
-    let machine = machine("");
-    let queue = machine.queue(0);
-    idle(|profiler| {
-        profiler.start().unwrap();
-        launch(&machine, queue, "one", 2);
-        assert_eq!(found(&File::of(profiler.snapshot().unwrap())), counts([("one", 2)]));
-        launch(&machine, queue, "two", 1);
-        assert_eq!(found(&File::of(profiler.snapshot().unwrap())), counts([("one", 2), ("two", 1)]));
-        assert_eq!(found(&File::of(profiler.stop().unwrap())), counts([("one", 2), ("two", 1)]));
     });
 }
 
