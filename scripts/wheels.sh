@@ -26,7 +26,7 @@ wanted=(
   '13.2 nvidia-cuda-cupti==13.2.86'
   '13.4 nvidia-cuda-cupti==13.4.92'
   'cuda nvidia-cuda-runtime==13.4.92 nvidia-cuda-crt==13.4.92'
-  'pti/0.12.0 intel-pti==0.12.0 intel-cmplr-lib-rt==2025.3.3'
+  'pti/0.12.4 intel-pti==0.12.4 intel-cmplr-lib-rt==2025.3.3'
   'pti/0.16.0 intel-pti==0.16.0 intel-cmplr-lib-rt==2025.3.3'
   'pti/1.2.0 intel-pti==1.2.0 intel-cmplr-lib-rt==2025.3.3'
 )

@@ -69,7 +69,8 @@ fn each_vendor_alone_and_several_at_once() {
     if let Ok(names) = std::env::var(THEIRS) {
         return run(&names);
     }
-    let mut table = String::from("| accelerator | rows of work | linked | arrows | annotations |\n|---|---|---|---|---|\n");
+    let mut table =
+        String::from("| accelerator | rows of work | linked | arrows | annotations |\n|---|---|---|---|---|\n");
     let alone = VENDORS.map(|vendor| vendor.name);
     for names in alone.into_iter().chain(["cuda+mtia", "cuda+xpu", "rocm7+cuda", "cuda+rocm7+xpu+mtia+privateuse1"]) {
         let own = std::env::current_exe().unwrap();
@@ -135,7 +136,8 @@ fn run(names: &str) {
 
 /// Looks at what a vendor's device did; returns how many pieces of work there are, and how many of them are linked.
 fn check(file: &File, vendor: &Vendor) -> (usize, usize) {
-    let spans: BTreeSet<_> = rows(file, "X", "cpu_op").iter().map(|row| row["args"]["External id"].clone().to_string()).collect();
+    let spans: BTreeSet<_> =
+        rows(file, "X", "cpu_op").iter().map(|row| row["args"]["External id"].clone().to_string()).collect();
     let calls = rows(file, "X", vendor.calls);
     assert!(!calls.is_empty(), "{}", vendor.calls);
     let mut counts = (0, 0);

@@ -61,8 +61,8 @@ pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
-pub use xpu::Xpu;
 pub(crate) use vendor::{VENDORS, Vendor};
+pub use xpu::Xpu;
 
 use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;

@@ -76,7 +76,8 @@ fn environment<'e>(loader: Option<&'e Path>, more: &[(&'e str, &'e str)]) -> Vec
 
 /// Calls views of a library, whatever there is: their codes.
 pub(crate) fn call_views(library: &libloading::Library) {
-    type SetCallbacks = extern "C" fn(extern "C" fn(*mut *mut u8, *mut usize), extern "C" fn(*mut u8, usize, usize)) -> u32;
+    type SetCallbacks =
+        extern "C" fn(extern "C" fn(*mut *mut u8, *mut usize), extern "C" fn(*mut u8, usize, usize)) -> u32;
     extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
         let memory = Box::leak(vec![0u64; 1 << 16].into_boxed_slice());
         // SAFETY: the library gives a valid place.
@@ -145,9 +146,12 @@ fn each_library() {
         let there = |names: &[String]| names.iter().filter(|name| found.lines.contains(name)).count();
         assert_eq!(there(&required), required.len(), "{version} has only {:?}", found.lines);
         let samples = there(&of_metrics) == of_metrics.len();
-        assert_eq!(samples, version != "0.12.0", "{version} has {:?}", found.lines);
-        let (alone, by_debian, by_stub) =
-            (pti.diagnosed(None), debian.as_deref().map(|loader| pti.diagnosed(Some(loader))), pti.diagnosed(Some(&stub)));
+        assert_eq!(samples, !version.starts_with("0.12."), "{version} has {:?}", found.lines);
+        let (alone, by_debian, by_stub) = (
+            pti.diagnosed(None),
+            debian.as_deref().map(|loader| pti.diagnosed(Some(loader))),
+            pti.diagnosed(Some(&stub)),
+        );
         if !has_gpu {
             assert_eq!((&*alone.0, &*alone.1, alone.2), ("there is no GPU of Intel's", "exit 1", false), "{version}");
         }

@@ -88,14 +88,19 @@ impl LevelZero {
     /// What is missing.
     pub(super) fn open(attempts: &mut Vec<Attempt>) -> Result<LevelZero, Unavailable> {
         let candidates = [Candidate::Mapped(LOADER.to_owned()), Candidate::Loader(LOADER.to_owned())];
-        let advice = "install the Level Zero loader 1.16 or newer (package level-zero or libze1), or load oneAPI's environment";
+        let advice =
+            "install the Level Zero loader 1.16 or newer (package level-zero or libze1), or load oneAPI's environment";
         let Some(library) = Library::first(candidates.into_iter(), attempts) else {
             let message = format!("there is no Level Zero loader ({LOADER})");
             return Err(Unavailable::new(Why::LibraryNotFound, message, advice));
         };
         let mut missing = |name: &str| {
             attempts.push(Attempt::new(format!("{LOADER}: {name}"), "not there"));
-            Unavailable::new(Why::Incompatible, format!("the Level Zero loader is too old for PTI: it has no {name}"), advice)
+            Unavailable::new(
+                Why::Incompatible,
+                format!("the Level Zero loader is too old for PTI: it has no {name}"),
+                advice,
+            )
         };
         // SAFETY: it is looked for, and not called.
         if unsafe { library.function::<unsafe extern "C" fn(u32) -> Code>(c"zesInit") }.is_none() {
@@ -137,7 +142,9 @@ impl LevelZero {
             // SAFETY: the list is null, or as long as the count says.
             unsafe { (self.drivers)(count, list) }
         });
-        if let Some((major, minor)) = drivers.first().and_then(|driver| self.version_of(*driver)).filter(|it| *it < LEAST) {
+        if let Some((major, minor)) =
+            drivers.first().and_then(|driver| self.version_of(*driver)).filter(|it| *it < LEAST)
+        {
             let message = format!("the Level Zero driver has version {major}.{minor}, with which PTI ends the process");
             return Err(Unavailable::new(Why::Incompatible, message, "update Intel's compute runtime"));
         }

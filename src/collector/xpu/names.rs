@@ -122,7 +122,9 @@ impl Ask for Told {
     }
 
     fn memory(&self, kind: u32) -> Option<String> {
-        ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"].get(kind as usize).map(|&it| it.to_owned())
+        ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"]
+            .get(kind as usize)
+            .map(|&it| it.to_owned())
     }
 
     fn copy(&self, kind: u32) -> Option<String> {
@@ -143,21 +145,25 @@ mod tests {
             let launch = names.function(3, 21, batch);
             let wait = names.function(1, 32, batch);
             assert!(launch.launches && launch.runs_kernel && !wait.launches && !wait.runs_kernel);
-            let others = [names.function(9, 9, batch).name, names.copy([2, 0, 2], batch), names.copy([99, 99, 3], batch)];
+            let others =
+                [names.function(9, 9, batch).name, names.copy([2, 0, 2], batch), names.copy([99, 99, 3], batch)];
             assert_eq!(names.copy([2, 0, 2], batch), others[1]);
             let fills = [names.fill(7, 2, batch), names.fill(u64::MAX, 99, batch)];
             [&[launch.name, wait.name][..], &others, &fills].concat()
         });
         let records = sink.collect(false);
         let texts: Vec<_> = found.iter().map(|name| records.names.text(*name)).collect();
-        assert_eq!(texts, [
-            "urEnqueueKernelLaunch",
-            "zeCommandQueueSynchronize",
-            "INVALID",
-            "Memcpy M2D (Host (User Allocated) -> Device)",
-            "Memcpy INVALID (INVALID -> Shared)",
-            "Memset (7 -> Device)",
-            "Memset (18446744073709551615 -> INVALID)",
-        ]);
+        assert_eq!(
+            texts,
+            [
+                "urEnqueueKernelLaunch",
+                "zeCommandQueueSynchronize",
+                "INVALID",
+                "Memcpy M2D (Host (User Allocated) -> Device)",
+                "Memcpy INVALID (INVALID -> Shared)",
+                "Memset (7 -> Device)",
+                "Memset (18446744073709551615 -> INVALID)",
+            ]
+        );
     }
 }

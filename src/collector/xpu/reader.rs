@@ -10,7 +10,7 @@ use super::walk::{Records, Walker};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, Overhead, RecordSink, Thread, text};
-use crate::collector::{Synchronization as Wait, Shape};
+use crate::collector::{Shape, Synchronization as Wait};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -27,8 +27,12 @@ macro_rules! field {
 }
 
 macro_rules! typed {
-    (uuid) => { [u8; 16] };
-    ($type:ident) => { $type };
+    (uuid) => {
+        [u8; 16]
+    };
+    ($type:ident) => {
+        $type
+    };
 }
 
 macro_rules! records {

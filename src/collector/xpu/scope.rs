@@ -51,7 +51,8 @@ impl Sampling {
         let device = devices.iter().find(|device| device.uuid() == gpu.uuid).or(devices.first());
         let device = device.ok_or_else(|| "PTI finds no device with metrics".to_owned())?;
         let scope = api.enable().map_err(|error| said("ptiMetricsScopeEnable", error))?;
-        let configured = api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error));
+        let configured =
+            api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error));
         let begun = configured.and_then(|()| {
             // Without room of its own size PTI makes some as it goes.
             let _ = api.make_room(scope, wanted.most);

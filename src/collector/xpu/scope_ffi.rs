@@ -189,8 +189,7 @@ impl ScopeApi {
 
     /// Returns what the values of each record mean.
     pub(super) fn metrics(&self, scope: Scope) -> Result<Vec<Metric>, PtiError> {
-        let mut found =
-            Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
+        let mut found = Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
         // SAFETY: the scope is the library's, and the struct is one of the size that it says.
         checked(unsafe { (self.metadata)(scope.handle(), &raw mut found) })?;
         if found.types.is_null() || found.names.is_null() {
@@ -263,7 +262,8 @@ mod tests {
         words[12..].copy_from_slice(&[41, 42]);
         // One more is said to be there than there is room for.
         let calculated = Calculated { words, records: 9 };
-        let found: Vec<_> = calculated.records(2).map(|(record, values)| (record[0], values.map(<[u64]>::to_vec))).collect();
+        let found: Vec<_> =
+            calculated.records(2).map(|(record, values)| (record[0], values.map(<[u64]>::to_vec))).collect();
         assert_eq!(found, [(0, Some(vec![41, 42])), (1, None), (2, None)]);
     }
 

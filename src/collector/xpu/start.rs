@@ -62,7 +62,8 @@ impl Loaded {
         let (api, version) = functions(library, attempts)?;
         let gpus = level_zero.gpus(attempts)?;
         search::core(library, attempts);
-        let scope = ScopeApi::new(library).map_err(|name| format!("libpti_view {version} has no {}", name.to_string_lossy()));
+        let scope =
+            ScopeApi::new(library).map_err(|name| format!("libpti_view {version} has no {}", name.to_string_lossy()));
         let scope = scope.map(|scope| &*Box::leak(Box::new(scope)));
         let (path, streams) = (library.path(c"ptiVersion"), Arc::new(Streams::new(gpus.clone())));
         // For good, once all is there: what is missing is looked for anew at each start.
@@ -127,14 +128,8 @@ impl Loaded {
         let (views, orders) = (Arc::new(views), Arc::new(Orders::default()));
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
-        let worker = Worker {
-            api: self.api,
-            views: views.clone(),
-            reader,
-            orders: orders.clone(),
-            sampling,
-            pausing: None,
-        };
+        let worker =
+            Worker { api: self.api, views: views.clone(), reader, orders: orders.clone(), sampling, pausing: None };
         let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
             views.end();
@@ -171,7 +166,8 @@ fn functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Vers
     if version < LEAST {
         return Err(incompatible(format!("libpti_view {version} is too old: {LEAST} is needed")));
     }
-    let missing = |name: &std::ffi::CStr| incompatible(format!("libpti_view {version} has no {}", name.to_string_lossy()));
+    let missing =
+        |name: &std::ffi::CStr| incompatible(format!("libpti_view {version} has no {}", name.to_string_lossy()));
     Ok((Api::new(library).map_err(missing)?, version))
 }
 

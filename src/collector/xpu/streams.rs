@@ -74,7 +74,8 @@ impl Streams {
         let device = |(id, gpu): (i32, &Gpu)| {
             let mut device = Device::new(id, gpu.name.as_str());
             let streams = met.named.range((id, 0)..=(id, u32::MAX));
-            let stream = |(at, name): (&(i32, u32), &String)| Stream { id: at.1, name: name.clone(), order: at.1.into() };
+            let stream =
+                |(at, name): (&(i32, u32), &String)| Stream { id: at.1, name: name.clone(), order: at.1.into() };
             device.streams = streams.map(stream).collect();
             device
         };

@@ -78,7 +78,11 @@ impl<'w> DeviceRows<'w> {
                 let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, lanes, taken };
                 out.all(&on)?;
                 let is_thread = on.marks.first().is_some_and(|mark| is_of_host(collection, mark));
-                if is_thread { out.threads_names(at)? } else { out.names(at)? }
+                if is_thread {
+                    out.threads_names(at)?
+                } else {
+                    out.names(at)?
+                }
                 out.syncs(&on)?;
             }
             linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
@@ -278,7 +282,8 @@ impl<'w> StreamRows<'_, 'w> {
         let launch = self.call_of(entry);
         let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
         self.slice(entry, row, (start, end), slice, None)?;
-        let has_arrow = |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
+        let has_arrow =
+            |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
         let Some(launch) = launch.filter(has_arrow) else { return Ok(()) };
         // By an error of a clock the work may begin before its launch; the arrow points forward all the same.
         let at = start.max(launch.start.min(earlier(end, 1)));
@@ -486,8 +491,7 @@ impl Args for OverheadArgs<'_> {
         let Some(shape) = records.shape(self.entry).filter(|_| !words.is_empty()) else { return };
         let (start, end) = self.collection.interval(self.entry);
         let (names, device) = (&records.names, None);
-        let shaped =
-            Shaped { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
+        let shaped = Shaped { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
         shape.visit(&shaped, each);
     }
 }

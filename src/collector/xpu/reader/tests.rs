@@ -64,22 +64,25 @@ fn kernels_have_libkinetos_arguments() {
     let row = &found.records[0];
     assert_eq!((row.kind, &*row.name, row.device, row.stream), (ActivityType::ConcurrentKernel, "gemm<float>", 1, 3));
     assert_eq!((row.correlation, row.start, row.end), (18, 1_000_000_002_000, 1_000_000_003_000));
-    assert_eq!(pairs(row), [
-        ("correlation", "18"),
-        ("appended", "\"1000000000.900\""),
-        ("appended_rel_to_start", "\"-1.100\""),
-        ("submitted", "\"1000000001.950\""),
-        ("submitted_rel_to_start", "\"-0.050\""),
-        ("device", "1"),
-        ("context", "\"0x00000000000000c1\""),
-        ("sycl queue", "3"),
-        ("l0 queue", "\"0x0000000000000051\""),
-        ("source_file_name", "\"gemm.cpp\""),
-        ("source_line_number", "33"),
-        ("kernel_id", "7"),
-        ("sycl_node_id", "21"),
-        ("sycl_invocation_id", "5"),
-    ]);
+    assert_eq!(
+        pairs(row),
+        [
+            ("correlation", "18"),
+            ("appended", "\"1000000000.900\""),
+            ("appended_rel_to_start", "\"-1.100\""),
+            ("submitted", "\"1000000001.950\""),
+            ("submitted_rel_to_start", "\"-0.050\""),
+            ("device", "1"),
+            ("context", "\"0x00000000000000c1\""),
+            ("sycl queue", "3"),
+            ("l0 queue", "\"0x0000000000000051\""),
+            ("source_file_name", "\"gemm.cpp\""),
+            ("source_line_number", "33"),
+            ("kernel_id", "7"),
+            ("sycl_node_id", "21"),
+            ("sycl_invocation_id", "5"),
+        ]
+    );
     let mut with_sycl = kernel(address(&name), 0);
     with_sycl[128..136].copy_from_slice(&1_000_000_000_100_u64.to_ne_bytes());
     with_sycl[136..144].copy_from_slice(&1_000_000_002_500_u64.to_ne_bytes());
@@ -87,12 +90,10 @@ fn kernels_have_libkinetos_arguments() {
     let row = &found.records[0];
     assert_eq!(row.arg("sycl_task_begin"), Some("\"1000000000.100\""));
     assert_eq!(row.arg("sycl_enqk_begin_rel_to_start"), Some("\"0.500\""));
-    assert_eq!(&keys(row)[5..9], [
-        "sycl_task_begin",
-        "sycl_task_begin_rel_to_start",
-        "sycl_enqk_begin",
-        "sycl_enqk_begin_rel_to_start"
-    ]);
+    assert_eq!(
+        &keys(row)[5..9],
+        ["sycl_task_begin", "sycl_task_begin_rel_to_start", "sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"]
+    );
     assert_eq!(row.arg("source_file_name"), None);
 }
 
@@ -115,30 +116,37 @@ fn copies_and_fills_have_libkinetos_arguments() {
         (128, 8, u64::MAX - 1),
     ];
     let fill = [(4, 4, 2), (64, 8, 78), (72, 4, 19), (88, 8, 1000), (96, 8, 1000), (112, 8, 64), (120, 8, 255)];
-    let peer = [(4, 4, 10), (8, 4, 2), (12, 4, 2), (72, 8, u64::from_ne_bytes([2; 8])), (80, 8, u64::from_ne_bytes([2; 8]))];
+    let peer =
+        [(4, 4, 10), (8, 4, 2), (12, 4, 2), (72, 8, u64::from_ne_bytes([2; 8])), (80, 8, u64::from_ne_bytes([2; 8]))];
     let mut peer = made(10, 192, &peer);
     peer[88..104].fill(1);
     let found = read(&[made(8, 152, &copy), made(9, 152, &fill), peer]);
     let [copy, fill, peer] = &found.records[..] else { panic!("{found:?}") };
     assert_eq!((&*copy.name, copy.device), ("Memcpy M2D (Host (User Allocated) -> Device)", 0));
     assert_eq!(copy.stream, 1 << 30, "SYCL does not know the queue");
-    assert_eq!(pairs(copy), [
-        ("correlation", "18"),
-        ("l0 call", "\"zeCommandListAppendMemoryCopy\""),
-        ("appended", "\"0.900\""),
-        ("appended_rel_to_start", "\"-0.100\""),
-        ("submitted", "\"0.950\""),
-        ("submitted_rel_to_start", "\"-0.050\""),
-        ("device", "0"),
-        ("context", "\"0x0000000000000000\""),
-        ("sycl queue", "18446744073709551614"),
-        ("l0 queue", "\"0x0000000000000051\""),
-        ("memory opration id", "77"),
-        ("bytes", "4000"),
-        ("memory bandwidth (GB/s)", "4.0"),
-    ]);
+    assert_eq!(
+        pairs(copy),
+        [
+            ("correlation", "18"),
+            ("l0 call", "\"zeCommandListAppendMemoryCopy\""),
+            ("appended", "\"0.900\""),
+            ("appended_rel_to_start", "\"-0.100\""),
+            ("submitted", "\"0.950\""),
+            ("submitted_rel_to_start", "\"-0.050\""),
+            ("device", "0"),
+            ("context", "\"0x0000000000000000\""),
+            ("sycl queue", "18446744073709551614"),
+            ("l0 queue", "\"0x0000000000000051\""),
+            ("memory opration id", "77"),
+            ("bytes", "4000"),
+            ("memory bandwidth (GB/s)", "4.0"),
+        ]
+    );
     assert_eq!((&*fill.name, fill.kind), ("Memset (255 -> Device)", ActivityType::GpuMemset));
-    assert_eq!(keys(fill), ["correlation", "device", "context", "sycl queue", "l0 queue", "memory opration id", "bytes"]);
+    assert_eq!(
+        keys(fill),
+        ["correlation", "device", "context", "sycl queue", "l0 queue", "memory opration id", "bytes"]
+    );
     assert_eq!((&*peer.name, peer.device), ("Memcpy D2D (Device -> Device)", 1));
     assert_eq!((peer.arg("fromDevice"), peer.arg("toDevice")), (Some("1"), Some("0")));
     assert!(found.notes[0].starts_with("2 records name a device"), "{:?}", found.notes);
@@ -159,13 +167,17 @@ fn calls_are_joined_to_their_slices_and_only_a_runtimes_launch() {
     let found = Findings::of_sink(&sink);
     let calls: Vec<_> = found.records.iter().filter(|row| row.thread.is_some()).collect();
     let told: Vec<_> = calls.iter().map(|row| (&*row.name, row.kind, row.launches)).collect();
-    assert_eq!(told, [
-        ("urEnqueueKernelLaunch", ActivityType::XpuRuntime, true),
-        ("zeCommandListAppendLaunchKernel", ActivityType::XpuDriver, false),
-        ("urEnqueueUSMMemcpy", ActivityType::XpuRuntime, true),
-    ]);
+    assert_eq!(
+        told,
+        [
+            ("urEnqueueKernelLaunch", ActivityType::XpuRuntime, true),
+            ("zeCommandListAppendLaunchKernel", ActivityType::XpuDriver, false),
+            ("urEnqueueUSMMemcpy", ActivityType::XpuRuntime, true),
+        ]
+    );
     assert!(calls.iter().all(|row| row.thread == Some(Thread::Id(42)) && pairs(row) == [("correlation", "18")]));
-    let externals: Vec<_> = found.of(ActivityType::ExternalCorrelation).map(|it| (it.correlation, it.external)).collect();
+    let externals: Vec<_> =
+        found.of(ActivityType::ExternalCorrelation).map(|it| (it.correlation, it.external)).collect();
     assert_eq!(externals, [(18, 5)], "others have ids of their own");
     assert_eq!(found.of(ActivityType::ConcurrentKernel).next().unwrap().name, "unknown kernel");
 }
@@ -179,29 +191,26 @@ fn waits_collectives_and_overhead_have_libkinetos_arguments() {
     let overhead = made(5, 56, &[(8, 8, 1000), (16, 8, 2000), (32, 8, 3), (40, 8, 251), (48, 4, 5)]);
     let found = read(&[made(11, 72, &sync), made(12, 64, &fields), overhead]);
     let [collective, sync, overhead] = &found.records[..] else { panic!("{found:?}") };
-    assert_eq!((&*sync.name, sync.kind, sync.device, sync.stream), (
-        "zeCommandQueueSynchronize",
-        ActivityType::XpuSync,
-        -1,
-        42
-    ));
-    assert_eq!(pairs(sync), [
-        ("correlation", "18"),
-        ("Type", "\"HOST_EVENT\""),
-        ("Context_handle", "\"0x0000000000000001\""),
-        ("Queue_handle", "\"0x0000000000000002\""),
-        ("Event_handle", "\"0x0000000000000003\""),
-        ("Number_wait_events", "6"),
-        ("Return_code", "7"),
-    ]);
+    assert_eq!(
+        (&*sync.name, sync.kind, sync.device, sync.stream),
+        ("zeCommandQueueSynchronize", ActivityType::XpuSync, -1, 42)
+    );
+    assert_eq!(
+        pairs(sync),
+        [
+            ("correlation", "18"),
+            ("Type", "\"HOST_EVENT\""),
+            ("Context_handle", "\"0x0000000000000001\""),
+            ("Queue_handle", "\"0x0000000000000002\""),
+            ("Event_handle", "\"0x0000000000000003\""),
+            ("Number_wait_events", "6"),
+            ("Return_code", "7"),
+        ]
+    );
     assert_eq!((&*collective.name, collective.kind), ("xccl::allreduce", ActivityType::CollectiveComm));
     assert_eq!((collective.thread, pairs(collective)), (Some(Thread::Id(42)), vec![("Communicator_id", "5")]));
     assert_eq!((&*overhead.name, overhead.kind), ("Instrumentation", ActivityType::Overhead));
-    assert_eq!(pairs(overhead), [
-        ("overhead cost", "251"),
-        ("overhead occupancy", "\"25%\""),
-        ("overhead count", "3")
-    ]);
+    assert_eq!(pairs(overhead), [("overhead cost", "251"), ("overhead occupancy", "\"25%\""), ("overhead count", "3")]);
     // What 0.17 writes.
     let (mut reader, sink) = reader(false);
     let old = made(12, 56, &[(8, 8, 1), (16, 8, 9), (28, 4, 42), (40, 8, 6), (48, 8, 1)]);

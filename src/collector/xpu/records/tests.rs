@@ -32,7 +32,10 @@ fn kernels_of_every_version_are_read() {
         }
         let bytes = record(1, size, &fields);
         let Some(Record::Kernel(kernel)) = Record::read(&bytes) else { panic!("{version}") };
-        assert_eq!([kernel.queue(), kernel.context(), kernel.name(), kernel.source_file()], [0x51, 0xC1, 0xABCD, 0xF11E]);
+        assert_eq!(
+            [kernel.queue(), kernel.context(), kernel.name(), kernel.source_file()],
+            [0x51, 0xC1, 0xABCD, 0xF11E]
+        );
         assert_eq!([kernel.source_line(), kernel.id(), kernel.node(), kernel.sycl_queue()], [33, 7, 21, 3]);
         assert_eq!([kernel.appended(), kernel.submitted(), kernel.start(), kernel.end()], [900, 950, 1000, 2000]);
         assert_eq!([kernel.task_begin(), kernel.enqueue_begin()], [700, 800]);
@@ -65,7 +68,10 @@ fn copies_of_every_version_are_read() {
         let Some(Record::Memcpy(copy)) = Record::read(&bytes) else { panic!("{size}") };
         assert_eq!([copy.what(), copy.source_kind(), copy.target_kind(), copy.correlation()], [2, 1, 3, 18]);
         assert_eq!([copy.queue(), copy.context(), copy.name(), copy.id(), copy.bytes()], [0x51, 0xC1, 0xAB, 77, 4096]);
-        assert_eq!([copy.appended(), copy.start(), copy.end(), copy.submitted(), copy.sycl_queue()], [900, 1000, 2000, 950, 3]);
+        assert_eq!(
+            [copy.appended(), copy.start(), copy.end(), copy.submitted(), copy.sycl_queue()],
+            [900, 1000, 2000, 950, 3]
+        );
         assert_eq!(copy.uuid()[0], 9);
     }
     for size in [168, 192] {
@@ -91,7 +97,10 @@ fn copies_of_every_version_are_read() {
         let Some(Record::PeerMemcpy(copy)) = Record::read(&bytes) else { panic!("{size}") };
         assert_eq!([copy.what(), copy.source_kind(), copy.target_kind(), copy.correlation()], [10, 2, 2, 18]);
         assert_eq!([copy.queue(), copy.context(), copy.name(), copy.id(), copy.bytes()], [0x51, 0xC1, 0xAB, 77, 4096]);
-        assert_eq!([copy.appended(), copy.start(), copy.end(), copy.submitted(), copy.sycl_queue()], [900, 1000, 2000, 950, 3]);
+        assert_eq!(
+            [copy.appended(), copy.start(), copy.end(), copy.submitted(), copy.sycl_queue()],
+            [900, 1000, 2000, 950, 3]
+        );
         assert_eq!((copy.uuid()[0], copy.target_uuid()[0]), (1, 2));
     }
 }
@@ -162,11 +171,13 @@ fn what_the_host_does_is_read() {
 
 #[test]
 fn communication_has_moved_its_fields() {
-    let old = record(12, 56, &[(8, 8, 1), (16, 8, 2), (24, 4, 99), (28, 4, 42), (32, 8, 64), (40, 8, 5), (48, 8, 0xAB)]);
+    let old =
+        record(12, 56, &[(8, 8, 1), (16, 8, 2), (24, 4, 99), (28, 4, 42), (32, 8, 64), (40, 8, 5), (48, 8, 0xAB)]);
     let Some(Record::OldCommunication(it)) = Record::read(&old) else { panic!() };
     assert_eq!([it.start(), it.end(), it.communicator(), it.name()], [1, 2, 5, 0xAB]);
     assert_eq!(it.thread(), 42);
-    let new = record(12, 64, &[(8, 8, 1), (16, 8, 2), (28, 4, 42), (32, 8, 64), (40, 8, 65), (48, 8, 5), (56, 8, 0xAB)]);
+    let new =
+        record(12, 64, &[(8, 8, 1), (16, 8, 2), (28, 4, 42), (32, 8, 64), (40, 8, 65), (48, 8, 5), (56, 8, 0xAB)]);
     let Some(Record::Communication(it)) = Record::read(&new) else { panic!() };
     assert_eq!([it.start(), it.end(), it.communicator(), it.name()], [1, 2, 5, 0xAB]);
     assert_eq!(it.thread(), 42);
@@ -174,7 +185,9 @@ fn communication_has_moved_its_fields() {
 
 #[test]
 fn records_that_are_cut_or_unknown_are_none() {
-    for (view, size) in [(1, 168), (3, 48), (5, 56), (6, 48), (7, 24), (8, 136), (9, 136), (10, 168), (11, 72), (12, 56)] {
+    for (view, size) in
+        [(1, 168), (3, 48), (5, 56), (6, 48), (7, 24), (8, 136), (9, 136), (10, 168), (11, 72), (12, 56)]
+    {
         let whole = record(view, size, &[]);
         assert!(Record::read(&whole).is_some(), "{view}");
         assert!((0..size).all(|length| Record::read(&whole[..length]).is_none()), "{view}");
