@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fetches NVIDIA's own CUPTI libraries and headers, for tests/wheels.
+# Fetches NVIDIA's own CUPTI libraries and headers, and Intel's PTI libraries, for tests/wheels.
 #
 #   scripts/wheels.sh FOLDER
 #
-# They come as wheels from Python's package index, about 80 MB, and are unpacked into FOLDER/<version>/{lib,include}; the
-# headers of CUDA that theirs include go into FOLDER/cuda. What is there already is kept. For x86-64: 11.8 has no other.
+# They come as wheels from Python's package index, about 130 MB, and are unpacked into FOLDER/<version>/{lib,include}; the
+# headers of CUDA that theirs include go into FOLDER/cuda. PTI goes into FOLDER/pti/<version>/lib, with the libraries of
+# Intel's compiler beside it; the distribution's Level Zero loader, which is too old for PTI, goes into FOLDER/pti/loader
+# where apt-get can fetch it. What is there already is kept. For x86-64: 11.8 has no other.
 # Exit status: 0 all are there, 3 they cannot be fetched here, 2 wrong use.
 set -euo pipefail
 
@@ -24,10 +26,13 @@ wanted=(
   '13.2 nvidia-cuda-cupti==13.2.86'
   '13.4 nvidia-cuda-cupti==13.4.92'
   'cuda nvidia-cuda-runtime==13.4.92 nvidia-cuda-crt==13.4.92'
+  'pti/0.12.4 intel-pti==0.12.4 intel-cmplr-lib-rt==2025.3.3'
+  'pti/0.16.0 intel-pti==0.16.0 intel-cmplr-lib-rt==2025.3.3'
+  'pti/1.2.0 intel-pti==1.2.0 intel-cmplr-lib-rt==2025.3.3'
 )
 
 fail() {
-  echo "NVIDIA's libraries cannot be fetched: $1"
+  echo "the vendors' libraries cannot be fetched: $1"
   exit 3
 }
 
@@ -35,7 +40,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 python=${PYTHON:-python3}
 
-# unpack TARGET: takes libcupti and the headers out of all wheels in the scratch folder.
+# unpack TARGET: takes libcupti and the headers, or PTI and what it needs, out of all wheels in the scratch folder.
 unpack() {
   "$python" - "$scratch" "$1" <<'PYTHON'
 import pathlib
@@ -43,6 +48,7 @@ import sys
 import zipfile
 
 scratch, target = map(pathlib.Path, sys.argv[1:])
+pti = ("libpti", "libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so")
 for wheel in scratch.glob("*.whl"):
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -51,6 +57,8 @@ for wheel in scratch.glob("*.whl"):
                 part = pathlib.Path(*path.parts[path.parts.index("include"):])
             elif path.name.startswith("libcupti.so"):
                 part = pathlib.Path("lib", path.name)
+            elif path.name.startswith(pti) and "lib" in path.parts:
+                part = pathlib.Path(*path.parts[path.parts.index("lib"):])
             else:
                 continue
             (target / part).parent.mkdir(parents=True, exist_ok=True)
@@ -68,9 +76,19 @@ for line in "${wanted[@]}"; do
   "$python" -m pip --version >/dev/null 2>&1 || fail "there is no pip for $python (set PYTHON to one that has it)"
   echo "fetching ${packages[*]}"
   rm -rf "$target" "$scratch"/*
-  timeout 100 "$python" -m pip download --disable-pip-version-check --quiet --no-deps --only-binary=:all: --retries 1 \
+  timeout 200 "$python" -m pip download --disable-pip-version-check --quiet --no-deps --only-binary=:all: --retries 1 \
     --dest "$scratch" "${packages[@]}" || fail "pip download ${packages[*]} (no network, or no wheel for this platform)"
   unpack "$target"
   touch "$complete"
 done
-echo "NVIDIA's libraries are in $folder"
+loader=$folder/pti/loader
+if [[ ! -e $loader ]] && command -v dpkg-deb >/dev/null; then
+  rm -rf "$scratch"/*
+  # Without it, what is done with it is passed over.
+  if (cd "$scratch" && timeout 100 apt-get download --quiet libze1) >/dev/null 2>&1; then
+    mkdir -p "$loader"
+    dpkg-deb -x "$scratch"/libze1_*.deb "$scratch/unpacked"
+    cp "$scratch"/unpacked/usr/lib/*/libze_loader.so.1 "$loader/"
+  fi
+fi
+echo "the vendors' libraries are in $folder"

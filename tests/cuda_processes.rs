@@ -173,22 +173,6 @@ fn a_forked_child_records_the_host_and_leaves_its_parent_alone() {
     in_child("child_that_forks", &[]);
 }
 
-/// Forks; returns what the forked process ends with.
-#[expect(unsafe_code, reason = "the standard library has no fork")]
-fn fork(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child does what this crate promises to work in one, and ends without any destructor.
-    let process = unsafe { libc::fork() };
-    if process == 0 {
-        let is_fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
-        // SAFETY: takes a number and does not return.
-        unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` is a valid place for the result.
-    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
-    status
-}
-
 #[test]
 #[ignore = "run by another test"]
 fn child_that_forks() {
@@ -198,7 +182,7 @@ fn child_that_forks() {
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
         launch(&cuda, "before");
-        let status = fork(|| {
+        let status = gpu::fork(|| {
             // CUDA does not work in a forked process, and neither does CUPTI.
             info_span!("of the parent's recording").in_scope(|| ());
             profiler.start().unwrap();

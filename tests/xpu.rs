@@ -1,4 +1,4 @@
-//! Recordings of a program on Intel's GPUs: what rows there are, where they lie, what they say, and how they are linked.
+//! A program on Intel's GPUs: what rows there are, where they lie, what they say, and how they are linked.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,14 +12,13 @@ mod intel;
 #[path = "common/xpu.rs"]
 mod xpu;
 
-use common::{File, record_with, spawn};
+use common::{File, record_with};
 use gpu::{correlation, events, interval, kernels, name, stream, tally, under};
-use intel::{Counts, driver, launches, machine, record, runtime};
+use intel::{Counts, driver, machine, record, runtime};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tracing::info_span;
-use tracing_kineto::collector::Why;
-use tracing_kineto::{ActivityType, ActivityTypes, Loss, annotate};
+use tracing_kineto::{ActivityType, annotate};
 use xpu::{Place, Queue, Wait, Xpu};
 
 const PLACES: [Place; 4] = [Place::Pageable, Place::Pinned, Place::Device, Place::Shared];
@@ -320,117 +319,6 @@ fn devices_are_told_apart() {
     });
     let devices: BTreeMap<_, _> = kernels(&file).into_iter().map(|kernel| (name(kernel), stream(kernel).0)).collect();
     assert_eq!(devices, BTreeMap::from([("on_first", 0), ("on_second", 1)]));
-}
-
-#[test]
-fn each_type_is_recorded_by_itself() {
-    let machine = machine("devices=2");
-    let queues = [machine.queue(0), machine.queue(0)];
-    let types = [
-        (ActivityType::ConcurrentKernel, "kernel", 2),
-        (ActivityType::GpuMemcpy, "gpu_memcpy", 17),
-        (ActivityType::GpuMemset, "gpu_memset", 2),
-        (ActivityType::XpuRuntime, "xpu_runtime", 22),
-        (ActivityType::XpuDriver, "xpu_driver", 27),
-        (ActivityType::XpuSync, "xpu_sync", 5),
-        (ActivityType::CollectiveComm, "collective_comm", 1),
-    ];
-    for (kind, cat, count) in types {
-        let only = ActivityTypes::from(kind).with(ActivityType::CpuOp);
-        let file = record_with(|builder| intel::all(builder).activities(only), || program(&machine, queues));
-        assert_eq!(events(&file, "X", cat).len(), count, "{cat}");
-        let others = types.iter().filter(|(_, other, _)| *other != cat);
-        assert!(others.map(|(_, other, _)| events(&file, "X", other).len()).all(|found| found == 0), "{cat}");
-        // Nobody asks what belongs to which span.
-        assert_eq!((xpu::count("pushes"), events(&file, "s", "ac2g").len()), (0, 0), "{cat}");
-    }
-    let cpu = ActivityTypes::from(ActivityType::CpuOp);
-    xpu::reset();
-    let file = record_with(|builder| intel::all(builder).activities(cpu), || program(&machine, queues));
-    assert_eq!(Counts::of(&file), Counts::default());
-    assert_eq!(["enables", "requested_buffers", "pushes"].map(xpu::count), [0; 3], "the device is left alone");
-}
-
-#[test]
-fn recordings_follow_one_another() {
-    let machine = machine("");
-    let queue = machine.queue(0);
-    let work = |kernel: &str| {
-        machine.submit(queue, kernel);
-        machine.wait(queue, Wait::Queue);
-    };
-    for kernel in ["one", "two", "three"] {
-        work("between");
-        let file = record(|| info_span!("inside").in_scope(|| work(kernel)));
-        let found: Vec<_> = kernels(&file).into_iter().map(|found| (name(found), under(&file, found))).collect();
-        assert_eq!(found, [(kernel, "inside")]);
-        assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
-        assert_eq!((xpu::count("enabled_views"), xpu::count("push_depth")), (0, 0));
-    }
-}
-
-#[test]
-fn work_that_nobody_waits_for_is_missed_and_counted() {
-    let machine = machine("");
-    let queue = machine.queue(0);
-    let timeout = std::time::Duration::from_millis(100);
-    let file = record_with(
-        |builder| intel::all(builder).flush_timeout(timeout),
-        || {
-            info_span!("waited_for").in_scope(|| machine.submit(queue, "waited_for"));
-            machine.wait(queue, Wait::Queue);
-            info_span!("forgotten").in_scope(|| machine.submit(queue, "forgotten"));
-        },
-    );
-    assert_eq!(kernels(&file).into_iter().map(name).collect::<Vec<_>>(), ["waited_for"]);
-    assert_eq!((launches(&file).len(), file.lost(Loss::LaunchesWithoutWork)), (2, 1), "{}", file.trace.stats());
-    assert_eq!(xpu::count("synchronizes"), 1, "the program is not made to wait");
-    // The next recording does not get it.
-    let file = record(|| machine.wait(queue, Wait::Queue));
-    assert_eq!(kernels(&file).len(), 0, "{:?}", kernels(&file));
-}
-
-#[test]
-fn threads_have_their_own_work() {
-    const EACH: usize = 20;
-    let machine = machine("");
-    let xpu: Xpu = *machine;
-    let names = ["first", "second", "third"];
-    let file = record(|| {
-        std::thread::scope(|scope| {
-            for thread in names {
-                spawn(scope, thread, move || {
-                    let queue = xpu.queue(0);
-                    let work = || annotate!("{}", thread).in_scope(|| xpu.submit(queue, &format!("{thread}_us20")));
-                    (0..EACH).for_each(|_| work());
-                    xpu.wait(queue, Wait::Queue);
-                });
-            }
-        });
-    });
-    let all = names.len() * EACH;
-    let found = Counts::of(&file);
-    let counts = [found.runtime, found.kernels, found.linked, found.starts, found.ends];
-    assert_eq!(counts, [all; 5], "{}", file.trace.stats());
-    for kernel in kernels(&file) {
-        assert_eq!(format!("{}_us20", under(&file, kernel)), name(kernel));
-    }
-    let rows: HashSet<_> = launches(&file).into_iter().map(|call| call["tid"].as_u64().unwrap()).collect();
-    let queues: HashSet<_> = kernels(&file).into_iter().map(stream).collect();
-    assert_eq!((rows.len(), queues.len(), xpu::count("dropped")), (3, 3, 0));
-}
-
-#[test]
-fn one_records_at_a_time() {
-    let machine = machine("");
-    let queue = machine.queue(0);
-    let file = record(|| {
-        let other = record(|| info_span!("other").in_scope(|| machine.submit(queue, "seen")));
-        assert_eq!((intel::reason(&other).why(), Counts::of(&other)), (Why::Busy, Counts::default()));
-        machine.wait(queue, Wait::Queue);
-    });
-    assert_eq!(kernels(&file).into_iter().map(name).collect::<Vec<_>>(), ["seen"]);
-    assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0));
 }
 
 /// Nanoseconds by which rows may be drawn beside their times: one, and one for each row within that readers tell apart.

@@ -253,3 +253,19 @@ pub(crate) fn publish(file: &str, text: &str) {
 pub(crate) fn say(text: &str) {
     println!("{text}");
 }
+
+/// Forks; returns what the forked process ends with.
+#[expect(unsafe_code, reason = "the standard library has no fork")]
+pub(crate) fn fork(child: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child does what this crate promises to work in one, and ends without any destructor.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        let is_fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: takes a number and does not return.
+        unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the result.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    status
+}

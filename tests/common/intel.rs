@@ -112,8 +112,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts, and checks what holds for every trace: each arrow leads from a call of the runtime to work, and none begins
-    /// or ends at a call of the driver.
+    /// Counts, and checks what holds for every trace: each arrow leads from a call of the runtime to work, and none
+    /// begins or ends at a call of the driver.
     #[track_caller]
     pub(crate) fn of(file: &File) -> Counts {
         let mut calls: HashMap<u64, Vec<&Value>> = HashMap::new();

@@ -46,6 +46,7 @@ pub(crate) fn play(scenario: &str, arguments: &[String]) {
     match (scenario, arguments.as_slice()) {
         ("symbols", [library, names @ ..]) => symbols(&open(library), names),
         ("version", [library]) => version(&open(library)),
+        ("pti_views", [library]) => crate::pti::call_views(&open(library)),
         ("walk", [library, buffer]) => walk(&open(library), &std::fs::read(buffer).unwrap()),
         ("capture", [version, buffer]) => {
             let (bytes, places) = walker::capture(version);
@@ -76,7 +77,7 @@ fn open(library: &str) -> Library {
 }
 
 #[expect(clippy::print_stdout, reason = "this is how a child answers")]
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 

@@ -1,4 +1,4 @@
-//! NVIDIA's own libraries and headers, of several versions, against what this crate knows of them.
+//! NVIDIA's own libraries and headers, and Intel's libraries, of several versions, against what this crate knows of them.
 //!
 //! `CUPTI_WHEELS` names a folder that `scripts/wheels.sh` has filled; without it there is nothing to do, which is said.
 //! Some of these libraries end the process, so each is opened in a child: this program, started again
@@ -24,6 +24,9 @@ mod headers;
 #[cfg(target_os = "linux")]
 mod loader;
 #[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "Intel's functions are called, in a child")]
+mod pti;
+#[cfg(target_os = "linux")]
 mod report;
 #[cfg(target_os = "linux")]
 mod walker;
@@ -41,10 +44,10 @@ fn main() -> std::process::ExitCode {
         return std::process::ExitCode::SUCCESS;
     }
     if !args.iter().any(|arg| arg == "--list") && wheel::all().is_empty() {
-        println!("passed over: CUPTI_WHEELS names no folder with NVIDIA's libraries (scripts/wheels.sh)");
+        println!("passed over: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
         return std::process::ExitCode::SUCCESS;
     }
-    let code = harness::run(&args, &[loader::TESTS, walker::TESTS, headers::TESTS]);
+    let code = harness::run(&args, &[loader::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
     report::publish();
     code
 }

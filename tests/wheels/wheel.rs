@@ -13,7 +13,7 @@ pub(crate) struct Wheel {
 }
 
 /// The folder with all of them, if it is named.
-fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a test asks whether it is wanted")]
     let folder = std::env::var_os("CUPTI_WHEELS")?;
     let folder = PathBuf::from(folder);

@@ -13,7 +13,7 @@ pub(super) struct Hub {
     taken: AtomicBool,
     /// Counts recordings.
     recording: AtomicU32,
-    /// The process that recorded first: a forked child has a copy of the hub, and no driver.
+    /// The process that has the driver, 0 while none has: a forked child has a copy of the hub, and no driver.
     process: AtomicU32,
 }
 
@@ -27,11 +27,15 @@ impl Hub {
         }
     }
 
-    /// Returns whether the hub is another process's, of which this one is a fork.
+    /// This process has the driver.
+    pub(super) fn settle(&self) {
+        let _ = self.process.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns whether the driver is another process's, of which this one is a fork.
     pub(super) fn is_inherited(&self) -> bool {
-        let own = std::process::id();
-        let first = self.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
-        first.is_err_and(|first| first != own)
+        let process = self.process.load(Ordering::Relaxed);
+        process != 0 && process != std::process::id()
     }
 
     /// Takes the hub for a recording; `false` if another one has it.
@@ -61,7 +65,9 @@ mod tests {
     #[test]
     fn one_recording_has_the_hub() {
         let hub = Hub::new();
-        assert!(!hub.is_inherited() && !hub.is_inherited());
+        assert!(!hub.is_inherited());
+        hub.settle();
+        assert!(!hub.is_inherited());
         hub.process.fetch_add(1, Ordering::Relaxed);
         assert!(hub.is_inherited());
         assert!(hub.take() && !hub.take());

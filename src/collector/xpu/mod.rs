@@ -99,6 +99,7 @@ impl Xpu {
         }
         attempts.clear();
         let loaded = Loaded::find(&self.places, &mut attempts)?;
+        HUB.settle();
         Ok(self.loaded.get_or_init(|| loaded))
     }
 }

@@ -79,34 +79,31 @@ impl Sampling {
     /// Ends sampling, and hands over what was sampled.
     pub(super) fn end(self, reader: &mut Reader) {
         let sink = reader.sink().clone();
-        let read = || -> Result<(), PtiError> {
-            if self.is_running {
-                self.api.stop(self.scope)?;
-            }
-            let metrics = self.api.metrics(self.scope)?;
-            let mut last = Place { device: 0, stream: 0, start: 0, end: 0 };
-            for nth in 0..self.api.count_buffers(self.scope)? {
-                let calculated = self.api.calculate(self.scope, nth)?;
-                sink.record(|batch| {
-                    let named: Vec<_> = metrics.iter().map(|metric| Named::new(metric, batch)).collect();
-                    for ([kernel, queue, name], values) in calculated.records(metrics.len()) {
-                        match values {
-                            Some(values) => {
-                                let sampled = Sampled { kernel, queue, name, values };
-                                sampled.put(&named, reader, &mut last, batch);
-                            }
-                            None => batch.lost(Loss::DeviceRecordsUnread, 1),
-                        }
-                    }
-                });
-            }
-            Ok(())
-        };
-        let mut read = read;
-        if let Err(error) = read() {
+        if let Err(error) = self.read(reader, &sink) {
             sink.note(format!("metrics of kernels are missing: {error}{}", error.hint()));
         }
         self.api.disable(self.scope);
+    }
+
+    fn read(&self, reader: &mut Reader, sink: &RecordSink) -> Result<(), PtiError> {
+        if self.is_running {
+            self.api.stop(self.scope)?;
+        }
+        let metrics = self.api.metrics(self.scope)?;
+        let mut last = Place { device: 0, stream: 0, start: 0, end: 0 };
+        for nth in 0..self.api.count_buffers(self.scope)? {
+            let calculated = self.api.calculate(self.scope, nth)?;
+            sink.record(|batch| {
+                let named: Vec<_> = metrics.iter().map(|metric| Named::new(metric, batch)).collect();
+                for ([kernel, queue, name], values) in calculated.records(metrics.len()) {
+                    match values {
+                        Some(values) => Sampled { kernel, queue, name, values }.put(&named, reader, &mut last, batch),
+                        None => batch.lost(Loss::DeviceRecordsUnread, 1),
+                    }
+                }
+            });
+        }
+        Ok(())
     }
 }
 

@@ -58,20 +58,12 @@ impl Streams {
     pub(super) fn stream(&self, device: i32, sycl_queue: u64, queue: u64) -> u32 {
         let mut met = self.met();
         let known = u32::try_from(sycl_queue).ok().filter(|number| *number < WITHOUT_SYCL);
-        let (number, name) = match known {
-            Some(number) => (number, format!("Stream {number}")),
-            None => {
-                let place = met.queues.iter().position(|known| *known == queue).unwrap_or_else(|| {
-                    if met.queues.len() < MOST {
-                        met.queues.push(queue);
-                    }
-                    met.queues.len() - 1
-                });
-                (WITHOUT_SYCL + u32::try_from(place).unwrap_or(0), format!("Level Zero queue {place}"))
-            }
-        };
+        let number = known.unwrap_or_else(|| WITHOUT_SYCL + met.queue(queue));
         if met.named.len() < MOST {
-            met.named.entry((device, number)).or_insert(name);
+            met.named.entry((device, number)).or_insert_with(|| match number.checked_sub(WITHOUT_SYCL) {
+                None => format!("Stream {number}"),
+                Some(place) => format!("Level Zero queue {place}"),
+            });
         }
         number
     }
@@ -88,6 +80,19 @@ impl Streams {
             device
         };
         (0..).zip(&self.gpus).map(device).collect()
+    }
+}
+
+impl Met {
+    /// Returns the place of a queue that SYCL does not know.
+    fn queue(&mut self, queue: u64) -> u32 {
+        let place = self.queues.iter().position(|known| *known == queue).unwrap_or_else(|| {
+            if self.queues.len() < MOST {
+                self.queues.push(queue);
+            }
+            self.queues.len() - 1
+        });
+        u32::try_from(place).unwrap_or(0)
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of what records become, with records of any bytes.
+
 use super::super::names::Told;
 use super::super::records::made;
 use super::super::streams;

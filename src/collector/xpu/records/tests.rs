@@ -1,3 +1,5 @@
+//! Tests of the records of each version, by the offsets of their table.
+
 use super::made as record;
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A loader of Level Zero from before `zesInit`, as Debian 12 has one: it finds the devices, and PTI does not work with it.
+//! A loader of Level Zero from before `zesInit`, as Debian 12 has one: it finds devices, and PTI does not work with it.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 

@@ -145,7 +145,8 @@ export! {
     fn ptiViewEnableRuntimeApi(enable: u32, group: u32, id: u32) {
         need_driver()?;
         since("0.12")?;
-        if group == SYCL || group == apis::ALL_GROUPS { views::set(enable != 0, SYCL, id) } else { Err(Code::BAD_ARGUMENT) }
+        let is_known = group == SYCL || group == apis::ALL_GROUPS;
+        if is_known { views::set(enable != 0, SYCL, id) } else { Err(Code::BAD_ARGUMENT) }
     }
 
     fn ptiViewEnableDriverApi(enable: u32, group: u32, id: u32) {

@@ -1,5 +1,5 @@
-//! PTI without a loader, with one that is too old, or without a driver says what the real one says, each in a process of
-//! its own.
+//! PTI without a loader, with one that is too old, or without a driver says what the real one says, each in a process
+//! of its own.
 #![cfg(target_os = "linux")]
 
 #[path = "../../../../common/xpu.rs"]

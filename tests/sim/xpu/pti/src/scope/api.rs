@@ -304,8 +304,9 @@ export! {
         }
         super::with(scope, |scope| {
             let choice = scope.choice()?;
-            let (value_types, names, units) = (choice.value_types.as_ptr(), choice.names.as_ptr(), choice.units.as_ptr());
-            give(place, Metadata { size, count: choice.metrics.len(), value_types, names, units })
+            let (value_types, count) = (choice.value_types.as_ptr(), choice.metrics.len());
+            let (names, units) = (choice.names.as_ptr(), choice.units.as_ptr());
+            give(place, Metadata { size, count, value_types, names, units })
         })
     }
 }
