@@ -53,8 +53,8 @@ fn what_is_submitted_in_a_pause_is_none_of_the_recording() {
         let file = record(|profiler| {
             submit(&machine, queue, "first", 2);
             machine.wait(queue, Wait::Queue);
-            profiler.pause().unwrap();
             let all = xpu::count("enabled_views");
+            profiler.pause().unwrap();
             while rests && xpu::count("enabled_views") == all {
                 std::thread::yield_now();
             }
