@@ -80,7 +80,7 @@ fn calls_have_their_rows_but_for_chatter() {
     let launch = args("hipExtModuleLaunchKernel");
     assert_eq!((&launch["grid"], &launch["block"]), (&json!([32, 1, 1]), &json!([64, 1, 1])));
     let copy = args("hipMemcpyAsync");
-    assert_eq!((&copy["bytes"], &copy["kind"]), (&4096.into(), &1.into()));
+    assert_eq!((&copy["bytes"], &copy["kind"]), (&4096.into(), &"1".into()));
     assert!(copy["src"].as_str().unwrap().starts_with("0x") && copy["dst"].as_str().unwrap().starts_with("0x"));
     assert_eq!(args("hipMalloc")["bytes"], 4096);
     assert_ne!(args("hipMalloc")["ptr"], "0x0", "what was allocated is known when the call returns");

@@ -45,9 +45,8 @@ enum Type {
 }
 use Type::{List, Number, Text};
 
-const DIFFERENCES: [Difference; 11] = [
+const DIFFERENCES: [Difference; 10] = [
     (Rows::Calls, "bytes", Some(Text), Some(Number), "a number is a number"),
-    (Rows::Calls, "kind", Some(Text), Some(Number), "a number is a number"),
     (Rows::Calls, "size", Some(Text), None, "newer libkineto calls it bytes"),
     (Rows::Calls, "bytes", None, Some(Number), "older libkineto calls it size"),
     (

@@ -92,7 +92,7 @@ fn calls_have_their_rows_but_for_chatter() {
     let launch = args("hipExtModuleLaunchKernel");
     assert_eq!((&launch["grid"], &launch["block"]), (&json!([32, 1, 1]), &json!([64, 1, 1])));
     let copy = args("hipMemcpyAsync");
-    assert_eq!((&copy["bytes"], &copy["kind"], &copy["cid"]), (&4096.into(), &1.into(), &134.into()));
+    assert_eq!((&copy["bytes"], &copy["kind"], &copy["cid"]), (&4096.into(), &"1".into(), &134.into()));
     assert_eq!(args("hipMalloc")["bytes"], 4096);
 }
 

@@ -223,7 +223,7 @@ fn args_say_what_happened() {
     let hex = |value: &Value| value.as_str().is_some_and(|text| text.len() == 18 && text.starts_with("0x"));
     for work in gpu::work(&file) {
         let args = &work["args"];
-        assert!(hex(&args["context"]) && hex(&args["l0 queue"]), "{work}");
+        assert!(args["context"].is_u64() && hex(&args["l0 queue"]), "{work}");
         // Given to a list, then to the device, then begun: in that order, and as far from the start as it says.
         for time in ["appended", "submitted"] {
             let (at, relative) = (micros(&args[time]), micros(&args[format!("{time}_rel_to_start")]));

@@ -179,7 +179,8 @@ fn copy_call(record: &Shaped<'_>, each: Each<'_>) {
     address("src", record.word(2), each);
     address("dst", record.word(3), each);
     each("bytes", ArgValue::U64(record.word(1)));
-    each("kind", ArgValue::U64(record.high(0).into()));
+    // A text, as the kind of device work is: a key has one type.
+    each("kind", ArgValue::Str(&record.high(0).to_string()));
 }
 
 fn memory_call(record: &Shaped<'_>, each: Each<'_>) {
@@ -270,7 +271,7 @@ mod tests {
         let unnamed = LaunchCall { kernel: None, ..launch };
         assert_eq!(shown(LAUNCH_CALL, &unnamed.words(), &names), sizes);
         let copy = CopyCall { cid: 134, src: 0x7f18, dst: 0x7f14, bytes: 9216, kind: 1 };
-        let copied = "cid=134 correlation=9 src=\"0x7f18\" dst=\"0x7f14\" bytes=9216 kind=1";
+        let copied = "cid=134 correlation=9 src=\"0x7f18\" dst=\"0x7f14\" bytes=9216 kind=\"1\"";
         assert_eq!(shown(COPY_CALL, &copy.words(), &names), copied);
         let memory = MemoryCall { cid: 1, ptr: 0xA0, bytes: Some(0) };
         assert_eq!(shown(MEMORY_CALL, &memory.words(), &names), "bytes=0 cid=1 correlation=9 ptr=\"0xa0\"");

@@ -182,7 +182,9 @@ fn copy(record: &Shaped<'_>, each: Each<'_>) {
 /// Where work ran.
 fn place(record: &Shaped<'_>, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
-    each("context", ArgValue::Str(&handle(record.word(3))));
+    // HTA takes rows for work of a device by `stream`, and wants a number for `context`; libkineto has a text and no stream.
+    each("stream", ArgValue::I64(record.stream.into()));
+    each("context", ArgValue::U64(record.word(3)));
     each("sycl queue", ArgValue::U64(record.word(4)));
     each("l0 queue", ArgValue::Str(&handle(record.word(5))));
 }

@@ -75,7 +75,8 @@ fn kernels_have_libkinetos_arguments() {
             ("submitted", "\"1000000001.950\""),
             ("submitted_rel_to_start", "\"-0.050\""),
             ("device", "1"),
-            ("context", "\"0x00000000000000c1\""),
+            ("stream", "3"),
+            ("context", "193"),
             ("sycl queue", "3"),
             ("l0 queue", "\"0x0000000000000051\""),
             ("source_file_name", "\"gemm.cpp\""),
@@ -136,7 +137,8 @@ fn copies_and_fills_have_libkinetos_arguments() {
             ("submitted", "\"0.950\""),
             ("submitted_rel_to_start", "\"-0.050\""),
             ("device", "0"),
-            ("context", "\"0x0000000000000000\""),
+            ("stream", "1073741824"),
+            ("context", "0"),
             ("sycl queue", "18446744073709551614"),
             ("l0 queue", "\"0x0000000000000051\""),
             ("memory opration id", "77"),
@@ -147,7 +149,7 @@ fn copies_and_fills_have_libkinetos_arguments() {
     assert_eq!((&*fill.name, fill.kind), ("Memset (255 -> Device)", ActivityType::GpuMemset));
     assert_eq!(
         keys(fill),
-        ["correlation", "device", "context", "sycl queue", "l0 queue", "memory opration id", "bytes"]
+        ["correlation", "device", "stream", "context", "sycl queue", "l0 queue", "memory opration id", "bytes"]
     );
     assert_eq!((&*peer.name, peer.device), ("Memcpy D2D (Device -> Device)", 1));
     assert_eq!((peer.arg("fromDevice"), peer.arg("toDevice")), (Some("1"), Some("0")));

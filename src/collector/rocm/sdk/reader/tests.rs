@@ -100,7 +100,7 @@ fn a_copy_belongs_to_the_device_at_either_end() {
     assert_eq!(args(&found, ActivityType::GpuMemcpy)[0], format!("{place} bytes=4096 memory bandwidth (GB/s)=2.048"));
     assert_eq!(
         args(&found, ActivityType::CudaRuntime),
-        ["cid=134 correlation=8 src=\"0x2\" dst=\"0x1\" bytes=4096 kind=2"]
+        ["cid=134 correlation=8 src=\"0x2\" dst=\"0x1\" bytes=4096 kind=\"2\""]
     );
 }
 

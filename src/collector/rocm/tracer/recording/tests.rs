@@ -156,7 +156,7 @@ fn copies_fills_and_memory_say_how_much() {
     assert_eq!(
         all,
         [
-            "hipMemcpyAsync: cid=134 correlation=5 src=\"0x50\" dst=\"0xd0\" bytes=9216 kind=1".to_owned(),
+            "hipMemcpyAsync: cid=134 correlation=5 src=\"0x50\" dst=\"0xd0\" bytes=9216 kind=\"1\"".to_owned(),
             "hipMemsetAsync: bytes=512 cid=159 correlation=6 ptr=\"0xf0\"".to_owned(),
             "hipMalloc: bytes=4096 cid=108 correlation=7 ptr=\"0xa110\"".to_owned(),
             "hipDeviceSynchronize: cid=48 correlation=8".to_owned(),
