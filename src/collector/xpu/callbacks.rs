@@ -1,5 +1,5 @@
-//! What PTI calls, on threads of the program's and on its own: nothing here waits for anything slow, makes a call of Level
-//! Zero's, or can panic.
+//! What PTI calls, on threads of the program's and on its own: nothing here waits for anything slow, makes a call of
+//! Level Zero's, or can panic.
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
 use super::hub::HUB;

@@ -40,8 +40,8 @@ impl PtiError {
     fn advice(self) -> &'static str {
         match self.0 {
             2 => {
-                "see that libpti.so lies beside libpti_view (in its folder `pti` since 1.0) with the libraries that it needs: \
-                 `pip install intel-pti intel-cmplr-lib-rt`"
+                "see that libpti.so lies beside libpti_view (in its folder `pti` since 1.0) with the libraries that \
+                it needs: `pip install intel-pti intel-cmplr-lib-rt`"
             }
             50 => "update Intel's compute runtime and the Level Zero loader",
             51 => "start the program with ZE_ENABLE_TRACING_LAYER=1, or use a newer Level Zero loader",

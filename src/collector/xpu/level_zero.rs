@@ -129,8 +129,8 @@ impl LevelZero {
     /// There is none, or no driver that PTI can use: it ends the process then.
     pub(super) fn gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<Gpu>, Unavailable> {
         const GPUS_ONLY: u32 = 1;
-        let advice = "install Intel's compute runtime (package intel-opencl-icd with libze-intel-gpu1), and see that you may \
-                      open /dev/dri/renderD* (group render)";
+        let advice = "install Intel's compute runtime (package intel-opencl-icd with libze-intel-gpu1), and see \
+                      that you may open /dev/dri/renderD* (group render)";
         // SAFETY: any flags may be passed, and any number of calls be made.
         let code = unsafe { (self.init)(GPUS_ONLY) };
         attempts.push(Attempt::new("zeInit", if code == 0 { "done".to_owned() } else { format!("0x{code:x}") }));

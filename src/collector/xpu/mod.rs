@@ -1,9 +1,9 @@
 //! Intel's GPUs, through libpti_view (Intel's Profiling Tools Interfaces).
 //!
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: it ends the
-//! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`]), which a thread ([`worker`])
-//! reads ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked for beside
-//! that ([`scope`]).
+//! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`]), which a thread
+//! ([`worker`]) reads ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked
+//! for beside that ([`scope`]).
 
 mod callbacks;
 mod error;
@@ -41,11 +41,11 @@ use std::time::{Duration, Instant};
 use views::Views;
 use worker::Orders;
 
-/// Records Intel's GPUs: kernels, copies, fills, calls of SYCL's runtime and of Level Zero, waits, collective operations;
-/// where that is asked for, metrics of kernels.
+/// Records Intel's GPUs: kernels, copies, fills, calls of SYCL's runtime and of Level Zero, waits, collective
+/// operations; where that is asked for, metrics of kernels.
 ///
-/// Works with libpti_view 0.12 to 1.2 and, as far as records only grow, newer ones. There may be any number of these in a
-/// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
+/// Works with libpti_view 0.12 to 1.2 and, as far as records only grow, newer ones. There may be any number of these in
+/// a process; one of them records at a time, and others are told that it is [busy](Why::Busy).
 #[derive(Debug)]
 pub struct Xpu {
     places: Places,

@@ -1,7 +1,7 @@
 //! The buffers that PTI fills: bounded in bytes, those included that wait to be read.
 //!
-//! Up to 0.17, PTI writes into whatever it is given, even if that is nothing. So it is refused nothing: beyond the limit, and
-//! after a recording, it gets scraps, of which nothing is kept.
+//! Up to 0.17, PTI writes into whatever it is given, even if that is nothing. So it is refused nothing: beyond the
+//! limit, and after a recording, it gets scraps, of which nothing is kept.
 #![allow(unsafe_code, reason = "the memory goes to foreign code and comes back")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -130,8 +130,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out buffers from now on: of `size` bytes, and together, in use and waiting, no more than `limit`. `false` if
-    /// there is no memory at all.
+    /// Hands out buffers from now on: of `size` bytes, and together, in use and waiting, no more than `limit`. `false`
+    /// if there is no memory at all.
     pub(super) fn open(&self, size: usize, limit: usize) -> bool {
         let mut state = self.state();
         (state.size, state.limit) = (size, limit.max(size));
@@ -193,8 +193,8 @@ impl Pool {
         self.changed.notify_all();
     }
 
-    /// Takes all buffers that wait to be read; if there is none, waits for one until `until`, or until `wanted` says that
-    /// there is something else to do.
+    /// Takes all buffers that wait to be read; if there is none, waits for one until `until`, or until `wanted` says
+    /// that there is something else to do.
     pub(super) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<Filled> {
         let mut state = self.state();
         while state.ready.is_empty() && !wanted() {

@@ -63,8 +63,8 @@ macro_rules! work {
     };
 }
 
-/// Where a record says that work ran; none if it was put into its queue in a pause, so that it is not wanted, or had ended
-/// before the recording began: PTI has the records of both when the program next waits.
+/// Where a record says that work ran; none if it was put into its queue in a pause, so that it is not wanted, or had
+/// ended before the recording began: PTI has the records of both when the program next waits.
 macro_rules! place {
     ($self:ident, $record:ident, $batch:ident) => {{
         let appended = $record.appended();
@@ -171,7 +171,8 @@ impl Reader {
 
     fn call(&mut self, call: &Call<'_>, kind: ActivityType, batch: &mut Batch<'_>) {
         let function = self.names.function(call.group(), call.function(), batch);
-        // Calls of the driver share their ids with those of the runtime around them, and give work to lists that may never run.
+        // Calls of the driver share their ids with those of the runtime around them, and give work to lists that may
+        // never run.
         let launches = kind == ActivityType::XpuRuntime && function.launches;
         let is_owed = launches && function.runs_kernel && self.types.contains(ActivityType::ConcurrentKernel);
         if is_owed && !batch.meets_pause(call.start(), call.end()) {

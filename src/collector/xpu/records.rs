@@ -1,7 +1,7 @@
 //! PTI's records, read field by field from the bytes that they are.
 //!
-//! Those of 1.0 are those of 0.12 with more at their ends, but for communication, whose fields have moved; so a field is
-//! there if the record is long enough. Nothing else is believed of what stands in a buffer.
+//! Those of 1.0 are those of 0.12 with more at their ends, but for communication, whose fields have moved; so a field
+//! is there if the record is long enough. Nothing else is believed of what stands in a buffer.
 
 /// Which view a record is of, by PTI's numbers.
 pub(super) mod view {
@@ -89,7 +89,8 @@ records! {
     /// A wait.
     Synchronization, 72 bytes {
         what: u32 @ 4, context: u64 @ 8, queue: u64 @ 16, event: u64 @ 24, start: u64 @ 32, end: u64 @ 40,
-        thread: u32 @ 48, correlation: u32 @ 52, events: u32 @ 56, result: u32 @ 60, function: u32 @ 64, group: u32 @ 68,
+        thread: u32 @ 48, correlation: u32 @ 52, events: u32 @ 56, result: u32 @ 60, function: u32 @ 64,
+        group: u32 @ 68,
     }
     /// An id that was pushed around a call.
     ExternalCorrelation, 24 bytes {

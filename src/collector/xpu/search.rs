@@ -55,7 +55,8 @@ pub(super) fn library(places: &Places, attempts: &mut Vec<Attempt>) -> Option<Li
     Library::first(mapped.chain(in_folders).chain(by_loader), attempts)
 }
 
-/// Opens what libpti_view needs and may lie beside it, where the loader would not look: the libraries of Intel's compiler.
+/// Opens what libpti_view needs and may lie beside it, where the loader would not look: the libraries of Intel's
+/// compiler.
 fn companions(file: &Path) {
     /// In the order in which they need one another.
     const NAMES: [&str; 5] = ["libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so"];

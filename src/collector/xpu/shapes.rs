@@ -22,8 +22,8 @@ pub(super) enum XpuShape {
     Sample = 9,
 }
 
-/// A kernel: `[kernel id]`, then [what all work has](work_words), `[task begin]`, `[enqueue begin]`, `[node]`, `[invocation]`,
-/// `[source line]`, `[there is a source file | its name]`.
+/// A kernel: `[kernel id]`, then [what all work has](work_words), `[task begin]`, `[enqueue begin]`, `[node]`,
+/// `[invocation]`, `[source line]`, `[there is a source file | its name]`.
 pub(super) static KERNEL: XpuShape = XpuShape::Kernel;
 /// A copy or a fill: `[operation id]`, then what all work has, `[bytes]`, `[there is a function | its name]`.
 pub(super) static COPY: XpuShape = XpuShape::Copy;
@@ -37,7 +37,8 @@ pub(super) static SYNC: XpuShape = XpuShape::Sync;
 pub(super) static COMMUNICATION: XpuShape = XpuShape::Communication;
 /// What PTI cost: `[1]`, `[duration]`, `[count]`.
 pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
-/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each `[type | name with unit]`, `[value]`, and `[u64::MAX]`.
+/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each `[type | name with unit]`, `[value]`, and
+/// `[u64::MAX]`.
 pub(super) static METRICS: XpuShape = XpuShape::Metrics;
 /// The same as counters: for each `[type | name]`, `[value]`, and `[u64::MAX]`.
 pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
@@ -193,7 +194,8 @@ fn handle(handle: u64) -> String {
     format!("0x{handle:016x}")
 }
 
-/// A time and how far it lies from the start, in microseconds; the former, as times of events are, from the base of a file.
+/// A time and how far it lies from the start, in microseconds; the former, as times of events are, from the base of a
+/// file.
 fn time(record: &Shaped<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
     let word = record.word(at);
     if word & 1 == 0 {

@@ -40,8 +40,8 @@ const BUFFER_BYTES_LEAST: u64 = 64 << 10;
 const BUFFERS: u64 = 128;
 
 impl Loaded {
-    /// Finds a GPU, the loader of its driver, and only behind it PTI, of which nothing is called but its version before the
-    /// driver has answered: it ends the process where there is none.
+    /// Finds a GPU, the loader of its driver, and only behind it PTI, of which nothing is called but its version before
+    /// the driver has answered: it ends the process where there is none.
     ///
     /// PTI is loaded before the driver begins, since it says in the environment that it wants to trace.
     ///
@@ -71,8 +71,8 @@ impl Loaded {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let late = "SYCL was in the process before libpti_view: calls of its runtime may be missing; build the layer, or load \
-                    libpti_view, before the first use of SYCL";
+        let late = "SYCL was in the process before libpti_view: calls of its runtime may be missing; build the \
+                    layer, or load libpti_view, before the first use of SYCL";
         Capabilities {
             types: match self.scope {
                 Ok(_) => types(),

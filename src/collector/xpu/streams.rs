@@ -40,7 +40,8 @@ impl Streams {
         *self.met() = Met::default();
     }
 
-    /// Returns the number of the device with that id: its place among Level Zero's GPUs, 0 for one that is none of them.
+    /// Returns the number of the device with that id: its place among Level Zero's GPUs, 0 for one that is none of
+    /// them.
     pub(super) fn device(&self, uuid: [u8; 16]) -> i32 {
         let place = self.gpus.iter().position(|gpu| gpu.uuid == uuid);
         if place.is_none() {

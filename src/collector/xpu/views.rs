@@ -44,9 +44,9 @@ impl Switches for &'static Api {
 
 /// The views of a recording.
 ///
-/// PTI hands over buffers that it is writing into when it is told to flush, without a lock against those that write. So what
-/// the program's calls write is switched off around a flush, and a pause or an end begins with that; views of devices go on
-/// until what was launched before has its records.
+/// PTI hands over buffers that it is writing into when it is told to flush, without a lock against those that write. So
+/// what the program's calls write is switched off around a flush, and a pause or an end begins with that; views of
+/// devices go on until what was launched before has its records.
 #[derive(Debug)]
 pub(super) struct Views {
     switches: Box<dyn Switches>,
@@ -158,8 +158,8 @@ impl Views {
 
     /// The pause is over.
     ///
-    /// This may be in the middle of a callback of PTI's, for which whoever switches views just then may be waiting; so that
-    /// one is not waited for but a moment, and enables them again itself.
+    /// This may be in the middle of a callback of PTI's, for which whoever switches views just then may be waiting; so
+    /// that one is not waited for but a moment, and enables them again itself.
     pub(super) fn resume(&self) {
         const PATIENCE: Duration = Duration::from_millis(2);
         self.paused.store(0, Ordering::SeqCst);

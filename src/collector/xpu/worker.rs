@@ -53,8 +53,8 @@ impl Orders {
         self.wait(patience, |wanted| wanted.drained >= ticket || wanted.ended);
     }
 
-    /// Has the recording ended, which waits for what has begun until `deadline`, and waits for that; `false` if it takes
-    /// longer than `patience`.
+    /// Has the recording ended, which waits for what has begun until `deadline`, and waits for that; `false` if it
+    /// takes longer than `patience`.
     pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
         let mut wanted = self.wanted();
         wanted.end = Some(deadline);
@@ -206,8 +206,8 @@ impl Worker {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             sink.note(format!(
-                "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use, and was \
-                 given one of which nothing is kept",
+                "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in \
+                use, and was given one of which nothing is kept",
                 counts.refused
             ));
         }

@@ -271,7 +271,10 @@ fn any_record() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(records in proptest::collection::vec(any_record(), 0..8), cuts in proptest::collection::vec(0usize..1200, 0..12)) {
+    fn no_bytes_do_harm(
+        records in proptest::collection::vec(any_record(), 0..8),
+        cuts in proptest::collection::vec(0usize..1200, 0..12),
+    ) {
         let bytes = records.concat();
         for is_1_0 in [false, true] {
             let (mut reader, sink) = reader(true);
@@ -285,7 +288,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_in_whole_records_do_harm(records in proptest::collection::vec((0usize..10, proptest::collection::vec(any::<u8>(), 192)), 0..6), is_1_0: bool) {
+    fn no_bytes_in_whole_records_do_harm(
+        records in proptest::collection::vec((0usize..10, proptest::collection::vec(any::<u8>(), 192)), 0..6),
+        is_1_0: bool,
+    ) {
         const VIEWS: [u32; 10] = [1, 3, 5, 6, 7, 8, 9, 10, 11, 12];
         let walker = Strides { is_1_0 };
         let whole = |(nth, bytes): &(usize, Vec<u8>)| {
