@@ -301,7 +301,9 @@ impl KinetoLayerBuilder {
         config::report(&warnings);
         let mut config = resolved?;
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
-        if self.waits {
+        // Who serves requests from outside records nothing else unless told so.
+        let serves = config.ondemand.asks_daemon();
+        if self.waits || serves && self.schedule.is_none() {
             config.wait_for_requests();
         }
         let rules = Rules {
@@ -353,8 +355,23 @@ impl KinetoLayerBuilder {
             session.begin()?;
         }
         session::register(&session);
+        if serves {
+            serve(&session);
+        }
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// Has requests from outside done by the session.
+#[cfg(target_os = "linux")]
+fn serve(session: &Arc<Session>) {
+    crate::ondemand::serve(session);
+}
+
+/// There is no daemon for this platform.
+#[cfg(not(target_os = "linux"))]
+fn serve(_session: &Arc<Session>) {
+    diag!(Warning, "ondemand", "KINETO_USE_DAEMON changes nothing: the dynolog daemon is one of Linux");
 }
 
 /// Whether a backend may call itself that.
