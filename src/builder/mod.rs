@@ -66,7 +66,9 @@ impl KinetoLayer {
     /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
     ///
     /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. When off, the layer is `None`, which changes nothing
+    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. `KINETO_USE_DAEMON` (anything but nothing, `0`, `false` and
+    /// `off`) makes a layer that waits for requests from the dynolog daemon, as [`build`](KinetoLayerBuilder::build) does with
+    /// it; if nothing else is set, of spans of the scopes function, user scope and backward function. When off, the layer is `None`, which changes nothing
     /// for other layers, and the guard does nothing; no thread is started and no library looked for.
     ///
     /// # Errors
@@ -76,7 +78,12 @@ impl KinetoLayer {
         let mut builder = KinetoLayer::builder();
         match env.switch()? {
             Switch::Off => return Ok((None, KinetoGuard::inert())),
-            Switch::Idle => builder.waits = true,
+            Switch::Idle => {
+                builder.waits = true;
+                // As torch has it where it waits for requests.
+                builder.scopes =
+                    vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
+            }
             Switch::On => {}
         }
         builder.env = Some(env);
@@ -284,6 +291,11 @@ impl KinetoLayerBuilder {
     }
 
     /// Makes the layer and its guard, and starts to record unless told otherwise.
+    ///
+    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), and nothing else
+    /// unless there is a [`schedule`](Self::schedule) or somebody says to [`record_from_start`](Self::record_from_start). What
+    /// the program starts itself goes before a request: one that is being recorded then is thrown away. Of several layers, the
+    /// first that lives serves requests.
     ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration

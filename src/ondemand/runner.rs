@@ -169,7 +169,7 @@ impl Runner {
             );
         }
         if job.request.what == What::Trace
-            && let Err(why) = session.prepare_for(job.ticket, &settings(session, job))
+            && let Err(why) = session.prepare_for(job.ticket, settings(session, job))
             && self.machine().ended(job.ticket)
         {
             refuse(&job.request.by, &named(&job.request), &why.to_string());
@@ -294,19 +294,16 @@ fn moment(session: &Session) -> Moment {
 }
 
 /// The settings of a recording; what it lacks is told once.
-fn settings(session: &Session, job: &Job) -> Arc<Config> {
+fn settings(session: &Session, job: &Job) -> Config {
     let (config, missing) = session.settings_for(&job.request.asked, job.request.output.clone());
     missing.into_iter().for_each(|missing| diag!(Warning, "ondemand", "the request{}: {missing}", named(&job.request)));
-    Arc::new(config)
+    config
 }
 
 fn start(session: &Session, job: &Job) -> Result<(), Error> {
     match job.request.what {
         What::MemoryProfile => session.start_memory_profile(),
-        What::Trace => {
-            let (config, _) = session.settings_for(&job.request.asked, job.request.output.clone());
-            session.start_for(job.ticket, &Arc::new(config))
-        }
+        What::Trace => session.start_for(job.ticket, || settings(session, job)),
     }
 }
 

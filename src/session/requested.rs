@@ -102,7 +102,7 @@ impl Session {
     }
 
     /// Has the collectors begin for a request.
-    pub(crate) fn prepare_for(&self, ticket: u64, config: &Arc<Config>) -> Result<(), Error> {
+    pub(crate) fn prepare_for(&self, ticket: u64, config: Config) -> Result<(), Error> {
         let _own = Own::begin();
         let mut state = self.lock()?;
         // It may have begun meanwhile, or been thrown away.
@@ -112,24 +112,24 @@ impl Session {
         self.take_for(&mut state, ticket, config)
     }
 
-    fn take_for(&self, state: &mut State, ticket: u64, config: &Arc<Config>) -> Result<(), Error> {
+    fn take_for(&self, state: &mut State, ticket: u64, config: Config) -> Result<(), Error> {
         if !matches!(state.phase, Phase::Idle) && !self.recorder.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
-        self.ready(state, Phase::Prepared(BY_REQUEST), None, config.clone())?;
+        self.ready(state, Phase::Prepared(BY_REQUEST), None, Arc::new(config))?;
         (state.guest, state.last_guest) = (Some(ticket), ticket);
         Ok(())
     }
 
-    /// Starts the recording of a request.
-    pub(crate) fn start_for(&self, ticket: u64, config: &Arc<Config>) -> Result<(), Error> {
+    /// Starts the recording of a request; its settings are asked for if nothing was prepared.
+    pub(crate) fn start_for(&self, ticket: u64, config: impl FnOnce() -> Config) -> Result<(), Error> {
         let _own = Own::begin();
         let mut state = self.lock()?;
         if state.guest != Some(ticket) {
             if ticket <= state.last_guest {
                 return Err(Error::new(ErrorKind::AlreadyActive, OWN));
             }
-            self.take_for(&mut state, ticket, config)?;
+            self.take_for(&mut state, ticket, config())?;
         }
         let config = state.config.clone();
         let begun = self.ready(&mut state, Phase::Idle, None, config).and_then(|_| self.run(&mut state));

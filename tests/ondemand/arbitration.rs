@@ -7,9 +7,31 @@ use crate::program::{Place, Trace};
 pub(crate) const TESTS: &[Test] = &[
     ("a_second_request_stays_with_the_daemon", a_second_request_stays_with_the_daemon),
     ("requests_that_come_all_the_same_wait_or_are_refused", requests_that_come_all_the_same_wait_or_are_refused),
+    ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
     ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
     ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
 ];
+
+/// Devices are looked for with the first request, and not before.
+fn collectors_begin_with_the_first_request() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("collects");
+    (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
+    assert!(!program.said().contains("collector"), "{}", program.said());
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "a.json", 600_000));
+    program.wait_for("started what");
+    program.tell("full");
+    let trace = Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    assert!(!trace.slices("work").is_empty());
+    program.wait_for("ended early: a collector stopped: told: its buffers are full");
+    program.tell("empty");
+    program.wait_for("done: empty");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    let (said, _) = program.end();
+    assert_eq!((said.matches("collector: started").count(), said.matches("collector: stopped").count()), (2, 2), "{said}");
+}
 
 fn text(place: &Place, name: &str, milliseconds: u32) -> String {
     format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS={milliseconds}", place.trace(name).display())

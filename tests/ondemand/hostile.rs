@@ -163,6 +163,6 @@ fn noise() {
     println!("{sent} datagrams in {} ms", begun.elapsed().as_millis());
     is_traced(&place, &stub, &program);
     program.end();
-    let own = [format!("last_"), "libkineto_activities_".to_owned(), "memory_snapshot_".to_owned()];
+    let own = ["last_".to_owned(), "libkineto_activities_".to_owned(), "memory_snapshot_".to_owned()];
     assert!(place.traces().iter().all(|name| own.iter().any(|own| name.starts_with(own))), "{:?}", place.traces());
 }

@@ -28,6 +28,8 @@ mod program;
 #[cfg(target_os = "linux")]
 mod scenarios;
 #[cfg(target_os = "linux")]
+mod soak;
+#[cfg(target_os = "linux")]
 mod traces;
 #[cfg(target_os = "linux")]
 mod weather;
@@ -35,7 +37,7 @@ mod weather;
 use harness::Test;
 
 #[cfg(target_os = "linux")]
-const TESTS: &[&[Test]] = &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS];
+const TESTS: &[&[Test]] = &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 

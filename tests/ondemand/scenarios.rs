@@ -1,10 +1,15 @@
 //! The programs that are traced.
 
 use std::io::{BufRead, stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tracing_kineto::memory::{self, Device};
-use tracing_kineto::{KinetoGuard, KinetoLayer, Profiler, Status};
+use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp,
+};
 use tracing_subscriber::prelude::*;
 
 /// Plays the program of that name until its input ends.
@@ -22,6 +27,8 @@ pub(crate) fn play(name: &str) {
         "abstract" => crate::traces::in_own_network(),
         "idle" => idle(),
         "forks" => forks(),
+        "collects" => collects(),
+        "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
         other => panic!("no scenario {other}"),
     }
@@ -147,6 +154,46 @@ fn forks() {
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     report(&format!("the child has ended with {}", libc::WEXITSTATUS(status)));
     work_until_told(&input);
+    drop(guard);
+}
+
+/// A collector that says what is done with it, and stops by itself when the program is told so.
+#[derive(Debug)]
+struct Told(Arc<AtomicBool>);
+
+impl Collector for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityType::ConcurrentKernel.into()
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        report("collector: probed");
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        report("collector: started");
+        Ok(Capabilities::default())
+    }
+    fn stopped(&self) -> Option<String> {
+        self.0.load(Ordering::Relaxed).then(|| "its buffers are full".to_owned())
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {
+        report("collector: stopped");
+    }
+}
+
+/// A server with such a collector.
+fn collects() {
+    let has_stopped = Arc::new(AtomicBool::new(false));
+    let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let input = input();
+    while let Some(line) = work_until_told(&input) {
+        has_stopped.store(line == "full", Ordering::Relaxed);
+        report(&format!("done: {line}"));
+    }
     drop(guard);
 }
 

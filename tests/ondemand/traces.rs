@@ -119,11 +119,12 @@ fn start_together(count: usize) {
     }
     let place = Place::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
-    let programs: Vec<_> = (0..count).map(|_| place.start("serve")).collect();
+    let env = [("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")];
+    let programs: Vec<_> = (0..count).map(|_| place.start_with("serve", &env)).collect();
     let pids: Vec<_> = programs.iter().map(Program::pid).collect();
     // Registered, so that the next poll is at most some seconds away.
     programs.iter().for_each(|program| program.wait_for("registered"));
-    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(8);
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3);
     let start = start.as_millis() as i64;
     let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100");
     daemon.trigger_all(&text(&place, "s.json", &more), &pids);
