@@ -81,8 +81,7 @@ impl KinetoLayer {
             Switch::Idle => {
                 builder.waits = true;
                 // As torch has it where it waits for requests.
-                builder.scopes =
-                    vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
+                builder.scopes = vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
             }
             Switch::On => {}
         }

@@ -22,10 +22,15 @@ pub(crate) struct Arrived {
 /// Has the kernel say of each datagram which user has sent it.
 pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
     let on: libc::c_int = 1;
-    let length = size_of_val(&on) as libc::socklen_t;
     // SAFETY: the option's value is an int, valid for the call, and its length is that of one.
     let failed = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, (&raw const on).cast(), length)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            (&raw const on).cast(),
+            size::<libc::c_int>(),
+        )
     };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -33,6 +38,17 @@ pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
 /// Room for what the kernel says of a sender, aligned as its headers must be.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
+
+/// Its length, of the type that the C library has for it.
+#[cfg(not(target_env = "musl"))]
+const CONTROL: usize = size_of::<Control>();
+#[cfg(target_env = "musl")]
+const CONTROL: libc::socklen_t = 128;
+
+#[expect(clippy::cast_possible_truncation, reason = "sizes of small structs")]
+const fn size<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}
 
 /// Takes the next datagram, without waiting; whatever it is, it is gone from the queue then.
 pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Arrived> {
@@ -43,11 +59,11 @@ pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Ar
     // SAFETY: a message of zeros is a valid one, with nothing in it.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_name = (&raw mut address).cast();
-    message.msg_namelen = size_of_val(&address) as libc::socklen_t;
+    message.msg_namelen = size::<libc::sockaddr_un>();
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control.0).cast();
-    message.msg_controllen = control.0.len() as _;
+    message.msg_controllen = CONTROL;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: name, buffer and control point to places of the lengths given, which outlive the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
@@ -87,9 +103,9 @@ fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
 /// Closes the descriptors that a stranger has sent.
 fn close_all(data: *const u8, length: usize) {
     for nth in 0..length / size_of::<RawFd>() {
-        let place = data.cast::<RawFd>().wrapping_add(nth);
+        let place = data.wrapping_add(nth * size_of::<RawFd>());
         // SAFETY: so many descriptors lie there, aligned or not.
-        let descriptor = unsafe { place.read_unaligned() };
+        let descriptor = unsafe { place.cast::<RawFd>().read_unaligned() };
         // SAFETY: the kernel has opened it for this process, and nobody else knows it.
         unsafe { libc::close(descriptor) };
     }

@@ -30,7 +30,11 @@ fn collectors_begin_with_the_first_request() {
     stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
     Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
     let (said, _) = program.end();
-    assert_eq!((said.matches("collector: started").count(), said.matches("collector: stopped").count()), (2, 2), "{said}");
+    assert_eq!(
+        (said.matches("collector: started").count(), said.matches("collector: stopped").count()),
+        (2, 2),
+        "{said}"
+    );
 }
 
 fn text(place: &Place, name: &str, milliseconds: u32) -> String {

@@ -56,7 +56,8 @@ fn datagrams_of_strangers() {
     let program = place.start("serve");
     let poll = stub.poll();
     let mallory = UnixDatagram::bind(place.sockets().join("mallory")).unwrap();
-    let forged = answer(&format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=1", place.trace("forged.json").display()));
+    let forged =
+        answer(&format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=1", place.trace("forged.json").display()));
     // The kernel refuses it: the program's socket belongs to the daemon's.
     assert!(mallory.send_to_addr(&forged, &poll.from).is_err());
     let nameless = UnixDatagram::unbound().unwrap();
@@ -101,7 +102,7 @@ fn paths_that_lead_elsewhere() {
     let own = place.trace(&format!("libkineto_activities_{}.json", program.pid()));
     let outside_file = outside.path().join("t.json").display().to_string();
     for path in [
-        outside_file.clone(),
+        outside_file,
         place.trace("away/t.json").display().to_string(),
         place.trace("x/../../t.json").display().to_string(),
         place.trace("../t.json").display().to_string(),
@@ -139,7 +140,20 @@ fn noise() {
         random ^= random << 17;
         random
     };
-    let words = ["ACTIVITIES_LOG_FILE", "PROFILE_START_TIME", "ACTIVITY_TYPES", "=", "\n", "\"", "#", "-1", "9e9", "/etc/x", "é", "\0"];
+    let words = [
+        "ACTIVITIES_LOG_FILE",
+        "PROFILE_START_TIME",
+        "ACTIVITY_TYPES",
+        "=",
+        "\n",
+        "\"",
+        "#",
+        "-1",
+        "9e9",
+        "/etc/x",
+        "é",
+        "\0",
+    ];
     let (mut sent, begun) = (0, std::time::Instant::now());
     while sent < DATAGRAMS {
         let poll = stub.poll();

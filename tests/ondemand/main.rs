@@ -37,7 +37,8 @@ mod weather;
 use harness::Test;
 
 #[cfg(target_os = "linux")]
-const TESTS: &[&[Test]] = &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+const TESTS: &[&[Test]] =
+    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 

@@ -120,6 +120,16 @@ impl Program {
     }
 }
 
+impl Drop for Program {
+    /// Where a test has failed, what the program has said tells why.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the program ({:?}) has said: {}", self.process.try_wait(), self.said());
+        }
+        let _ = self.process.kill();
+    }
+}
+
 /// A trace file that is whole.
 pub(crate) struct Trace {
     pub(crate) json: Value,

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
-use tracing_kineto::memory::{self, Device};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
-use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp,
-};
+use tracing_kineto::memory::{self, Device};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp};
 use tracing_subscriber::prelude::*;
 
 /// Plays the program of that name until its input ends.

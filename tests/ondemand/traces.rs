@@ -57,7 +57,8 @@ fn a_trace_for_a_time() {
     assert_eq!(place.traces().len(), 1);
     program.wait_for("written");
     let (said, _) = program.end();
-    for word in ["registered with the dynolog daemon", "triggered by dynolog (pid ", "started what ", "written, trace "] {
+    for word in ["registered with the dynolog daemon", "triggered by dynolog (pid ", "started what ", "written, trace "]
+    {
         assert!(said.contains(word), "no {word:?} in {said}");
     }
     assert!(said.contains(id) && !said.contains("WARNING"), "{said}");
@@ -171,7 +172,10 @@ fn the_request_decides_what_is_in_the_file() {
     daemon.trigger_all(&text(&place, "a.json", more), &[program.pid()]);
     let trace = Trace::wait_for(&path_of(&place, "a.json", &program));
     assert_eq!((&trace.json["group_trace_id"], &trace.json["with_modules"]), (&"a \"group\"".into(), &1.into()));
-    assert_eq!((&trace.json["distributedInfo"]["rank"], &trace.json["distributedInfo"]["world_size"]), (&3.into(), &8.into()));
+    assert_eq!(
+        (&trace.json["distributedInfo"]["rank"], &trace.json["distributedInfo"]["world_size"]),
+        (&3.into(), &8.into())
+    );
     let config = &trace.json["tracing_kineto"]["config"];
     assert_eq!(config["from"]["ACTIVITY_TYPES"], "request");
     let (said, _) = program.end();
@@ -197,7 +201,9 @@ pub(crate) fn in_own_network() {
     let stub = Stub::start_abstract();
     let program = place.start_with("serve", &[("KINETO_IPC_SOCKET_DIR", "")]);
     let poll = stub.poll_for_a_trace();
-    assert!(poll.from.as_abstract_name().is_some_and(|name| name.starts_with(b"dynoconfigclient") && name.ends_with(b"\0")));
+    assert!(
+        poll.from.as_abstract_name().is_some_and(|name| name.starts_with(b"dynoconfigclient") && name.ends_with(b"\0"))
+    );
     stub.answer(&poll, &text(&place, "a.json", "ACTIVITIES_DURATION_MSECS=20"));
     Trace::wait_for(&path_of(&place, "a.json", &program));
     program.end();

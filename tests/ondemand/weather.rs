@@ -79,7 +79,8 @@ fn answers_that_are_lost() {
 fn polls_are_those_that_the_daemon_expects() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
-    let program = place.start_with("serve", &[("SLURM_JOB_ID", "4711 [3]"), ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")]);
+    let program = place
+        .start_with("serve", &[("SLURM_JOB_ID", "4711 [3]"), ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")]);
     let poll = stub.poll();
     let count = u32::from_ne_bytes(poll.bytes[44..48].try_into().unwrap()) as usize;
     let pids: Vec<_> = poll.bytes[56..].chunks(4).map(|pid| u32::from_ne_bytes(pid.try_into().unwrap())).collect();
