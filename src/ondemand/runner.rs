@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Does what is asked for, one request at a time.
 #[derive(Debug)]
 pub(super) struct Runner {
+    own: Weak<Runner>,
     session: Weak<Session>,
     machine: Mutex<Machine>,
     /// A file is written, or the thread has ended.
@@ -41,11 +42,13 @@ impl Runner {
         session: &Arc<Session>,
         open: impl FnOnce() -> io::Result<Vec<Box<dyn RequestSource>>> + Send + 'static,
     ) -> io::Result<Arc<Runner>> {
-        let runner = Arc::new(Runner {
+        let bell = Bell::new()?;
+        let runner = Arc::new_cyclic(|own| Runner {
+            own: own.clone(),
             session: Arc::downgrade(session),
             machine: Mutex::default(),
             progress: Condvar::new(),
-            bell: Bell::new()?,
+            bell,
             is_closing: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             born: fork::generation(),
@@ -210,7 +213,7 @@ impl Runner {
 
     /// Has the file written by a thread of its own, so that the daemon is answered meanwhile.
     fn write(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
-        let Some(runner) = session.outside() else { return };
+        let Some(runner) = self.own.upgrade() else { return };
         let (owned, ticket) = (session.clone(), job.ticket);
         let write = move || {
             let _own = Own::begin();
@@ -224,6 +227,12 @@ impl Runner {
             diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
             self.written(ticket);
         }
+    }
+
+    fn written(&self, ticket: u64) {
+        self.machine().ended(ticket);
+        self.progress.notify_all();
+        self.bell.ring();
     }
 
     /// The program ends.
@@ -247,12 +256,6 @@ impl Outside for Runner {
     }
 
     fn evicted(&self) {
-        self.bell.ring();
-    }
-
-    fn written(&self, ticket: u64) {
-        self.machine().ended(ticket);
-        self.progress.notify_all();
         self.bell.ring();
     }
 

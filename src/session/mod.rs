@@ -306,8 +306,7 @@ impl Session {
         }
         state.phase = Phase::Recording;
         if !config.gpu.profiler_range && !self.while_open.is_shut() {
-            // What a request wants of the program's spans cannot be chosen one by one, but all or nothing.
-            self.gate.resume(if state.guest.is_some() { config.activities } else { ActivityTypes::ALL });
+            self.gate.resume(self.begins_with(state));
             return Ok(());
         }
         self.gate.begin_paused();

@@ -1,5 +1,6 @@
 //! Recordings that somebody outside of the program has asked for: they make way for the program's own.
 
+use super::gate::OF_HOST;
 use super::{Phase, Session, State};
 use crate::activity::ActivityTypes;
 use crate::config::{Asked, Config, OnDemand};
@@ -22,9 +23,6 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync {
 
     /// The program has taken the session for itself. No lock may be taken here.
     fn evicted(&self);
-
-    /// What was asked for with that number is written, or lost.
-    fn written(&self, ticket: u64);
 
     /// Ends what goes on, and has it written if that takes no longer than `patience`.
     fn close(&self, patience: Duration);
@@ -56,11 +54,6 @@ impl Session {
         }
     }
 
-    /// Returns who does what is asked for from outside.
-    pub(crate) fn outside(&self) -> Option<Arc<dyn Outside>> {
-        self.requests.outside.get().cloned()
-    }
-
     /// Returns how requests come in.
     pub(crate) fn ondemand(&self) -> &OnDemand {
         &self.config.ondemand
@@ -72,7 +65,8 @@ impl Session {
 
     /// Returns why a recording that is asked for from outside cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
-        let state = self.lock().ok()?;
+        // In a forked child, what its parent records is none of its own.
+        let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
         (state.guest.is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
     }
 
@@ -137,6 +131,15 @@ impl Session {
             state.guest = None;
         }
         begun
+    }
+
+    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the layer.
+    pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
+        let wants_host = !state.config.activities.intersection(OF_HOST).is_empty();
+        match state.guest.is_none() || wants_host {
+            true => ActivityTypes::ALL,
+            false => ActivityTypes::ALL.difference(OF_HOST),
+        }
     }
 
     /// Has nothing further recorded for a request, at once.

@@ -34,7 +34,6 @@ pub(crate) fn play(name: &str) {
 
 fn from_env() -> KinetoGuard {
     let (layer, guard) = KinetoLayer::from_env().unwrap();
-    assert_eq!(guard.profiler().status(), Status::Idle);
     tracing_subscriber::registry().with(layer).init();
     guard
 }
@@ -116,6 +115,7 @@ fn idle() {
     let begun = Instant::now();
     let guard = from_env();
     let made = begun.elapsed();
+    assert_eq!(guard.profiler().status(), Status::Idle);
     work();
     std::thread::sleep(Duration::from_millis(100));
     let names = threads();

@@ -178,6 +178,10 @@ fn the_request_decides_what_is_in_the_file() {
     );
     let config = &trace.json["tracing_kineto"]["config"];
     assert_eq!(config["from"]["ACTIVITY_TYPES"], "request");
+    assert!(!trace.slices("work").is_empty());
+    let more = "ACTIVITIES_DURATION_MSECS=50\nACTIVITY_TYPES=kernel";
+    daemon.trigger_all(&text(&place, "k.json", more), &[program.pid()]);
+    assert!(Trace::wait_for(&path_of(&place, "k.json", &program)).slices("work").is_empty());
     let (said, _) = program.end();
     assert!(said.contains("PROFILE_WITH_STACK changes nothing"), "{said}");
 }
