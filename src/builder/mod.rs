@@ -339,7 +339,8 @@ impl KinetoLayerBuilder {
         let observers = observers(&config, self.observers);
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
-        if config.with_memory && !recorder.listen() {
+        // A request may ask for what the layer does not record otherwise.
+        if (config.with_memory || serves) && !recorder.listen() && config.with_memory {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }

@@ -155,7 +155,7 @@ impl Config {
         if asked.settings.iter().any(|(key, _)| types.contains(&key)) {
             config.activities = ActivityTypes::EMPTY;
         }
-        let own = (config.with_memory, config.companions.clone());
+        let own = (self.with_memory || asked.with_memory, self.companions.clone());
         asked.settings.iter().for_each(|(key, value)| config.set(key, value));
         (config.with_memory, config.companions) = own;
         config.activities = config.gpu.allowed(config.activities.or_default());
@@ -217,7 +217,7 @@ mod tests {
         let text = "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1";
         let config = layer.of_request(&Asked::parse(text).unwrap(), "/tmp/a_1.json".into());
         assert_eq!(config.activities, ActivityType::ConcurrentKernel.into());
-        assert!(config.with_modules && config.with_location && !config.with_memory && !config.companions.stacks);
+        assert!(config.with_modules && config.with_location && config.with_memory && !config.companions.stacks);
         assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
         assert_eq!(config.output.path(9), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();

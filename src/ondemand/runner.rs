@@ -122,7 +122,9 @@ impl Runner {
         let name = named(&request);
         diag!(Stage, "ondemand", "triggered by {by}{name}: {request}");
         request.warnings.iter().for_each(|warning| diag!(Warning, "ondemand", "the request by {by}{name}: {warning}"));
-        match self.machine().offer(request, &moment) {
+        // Nobody is told anything while the lock is held: who is told may step, or start.
+        let offer = self.machine().offer(request, &moment);
+        match offer {
             Offer::Accepted => {}
             Offer::Pending => diag!(Stage, "ondemand", "the request by {by}{name} waits for another one to end"),
             Offer::Refused(why) => refuse(by, &name, &why),
@@ -133,10 +135,12 @@ impl Runner {
     fn check_guest(&self, session: &Session) {
         let mut machine = self.machine();
         let Some(ticket) = machine.in_session() else { return };
-        if session.is_evicted(ticket)
-            && let Some(Act::Cancel(job, why)) = machine.cancel("the program has started a recording of its own")
-        {
-            drop(machine);
+        if !session.is_evicted(ticket) {
+            return;
+        }
+        let cancelled = machine.cancel("the program has started a recording of its own");
+        drop(machine);
+        if let Some(Act::Cancel(job, why)) = cancelled {
             refuse(&job.request.by, &named(&job.request), &why);
         }
     }
@@ -171,10 +175,12 @@ impl Runner {
                 named(request)
             );
         }
-        if job.request.what == What::Trace
-            && let Err(why) = session.prepare_for(job.ticket, settings(session, job))
-            && self.machine().ended(job.ticket)
-        {
+        if job.request.what != What::Trace {
+            return;
+        }
+        let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
+        let was_wanted = self.machine().ended(job.ticket);
+        if was_wanted {
             refuse(&job.request.by, &named(&job.request), &why.to_string());
         }
     }
@@ -304,9 +310,10 @@ fn settings(session: &Session, job: &Job) -> Config {
 }
 
 fn start(session: &Session, job: &Job) -> Result<(), Error> {
+    let path = || job.request.output.clone();
     match job.request.what {
         What::MemoryProfile => session.start_memory_profile(),
-        What::Trace => session.start_for(job.ticket, || settings(session, job)),
+        What::Trace => session.start_for(job.ticket, || session.settings_for(&job.request.asked, path()).0),
     }
 }
 

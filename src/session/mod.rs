@@ -288,6 +288,7 @@ impl Session {
         self.recorder.gather_losses();
         self.recorder.losses.take();
         self.pulse.start();
+        self.recorder.hear(config.with_memory);
         if self.recorder.listens() {
             self.pulse.start_ahead();
         }

@@ -86,12 +86,6 @@ impl Session {
         if asked.with_stack && !self.config.companions.stacks {
             missing.push("PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them (KINETO_PROFILE_WITH_STACK)");
         }
-        if asked.with_memory && !self.config.with_memory {
-            missing.push(
-                "PROFILE_PROFILE_MEMORY changes nothing: allocations are there if the program is started with them \
-                 (KINETO_PROFILE_PROFILE_MEMORY); a memory profile (PROFILE_MEMORY) needs no such start",
-            );
-        }
         (self.config.of_request(asked, output), missing)
     }
 

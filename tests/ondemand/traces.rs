@@ -153,9 +153,14 @@ fn a_memory_profile() {
     let path = path_of(&place, "m.raw.json", &program);
     let profile = Trace::wait_for(&path).json;
     assert!(!profile.as_array().unwrap().is_empty(), "{profile}");
-    // The session is free again.
-    daemon.trigger_all(&for_a_time(&place, "a.json"), &[program.pid()]);
-    Trace::wait_for(&path_of(&place, "a.json", &program));
+    // The session is free again, and a trace has allocations if they are asked for.
+    for (name, flag, has_some) in
+        [("a.json", "", false), ("b.json", "\nPROFILE_PROFILE_MEMORY=true", true), ("c.json", "", false)]
+    {
+        daemon.trigger_all(&format!("{}{flag}", for_a_time(&place, name)), &[program.pid()]);
+        let trace = Trace::wait_for(&path_of(&place, name, &program));
+        assert_eq!(trace.rows().iter().any(|row| row["name"] == "[memory]"), has_some, "{name}");
+    }
     program.end();
 }
 
