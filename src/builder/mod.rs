@@ -66,10 +66,13 @@ impl KinetoLayer {
     /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
     ///
     /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. `KINETO_USE_DAEMON` (anything but nothing, `0`, `false` and
-    /// `off`) makes a layer that waits for requests from the dynolog daemon, as [`build`](KinetoLayerBuilder::build) does with
-    /// it; if nothing else is set, of spans of the scopes function, user scope and backward function. When off, the layer is `None`, which changes nothing
-    /// for other layers, and the guard does nothing; no thread is started and no library looked for.
+    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. `KINETO_USE_DAEMON` (anything but nothing, `0`,
+    /// `false` and `off`) makes a layer that waits for requests from the dynolog daemon, as
+    /// [`build`](KinetoLayerBuilder::build) does with it; if nothing else is set, of spans of the scopes function, user
+    /// scope and backward function.
+    ///
+    /// When off, the layer is `None`, which changes nothing for other layers, and the guard does nothing; no thread is
+    /// started and no library looked for.
     ///
     /// # Errors
     /// Those of [`KinetoLayerBuilder::build`].
@@ -291,10 +294,10 @@ impl KinetoLayerBuilder {
 
     /// Makes the layer and its guard, and starts to record unless told otherwise.
     ///
-    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), and nothing else
-    /// unless there is a [`schedule`](Self::schedule) or somebody says to [`record_from_start`](Self::record_from_start). What
-    /// the program starts itself goes before a request: one that is being recorded then is thrown away. Of several layers, the
-    /// first that lives serves requests.
+    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), and nothing
+    /// else unless there is a [`schedule`](Self::schedule) or somebody says to
+    /// [`record_from_start`](Self::record_from_start). What the program starts itself goes before a request: one that
+    /// is being recorded then is thrown away. Of several layers, the first that lives serves requests.
     ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
@@ -339,8 +342,9 @@ impl KinetoLayerBuilder {
         let observers = observers(&config, self.observers);
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
-        // A request may ask for what the layer does not record otherwise.
-        if (config.with_memory || serves) && !recorder.listen() && config.with_memory {
+        // A request may ask for what the layer does not record otherwise, and goes without if that cannot be.
+        let listens = (config.with_memory || serves) && recorder.listen();
+        if config.with_memory && !listens {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }

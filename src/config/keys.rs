@@ -187,7 +187,8 @@ keys! {
     DurationSecs: Both Requested "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
         "how long the trace takes, up to an hour; the last of this and the next holds";
     DurationMsecs: Both Requested "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
-    Iterations: Both Requested "ACTIVITIES_ITERATIONS", I32, Is("0"), "", "how many iterations it takes, if there is a start iteration and the program counts them";
+    Iterations: Both Requested "ACTIVITIES_ITERATIONS", I32, Is("0"), "",
+        "how many iterations it takes, if there is a start iteration and the program counts them";
     WarmupSecs: Both Requested "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "",
         "how long collectors run before the start time, or as long as is left; up to 60";
     WarmupIterations: Both Requested "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "",
@@ -222,14 +223,16 @@ keys! {
     XpuDevices: Both Later "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("all"), "",
         "the Intel GPUs that are measured";
     UseDaemon: Environment Now "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
-        "asks the dynolog daemon for requests, and records nothing else unless KINETO_RECORD_FROM_START says so (Linux)";
+        "asks the dynolog daemon for requests, and records nothing else unless KINETO_RECORD_FROM_START \
+         says so (Linux)";
     OnDemandFolder: Environment Now "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
         "the folder in which, or below which, a request may have files written";
     SocketFolder: Environment Now "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
         "the folder of the daemon's sockets";
     DaemonUser: Environment Now "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
         "the user whose daemon is trusted beside root's and the program's own";
-    SlurmJob: Environment Now "SLURM_JOB_ID", Kind::Text, Is("0"), "", "the job as which the program registers with the daemon";
+    SlurmJob: Environment Now "SLURM_JOB_ID", Kind::Text, Is("0"), "",
+        "the job as which the program registers with the daemon";
 }
 
 impl Key {

@@ -147,8 +147,8 @@ impl Asked {
 }
 
 impl Config {
-    /// Returns the settings of a recording that was asked for from outside: the request's where it says something, else the
-    /// layer's own. What decides about spans one by one is the layer's in any case.
+    /// Returns the settings of a recording that was asked for from outside: the request's where it says something, else
+    /// the layer's own. What decides about spans one by one is the layer's in any case.
     pub(crate) fn of_request(&self, asked: &Asked, output: PathBuf) -> Config {
         let mut config = self.clone();
         let types = [Key::ActivityTypes, Key::Activities];

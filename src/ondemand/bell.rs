@@ -35,13 +35,14 @@ impl Bell {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::os::datagram::wait;
     use std::time::{Duration, Instant};
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn it_wakes_who_waits_and_can_be_rung_for_ever() {
         let bell = Bell::new().unwrap();
         let asked = Instant::now();

@@ -112,8 +112,8 @@ impl Client {
             Unsent::Absent(why) => diag!(
                 Warning,
                 "ondemand",
-                "the dynolog daemon is {before} ({why}); it is asked again and again: start it with --enable_ipc_monitor, in \
-                 the same network namespace, or with the same KINETO_IPC_SOCKET_DIR"
+                "the dynolog daemon is {before} ({why}); it is asked again and again: start it with \
+                 --enable_ipc_monitor, in the same network namespace, or with the same KINETO_IPC_SOCKET_DIR"
             ),
             Unsent::Full => diag!(
                 Warning,

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// A bound socket that is connected to the daemon whenever there is one. Nothing here waits.
 ///
-/// While it is connected, the kernel refuses what others send. Before, anybody may: so each datagram is held against the
-/// daemon's name, and against the users that are trusted.
+/// While it is connected, the kernel refuses what others send. Before, anybody may: so each datagram is held against
+/// the daemon's name, and against the users that are trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
     socket: UnixDatagram,
@@ -187,7 +187,7 @@ impl fmt::Display for Stray {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
@@ -215,6 +215,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn the_daemons_answer_is_taken_and_what_is_malformed_is_thrown_away() {
         let (_folder, daemon, mut fabric) = pair();
         let mut buffer = [0; 64];
@@ -232,6 +233,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn strangers_are_refused_while_it_is_connected_and_known_by_their_name_before() {
         let folder = tempfile::tempdir().unwrap();
         let mallory = UnixDatagram::bind(folder.path().join("mallory")).unwrap();
@@ -248,6 +250,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_daemon_that_goes_and_comes_back_is_found() {
         let (folder, daemon, mut fabric) = pair();
         drop(daemon);
@@ -264,6 +267,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn abstract_names_end_with_a_zero_byte_and_long_paths_are_refused() {
         let (_, told) = address(None, DAEMON).unwrap();
         assert_eq!(told, b"\0dynolog\0");

@@ -249,5 +249,5 @@ fn collecting(job: Job, until: Until, moment: &Moment, host: &Host) -> (State, O
     (State::Writing(job.clone()), Some(Act::Stop(job, early)))
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests;

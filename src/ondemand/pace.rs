@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// The time between two polls: as the settings say, else short while the daemon answers fast.
 ///
-/// A daemon serves its host's processes one after the other, a hundred times a second. How long it takes to answer tells how
-/// many there are, so that those of a large host ask less often.
+/// A daemon serves its host's processes one after the other, a hundred times a second. How long it takes to answer
+/// tells how many there are, so that those of a large host ask less often.
 #[derive(Debug)]
 pub(super) struct Pace {
     fixed: Option<Duration>,
@@ -32,8 +32,8 @@ impl Pace {
         self.latency = latency;
     }
 
-    /// Returns how long to wait until the next poll: up to a tenth more or less than would be said, so that processes which
-    /// were started together do not ask together for ever.
+    /// Returns how long to wait until the next poll: up to a tenth more or less than would be said, so that processes
+    /// which were started together do not ask together for ever.
     pub(super) fn next(&mut self) -> Duration {
         let usual = self.fixed.unwrap_or_else(|| (self.latency * SHARE).clamp(SHORTEST, LONGEST));
         self.polls += 1;

@@ -14,7 +14,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the file for `asked`, with the process's number in its name; where it may not be, `default` in `folder` itself.
+    /// Finds the file for `asked`, with the process's number in its name; where it may not be, `default` in `folder`
+    /// itself.
     ///
     /// # Errors
     /// If there is no such folder, nothing can be written.
@@ -74,17 +75,18 @@ fn check(asked: &Path, allowed: &Path, pid: u32) -> Result<PathBuf, String> {
 
 /// Splices the process's number in as `dyno gputrace` prints it: before each `.json` of the name.
 ///
-/// libkineto does so at one place of the whole path, and before `.pt.trace.json` if it has that, so that file and print may
-/// be two.
+/// libkineto does so at one place of the whole path, and before `.pt.trace.json` if it has that, so that file and print
+/// may be two.
 fn with_pid(name: &str, pid: u32) -> OsString {
     name.replace(".json", &format!("_{pid}.json")).into()
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn names_are_those_that_the_command_line_prints() {
         for (asked, expected) in [
             ("a.json", "a_7.json"),
@@ -99,6 +101,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_file_below_the_folder_is_taken_and_others_are_put_into_it() {
         let (allowed, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = fs::canonicalize(allowed.path()).unwrap();
@@ -131,12 +134,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn without_its_folder_there_is_no_place() {
         let error = Place::find(None, Path::new("/no/such"), 7, "default.json").unwrap_err();
         assert!(error.contains("/no/such") && error.contains("KINETO_ONDEMAND_TRACE_DIR"), "{error}");
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_folder_that_becomes_a_link_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();

@@ -181,7 +181,8 @@ impl Point {
     }
 }
 
-/// The iteration with which a recording begins: the one that was named, if that is far enough ahead, else the next multiple.
+/// The iteration with which a recording begins: the one that was named, if that is far enough ahead, else the next
+/// multiple.
 ///
 /// The one that the program is in has begun already.
 fn first(current: u64, named: u64, roundup: u64, warmup: u64) -> u64 {
@@ -218,7 +219,7 @@ mod tests {
             current in 0u64..5000, behind in 0u64..3, roundup in 1u64..2000, warmup in 0u64..50
         ) {
             let one = first(current, 0, roundup, warmup);
-            prop_assert!(one > current + warmup && one % roundup == 0);
+            prop_assert!(one > current + warmup && one.is_multiple_of(roundup));
             let other = first(current.saturating_sub(behind), 0, roundup, warmup);
             prop_assert!(other == one || other + roundup == one || behind >= roundup);
         }

@@ -150,7 +150,7 @@ impl fmt::Display for Request {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -166,6 +166,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn time_is_the_rule_and_iterations_need_a_start() {
         let soon = When::Time { start: None, warmup: Duration::ZERO, length: Duration::from_millis(500) };
         for text in ["", "ACTIVITIES_ITERATIONS=3", "PROFILE_START_ITERATION_ROUNDUP=9\nACTIVITIES_ITERATIONS=3"] {
@@ -181,6 +182,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn every_number_has_bounds() {
         for text in [
             "ACTIVITIES_DURATION_SECS=3601",
@@ -205,6 +207,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_request_says_what_it_is() {
         let shown = |text: &str| read(text).unwrap().to_string();
         assert_eq!(shown("ACTIVITIES_LOG_FILE=/tmp/a.json"), "500ms into /tmp/a_7.json");
@@ -218,6 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "asks the operating system")]
         fn any_text_is_a_request_within_bounds_or_refused(text in "[A-Z_=0-9a-z/.#\" \n]{0,300}") {
             if let Ok(request) = read(&text) {
                 prop_assert!(request.output.starts_with("/tmp"));
@@ -225,12 +229,13 @@ mod tests {
         }
 
         #[test]
+        #[cfg_attr(miri, ignore = "asks the operating system")]
         fn any_numbers_are_within_bounds_or_refused(
             duration in any::<i64>(), iterations in any::<i64>(), start in any::<i64>(), roundup in any::<i32>()
         ) {
             let text = format!(
-                "ACTIVITIES_DURATION_MSECS={duration}\nACTIVITIES_ITERATIONS={iterations}\nPROFILE_START_ITERATION={start}\n\
-                 PROFILE_START_ITERATION_ROUNDUP={roundup}"
+                "ACTIVITIES_DURATION_MSECS={duration}\nACTIVITIES_ITERATIONS={iterations}\n\
+                 PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
             match read(&text).map(|request| request.when) {
                 Ok(When::Time { length, .. }) => prop_assert!(length <= HOUR && iterations == 0),

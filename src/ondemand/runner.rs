@@ -170,7 +170,8 @@ impl Runner {
             diag!(
                 Warning,
                 "ondemand",
-                "the request by {}{} is for iterations, and the program counts none (Profiler::step): it is traced by time",
+                "the request by {}{} is for iterations, and the program counts none (Profiler::step): it is \
+                 traced by time",
                 request.by,
                 named(request)
             );
@@ -305,7 +306,7 @@ fn moment(session: &Session) -> Moment {
 /// The settings of a recording; what it lacks is told once.
 fn settings(session: &Session, job: &Job) -> Config {
     let (config, missing) = session.settings_for(&job.request.asked, job.request.output.clone());
-    missing.into_iter().for_each(|missing| diag!(Warning, "ondemand", "the request{}: {missing}", named(&job.request)));
+    missing.iter().for_each(|missing| diag!(Warning, "ondemand", "the request{}: {missing}", named(&job.request)));
     config
 }
 

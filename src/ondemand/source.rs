@@ -13,8 +13,8 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
 
     /// Takes what has come, and does what is due by `now`; returns the texts of requests, with who has sent each.
     ///
-    /// While it is `busy`, the process could not do more: a source that can leave a request where it is does so. One that
-    /// comes all the same is returned.
+    /// While it is `busy`, the process could not do more: a source that can leave a request where it is does so. One
+    /// that comes all the same is returned.
     fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
     /// Returns when it has something to do, if nothing comes before.

@@ -1,7 +1,7 @@
 //! The datagrams that a process and the dynolog daemon exchange, to the byte.
 //!
-//! Each is a header of 40 bytes, the payload's length and a type padded with zeros, and the payload behind it. Numbers are
-//! in the order of the machine, since both ends are on one.
+//! Each is a header of 40 bytes, the payload's length and a type padded with zeros, and the payload behind it. Numbers
+//! are in the order of the machine, since both ends are on one.
 
 use std::fmt;
 
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(answer(&good[..length]), Err(Malformed::Short(length)));
         }
         assert_eq!(answer(&good[..42]), Err(Malformed::Length { announced: 3, sent: 2 }));
-        let mut huge = good.clone();
+        let mut huge = good;
         huge[..8].copy_from_slice(&(1u64 << 60).to_ne_bytes());
         assert_eq!(answer(&huge), Err(Malformed::Length { announced: 1 << 60, sent: 3 }));
         for kind in [&b"ctxt"[..], b"requestXYZ", b"re", b"", b"REQ"] {

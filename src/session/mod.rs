@@ -190,7 +190,7 @@ impl Session {
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let name = self.steps.new_trace_id(self.status());
+        let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
         let ticket = state.prepared + 1;
@@ -268,7 +268,7 @@ impl Session {
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
         let _own = Own::begin();
-        let name = self.steps.new_trace_id(self.status());
+        let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
         self.ready(&mut state, Phase::Idle, name, self.config.clone())?;

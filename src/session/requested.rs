@@ -1,7 +1,7 @@
 //! Recordings that somebody outside of the program has asked for: they make way for the program's own.
 
 use super::gate::OF_HOST;
-use super::{Phase, Session, State};
+use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
 use crate::config::{Asked, Config, OnDemand};
 use crate::error::{Error, ErrorKind};
@@ -70,6 +70,11 @@ impl Session {
         (state.guest.is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
     }
 
+    /// What the session does for the program itself, for which a request makes way.
+    pub(super) fn use_by_program(&self) -> Status {
+        if self.guest().is_some() { Status::Idle } else { self.status() }
+    }
+
     /// Returns the number of the request that uses the session.
     pub(super) fn guest(&self) -> Option<u64> {
         self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest
@@ -81,12 +86,11 @@ impl Session {
     }
 
     /// Returns the settings of a recording for a request, and what it asks for that only the layer can decide.
-    pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Vec<&'static str>) {
-        let mut missing = Vec::new();
-        if asked.with_stack && !self.config.companions.stacks {
-            missing.push("PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them (KINETO_PROFILE_WITH_STACK)");
-        }
-        (self.config.of_request(asked, output), missing)
+    pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Option<&'static str>) {
+        let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
+                       (KINETO_PROFILE_WITH_STACK)";
+        let has_stacks = self.config.companions.stacks;
+        (self.config.of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
     }
 
     /// Has the collectors begin for a request.
@@ -127,7 +131,8 @@ impl Session {
         begun
     }
 
-    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the layer.
+    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the
+    /// layer.
     pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
         let wants_host = !state.config.activities.intersection(OF_HOST).is_empty();
         match state.guest.is_none() || wants_host {

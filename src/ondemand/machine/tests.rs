@@ -56,6 +56,7 @@ fn said(act: &Act) -> String {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn a_trace_for_a_time_begins_at_once_and_takes_that_long() {
     let mut bench = bench();
     assert!(!bench.machine.is_busy());
@@ -73,6 +74,7 @@ fn a_trace_for_a_time_begins_at_once_and_takes_that_long() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left() {
     for (ahead, warm_in) in [(10_000, 5_000), (3_000, 0), (0, 0)] {
         let mut bench = bench();
@@ -91,6 +93,7 @@ fn the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn a_start_that_has_just_passed_is_made_up_for() {
     let mut bench = bench();
     let text = bench.start_in(-2_000);
@@ -102,9 +105,11 @@ fn a_start_that_has_just_passed_is_made_up_for() {
     assert_eq!(bench.acts(), ["stop 1"]);
 }
 
-const ITERATIONS: &str = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=20\nACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=80";
+const ITERATIONS: &str = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=20\n\
+     ACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=80";
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn iterations_are_counted_from_a_round_one_on() {
     let mut bench = bench();
     bench.at(41);
@@ -124,6 +129,7 @@ fn iterations_are_counted_from_a_round_one_on() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn who_counts_no_iterations_is_traced_for_a_time() {
     let mut bench = bench();
     assert_eq!(bench.offer(ITERATIONS), Offer::Accepted);
@@ -133,6 +139,7 @@ fn who_counts_no_iterations_is_traced_for_a_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn iterations_that_do_not_come_are_not_waited_for_for_ever() {
     let mut waits = bench();
     waits.at(1);
@@ -156,6 +163,7 @@ fn iterations_that_do_not_come_are_not_waited_for_for_ever() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn one_request_waits_for_the_end_of_another_and_a_third_is_refused() {
     let mut bench = bench();
     assert_eq!(bench.offer(""), Offer::Accepted);
@@ -170,6 +178,7 @@ fn one_request_waits_for_the_end_of_another_and_a_third_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn what_waits_too_long_expires() {
     let mut bench = bench();
     bench.offer("ACTIVITIES_DURATION_SECS=60");
@@ -184,6 +193,7 @@ fn what_waits_too_long_expires() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn while_the_program_records_nothing_begins() {
     let mut bench = bench();
     bench.host.busy = Some("the program records");
@@ -198,6 +208,7 @@ fn while_the_program_records_nothing_begins() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn a_collector_that_stops_cancels_a_warm_up_and_ends_a_recording() {
     let mut bench = bench();
     let text = bench.start_in(4_000);
@@ -213,6 +224,7 @@ fn a_collector_that_stops_cancels_a_warm_up_and_ends_a_recording() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn the_program_may_take_the_session_and_what_went_on_is_over() {
     let mut bench = bench();
     bench.offer("");
@@ -227,6 +239,7 @@ fn the_program_may_take_the_session_and_what_went_on_is_over() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
     let close = |bench: &mut Bench| bench.machine.close().iter().map(said).collect::<Vec<_>>();
     let mut collects = bench();
