@@ -1,16 +1,17 @@
 //! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
 //!
 //! ```sh
-//! instructions <base|ours|told|unseen|stacks:FRAMES> <empty|fields|again>
+//! instructions <base|ours|idle|told|unseen|stacks:FRAMES> <empty|fields|again>
 //! instructions <base|ours|counted> alloc
 //! ```
 //!
 //! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
-//! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of each
-//! slice and does nothing; `unseen` records, but not the thread that makes the spans; `stacks` the same as `ours` with call
-//! stacks, if built with the feature `backtrace`. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
-//! somebody records, and by the same while nobody does. Without arguments nothing happens, so that
-//! `cargo bench` and `cargo test --benches` pass it by.
+//! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of
+//! each slice and does nothing; `idle` does not record, and with KINETO_USE_DAEMON waits for requests; `unseen`
+//! records, but not the thread that makes the spans; `stacks` the same as `ours` with call stacks, if built with the
+//! feature `backtrace`. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
+//! somebody records, and by the same while nobody does. Without arguments nothing happens, so that `cargo bench` and
+//! `cargo test --benches` pass it by.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -126,6 +127,14 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
             let (layer, guard) = KinetoLayer::builder().no_output().build()?;
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))
+        }
+        "idle" => {
+            let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+            set_global_default(Registry::default().with(layer))?;
+            // For as long as the process lives.
+            static GUARD: std::sync::OnceLock<KinetoGuard> = std::sync::OnceLock::new();
+            GUARD.get_or_init(|| guard);
+            Ok(None)
         }
         "told" => {
             let (layer, guard) = KinetoLayer::builder().no_output().collector(Told).build()?;

@@ -66,6 +66,7 @@ impl KinetoGuard {
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
+        session.iter().for_each(|session| session.close_requests(session.flush_timeout()));
         Profiler::new(session).stop()
     }
 }
@@ -73,6 +74,7 @@ impl KinetoGuard {
 impl Drop for KinetoGuard {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
+        session.close_requests(session.flush_timeout());
         if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
             return;
         }

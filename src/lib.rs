@@ -77,6 +77,8 @@ mod macros;
 pub mod memory;
 mod observer;
 mod occupancy;
+#[cfg(target_os = "linux")]
+mod ondemand;
 mod os;
 pub mod plugin;
 mod profile;

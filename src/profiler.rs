@@ -139,7 +139,7 @@ impl Profiler {
     /// Whose first count comes late is taken to be in the current iteration. [`step`](Profiler::step) counts as
     /// "ProfilerStep".
     pub fn count_iteration(&self, requester: &str) -> u64 {
-        self.session.as_ref().map_or(0, |session| session.steps.iterations(|counts| counts.increment(requester)))
+        self.session.as_ref().map_or(0, |session| session.count_iteration(requester))
     }
 
     /// Forgets a requester's count, without changing the current iteration; returns whether there was one.

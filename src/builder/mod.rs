@@ -66,8 +66,13 @@ impl KinetoLayer {
     /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
     ///
     /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. When off, the layer is `None`, which changes nothing
-    /// for other layers, and the guard does nothing; no thread is started and no library looked for.
+    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. `KINETO_USE_DAEMON` (anything but nothing, `0`,
+    /// `false` and `off`) makes a layer that waits for requests from the dynolog daemon, as
+    /// [`build`](KinetoLayerBuilder::build) does with it; if nothing else is set, of spans of the scopes function, user
+    /// scope and backward function.
+    ///
+    /// When off, the layer is `None`, which changes nothing for other layers, and the guard does nothing; no thread is
+    /// started and no library looked for.
     ///
     /// # Errors
     /// Those of [`KinetoLayerBuilder::build`].
@@ -76,7 +81,11 @@ impl KinetoLayer {
         let mut builder = KinetoLayer::builder();
         match env.switch()? {
             Switch::Off => return Ok((None, KinetoGuard::inert())),
-            Switch::Idle => builder.waits = true,
+            Switch::Idle => {
+                builder.waits = true;
+                // As torch has it where it waits for requests.
+                builder.scopes = vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
+            }
             Switch::On => {}
         }
         builder.env = Some(env);
@@ -285,6 +294,11 @@ impl KinetoLayerBuilder {
 
     /// Makes the layer and its guard, and starts to record unless told otherwise.
     ///
+    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), and nothing
+    /// else unless there is a [`schedule`](Self::schedule) or somebody says to
+    /// [`record_from_start`](Self::record_from_start). What the program starts itself goes before a request: one that
+    /// is being recorded then is thrown away. Of several layers, the first that lives serves requests.
+    ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
     /// file that was named cannot be read, or the platform cannot do what was asked for.
@@ -301,7 +315,9 @@ impl KinetoLayerBuilder {
         config::report(&warnings);
         let mut config = resolved?;
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
-        if self.waits {
+        // Who serves requests from outside records nothing else unless told so.
+        let serves = config.ondemand.asks_daemon();
+        if self.waits || serves && self.schedule.is_none() {
             config.wait_for_requests();
         }
         let rules = Rules {
@@ -326,7 +342,9 @@ impl KinetoLayerBuilder {
         let observers = observers(&config, self.observers);
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
-        if config.with_memory && !recorder.listen() {
+        // A request may ask for what the layer does not record otherwise, and goes without if that cannot be.
+        let listens = (config.with_memory || serves) && recorder.listen();
+        if config.with_memory && !listens {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
@@ -353,8 +371,23 @@ impl KinetoLayerBuilder {
             session.begin()?;
         }
         session::register(&session);
+        if serves {
+            serve(&session);
+        }
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// Has requests from outside done by the session.
+#[cfg(target_os = "linux")]
+fn serve(session: &Arc<Session>) {
+    crate::ondemand::serve(session);
+}
+
+/// There is no daemon for this platform.
+#[cfg(not(target_os = "linux"))]
+fn serve(_session: &Arc<Session>) {
+    diag!(Warning, "ondemand", "KINETO_USE_DAEMON changes nothing: the dynolog daemon is one of Linux");
 }
 
 /// Whether a backend may call itself that.

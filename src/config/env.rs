@@ -28,9 +28,10 @@ pub(crate) enum Switch {
 }
 
 /// Variables that begin with `KINETO_` and are not ours: PyTorch's, and those of this project's own checks.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "KINETO_CONSUMERS",
     "KINETO_DAEMON_INIT_DELAY_S",
+    "KINETO_FAKE_DAEMON",
     "KINETO_FORCE_OPTIMIZER_HOOK",
     "KINETO_FORCE_STEP_HOOK",
     "KINETO_PLUGIN_LIB_DIR_PATH",
@@ -93,8 +94,7 @@ impl Env {
         if self.0.iter().any(is_set) {
             return Ok(Switch::On);
         }
-        let daemon = Key::UseDaemon.spec();
-        let waits = self.text(daemon.name).is_some_and(|text| value::bool(text.trim()) != Some(false));
+        let waits = self.text(Key::UseDaemon.spec().name).is_some_and(|text| value::presence(text.trim()));
         Ok(if waits { Switch::Idle } else { Switch::Off })
     }
 
@@ -251,6 +251,7 @@ mod tests {
             (&[("KINETO_USE_DAEMON", "1")], Switch::Idle),
             (&[("KINETO_USE_DAEMON", "0")], Switch::Off),
             (&[("KINETO_USE_DAEMON", "")], Switch::Off),
+            (&[("KINETO_USE_DAEMON", "Off")], Switch::Off),
             (&[("KINETO_USE_DAEMON", "1"), ("KINETO_ACTIVITIES", "cpu")], Switch::On),
         ] {
             assert_eq!(Env::from_pairs(pairs.iter().copied()).switch().unwrap(), expected, "{pairs:?}");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::value::{I32, I64, Kind};
 use Fallback::{Is, Says};
 use Place::{Both, Environment};
-use Stage::{Later, Now};
+use Stage::{Later, Now, Requested};
 
 /// What there is to know about a key.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub(crate) enum Place {
 pub(crate) enum Stage {
     /// This version does.
     Now,
+    /// This version does where a request from outside says it; elsewhere it is read and checked.
+    Requested,
     /// It is read, checked and kept for collectors and requests that this version does not have.
     Later,
 }
@@ -198,41 +200,50 @@ keys! {
         "counts these for each thread, and shows how many each slice took: cycles, instructions, page-faults … (Linux)";
     DeviceMemory: Both Now "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
         "records what CUDA's calls allocate on devices, in place of what allocators report of it";
-    ActivitiesEnabled: Both Later "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
-        "false declines requests from outside";
-    DurationSecs: Both Later "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
-        "how long a requested trace takes; the last of this and the next holds";
-    DurationMsecs: Both Later "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
-    Iterations: Both Later "ACTIVITIES_ITERATIONS", I32, Is("0"), "", "how many iterations a requested trace takes";
-    WarmupSecs: Both Later "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "", "warm-up before the start time";
-    WarmupIterations: Both Later "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "", "warm-up before the start iteration";
+    ActivitiesEnabled: Both Requested "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
+        "false declines it";
+    DurationSecs: Both Requested "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
+        "how long the trace takes, up to an hour; the last of this and the next holds";
+    DurationMsecs: Both Requested "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
+    Iterations: Both Requested "ACTIVITIES_ITERATIONS", I32, Is("0"), "",
+        "how many iterations it takes, if there is a start iteration and the program counts them";
+    WarmupSecs: Both Requested "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "",
+        "how long collectors run before the start time, or as long as is left; up to 60";
+    WarmupIterations: Both Requested "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "",
+        "for how many iterations at least before the start iteration";
     PmSamplingMetrics: Both Later "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
     PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
-    ProfileMemory: Both Later "PROFILE_MEMORY", Kind::Bool, Is("false"), "", "asks for a memory snapshot";
-    ProfileMemoryDuration: Both Later "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
+    ProfileMemory: Both Requested "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
+        "asks for a memory profile instead of a trace";
+    ProfileMemoryDuration: Both Requested "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
     OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
         "asks the program for input shapes";
     InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
     WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
-    StartTime: Both Later "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
-        "when a requested trace starts; 0 means soon";
-    StartIteration: Both Later "PROFILE_START_ITERATION", I32, Says("unset"), "",
-        "at which iteration; goes before the start time";
-    StartRoundup: Both Later "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
+    StartTime: Both Requested "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
+        "when the trace starts, at most an hour from now; 0 means soon";
+    StartIteration: Both Requested "PROFILE_START_ITERATION", I32, Says("unset"), "",
+        "at which iteration, if ACTIVITIES_ITERATIONS says how many; goes before the start time";
+    StartRoundup: Both Requested "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
         "starts at the next multiple of this; 0 means unset";
-    IpcFabric: Both Later "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
-        "talks to the dynolog daemon";
-    UpdateInterval: Both Later "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Is("5"), "", "how often it is asked";
+    IpcFabric: Both Now "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
+        "asks the dynolog daemon for requests";
+    UpdateInterval: Both Now "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"), "",
+        "how often it is asked, in seconds; 0 is a hundred times a second";
     CustomConfig: Both Now "CUSTOM_CONFIG", Kind::Text, Is(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
          take MTIA's types out";
-    UseDaemon: Environment Later "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
-        "waits for requests from the dynolog daemon";
-    OnDemandFolder: Environment Later "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
-        "the only folder into which a request may write";
-    SocketFolder: Environment Later "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
+    UseDaemon: Environment Now "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
+        "asks the dynolog daemon for requests, and records nothing else unless KINETO_RECORD_FROM_START \
+         says so (Linux)";
+    OnDemandFolder: Environment Now "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
+        "the folder in which, or below which, a request may have files written";
+    SocketFolder: Environment Now "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
         "the folder of the daemon's sockets";
-    SlurmJob: Environment Later "SLURM_JOB_ID", Kind::Text, Is("0"), "", "the job that the daemon is told";
+    DaemonUser: Environment Now "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
+        "the user whose daemon is trusted beside root's and the program's own";
+    SlurmJob: Environment Now "SLURM_JOB_ID", Kind::Text, Is("0"), "",
+        "the job as which the program registers with the daemon";
 }
 
 impl Key {
@@ -353,8 +364,9 @@ pub(super) fn hint(name: &str) -> String {
 const INTRODUCTION: &str = "\
 Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
 that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
-before the environment, that before the file, that before the default. What is *kept for later* is read and checked,
-and nothing acts on it yet.
+before the environment, that before the file, that before the default. What is said *in a request* is for those from
+outside (the dynolog daemon) and does nothing elsewhere. What is *kept for later* is read and checked, and nothing acts
+on it yet.
 
 | Switch | Builder | Value | Default | What it changes |
 |---|---|---|---|---|
@@ -371,7 +383,7 @@ pub(super) fn markdown_table() -> String {
     for (feature, default, effect) in FEATURES {
         row(&format!("Cargo feature `{feature}`"), "", "on or off", default, effect);
     }
-    for stage in [Now, Later] {
+    for stage in [Now, Requested, Later] {
         for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.stage == stage) {
             let default = match spec.default {
                 Is("") => "empty".to_owned(),
@@ -380,6 +392,7 @@ pub(super) fn markdown_table() -> String {
             };
             let effect = match stage {
                 Now => spec.effect.to_owned(),
+                Requested => format!("*in a request:* {}", spec.effect),
                 Later => format!("*kept for later:* {}", spec.effect),
             };
             row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, &effect);

@@ -12,10 +12,12 @@ mod file;
 mod gpu;
 mod keys;
 mod mode;
+mod ondemand;
 mod output;
 mod overflow;
 mod overrides;
 mod parse;
+mod request;
 mod settings;
 mod value;
 
@@ -31,9 +33,11 @@ pub use distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use env::{Env, Switch};
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
+pub(crate) use ondemand::OnDemand;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
+pub(crate) use request::Asked;
 use settings::{Fault, Merged, Origin};
 
 use crate::activity::{ActivityType, ActivityTypes};
@@ -86,6 +90,7 @@ pub(crate) struct Config {
     pub(crate) nvtx_injection: Option<PathBuf>,
     pub(crate) companions: Companions,
     pub(crate) gpu: Gpu,
+    pub(crate) ondemand: OnDemand,
     pub(crate) log_level: Severity,
     pub(crate) verbose_log_modules: Vec<String>,
     pub(crate) distributed: Option<DistributedInfo>,
@@ -185,7 +190,7 @@ impl Config {
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
             (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
-            _ if self.companions.set(key, value) => {}
+            _ if self.companions.set(key, value) || self.ondemand.set(key, value) => {}
             _ => self.gpu.set(key, value),
         }
     }
@@ -283,6 +288,7 @@ impl Default for Config {
             nvtx_injection: None,
             companions: Companions::default(),
             gpu: Gpu::default(),
+            ondemand: OnDemand::default(),
             log_level: Door::DEFAULT_THRESHOLD,
             verbose_log_modules: Vec::new(),
             distributed: None,

@@ -34,6 +34,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Returns what is set, in the order in which it was.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
+        self.0.iter().map(|(key, value)| (*key, value))
+    }
+
     /// Whether nothing is set.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
@@ -58,6 +63,8 @@ pub(crate) enum Origin {
     Environment,
     /// The program, by the builder.
     Builder,
+    /// A request from outside.
+    Request,
 }
 
 impl fmt::Display for Origin {
@@ -67,6 +74,7 @@ impl fmt::Display for Origin {
             Origin::File => "file",
             Origin::Environment => "environment",
             Origin::Builder => "builder",
+            Origin::Request => "request",
         })
     }
 }
@@ -84,6 +92,15 @@ impl Merged {
             let settings: Vec<_> = settings.map(|(key, value)| (key, value, origin)).collect();
             merged.0.extend(settings);
         }
+        merged.0.sort_by_key(|(key, _, _)| *key);
+        merged
+    }
+
+    /// Returns the same, with the families that `settings` decides as these have them.
+    pub(super) fn with(&self, origin: Origin, settings: &Settings) -> Merged {
+        let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
+        let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
+        let mut merged = Merged(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), origin))).collect());
         merged.0.sort_by_key(|(key, _, _)| *key);
         merged
     }

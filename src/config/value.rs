@@ -39,7 +39,7 @@ pub(crate) enum Value {
 pub(crate) enum Kind {
     /// n, y, no, yes, f, t, false, true, 0, 1 in any case.
     Bool,
-    /// As PyTorch's variables: being set says yes. Unlike there, 0, false and the like say no.
+    /// As PyTorch's variables: being set says yes. Unlike there, 0, false, off and the like say no.
     Presence,
     /// As some of PyTorch's variables: 1 says yes, everything else no.
     One,
@@ -85,7 +85,7 @@ impl Kind {
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Bool => bool(text).map(Value::Bool),
-            Kind::Presence => Some(Value::Bool(!text.is_empty() && bool(text) != Some(false))),
+            Kind::Presence => Some(Value::Bool(presence(text))),
             Kind::One => Some(Value::Bool(text == "1")),
             Kind::Int(range) => int(text, range).map(Value::Int),
             Kind::StartTime => {
@@ -139,7 +139,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
-            Kind::Presence => f.write_str("any text for yes, 0 or false for no"),
+            Kind::Presence => f.write_str("any text for yes, 0, false or off for no"),
             Kind::One => f.write_str("1 for yes"),
             Kind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
             Kind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
@@ -198,6 +198,11 @@ pub(super) fn bool(text: &str) -> Option<bool> {
         return Some(true);
     }
     is(["n", "no", "f", "false", "0"]).then_some(false)
+}
+
+/// Whether a variable that says yes by being set does.
+pub(super) fn presence(text: &str) -> bool {
+    !text.is_empty() && bool(text) != Some(false) && !text.eq_ignore_ascii_case("off")
 }
 
 fn int(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {

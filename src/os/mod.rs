@@ -2,6 +2,8 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod counters;
+#[cfg(target_os = "linux")]
+pub(crate) mod datagram;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod memory;

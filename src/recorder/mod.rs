@@ -59,6 +59,8 @@ pub(crate) struct Recorder {
     pub(crate) observers: Observers,
     /// Where allocators find it, if it records what they do.
     seat: OnceLock<Seat>,
+    /// The recording that goes on, or is the next, has what allocators report.
+    hears: AtomicBool,
     /// Which threads are recorded.
     pub(crate) reach: Reach,
     /// What slices have beside their times.
@@ -139,6 +141,7 @@ impl Recorder {
             street: fork::Own::default(),
             observers,
             seat: OnceLock::new(),
+            hears: AtomicBool::new(true),
             reach: Reach::new(settings.threads.clone()),
             companions,
             settings,
@@ -186,7 +189,7 @@ impl Recorder {
         self.observers.go_on();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
         self.epoch.store(epoch, Ordering::Release);
-        self.seat.get().filter(|_| self.settings.records).inspect(|seat| seat.open(epoch));
+        self.seat.get().filter(|_| self.settings.records && self.listens()).inspect(|seat| seat.open(epoch));
         epoch
     }
 
@@ -213,9 +216,14 @@ impl Recorder {
         self.seat.get().inspect(|seat| seat.leave());
     }
 
+    /// Has what allocators report recorded from the next start on, or not.
+    pub(crate) fn hear(&self, on: bool) {
+        self.hears.store(on, Ordering::Relaxed);
+    }
+
     /// Returns whether it records what allocators report.
     pub(crate) fn listens(&self) -> bool {
-        self.seat.get().is_some()
+        self.seat.get().is_some() && self.hears.load(Ordering::Relaxed)
     }
 
     /// Adds what the allocators' records have lost to the other losses.

@@ -36,6 +36,11 @@ impl Iterations {
         self.counts.remove(requester).is_some()
     }
 
+    /// Whether anybody has counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.current > 0
+    }
+
     /// Returns the largest count so far.
     pub(crate) fn current(&self) -> u64 {
         self.current

@@ -38,31 +38,36 @@ pub fn flush_all() {
 
 /// The process ends: as [`flush_all`], and handlers of traces get what there is.
 pub(crate) fn at_exit() {
+    each(|session| session.close_requests(session.flush_timeout()));
     flush_each(|session| if session.hand_over() { Ok(()) } else { session.look_and_write() });
 }
 
-fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
+fn each(work: impl Fn(&Session)) {
     // A thread that was stopped with the lock in hand must not hang the end of the process.
     let Ok(sessions) = SESSIONS.try_lock() else { return };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
-    for session in live {
+    live.iter().for_each(|session| work(session));
+}
+
+fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
+    each(|session| {
         if !session.is_reachable() {
             diag!(
                 Error,
                 "flush",
                 "the trace was not written: a recording is being started or stopped and does not come to an end"
             );
-            continue;
+            return;
         }
         let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
         if session.is_forked() || !is_recording {
-            continue;
+            return;
         }
-        if let Err(error) = flush(&session) {
+        if let Err(error) = flush(session) {
             diag!(Error, "flush", "the trace was not written: {error}");
         }
-    }
+    });
 }
 
 impl Session {

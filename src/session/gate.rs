@@ -61,7 +61,7 @@ pub(super) struct Windows {
 }
 
 /// What the host records itself.
-const OF_HOST: ActivityTypes =
+pub(super) const OF_HOST: ActivityTypes =
     ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
 
 impl Gate {

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::collector::CollectorSet;
-use crate::config::{Mode, Output};
+use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
 use crate::memory::Device;
 use crate::os::fork;
@@ -35,7 +35,7 @@ impl Session {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        let mut config = self.config.clone();
+        let mut config = Config::clone(&self.config);
         (config.output, config.with_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };

@@ -8,6 +8,7 @@ mod memory_profile;
 mod outcome;
 mod pulse;
 mod reports;
+mod requested;
 mod steps;
 mod threads;
 mod while_open;
@@ -15,6 +16,7 @@ mod while_open;
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
 pub use outcome::{Cycle, StepOutcome, StepState};
+pub(crate) use requested::Outside;
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;
 
@@ -35,6 +37,7 @@ use gate::Gate;
 use memory_profile::MemoryProfile;
 use pulse::Pulse;
 use reports::Reports;
+use requested::Requests;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -44,7 +47,7 @@ use while_open::WhileOpen;
 #[derive(Debug)]
 pub(crate) struct Session {
     recorder: Arc<Recorder>,
-    config: Config,
+    config: Arc<Config>,
     sinks: Arc<Sinks>,
     collectors: Arc<CollectorSet>,
     state: Mutex<State>,
@@ -53,15 +56,22 @@ pub(crate) struct Session {
     pub(crate) steps: Steps,
     while_open: WhileOpen,
     memory_profile: MemoryProfile,
+    requests: Requests,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,
     /// The process that made it.
     process: u32,
+    born: u64,
 }
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// The settings of the recording that goes on or was the last one.
+    config: Arc<Config>,
+    /// The request from outside that it is for, and the last one that there was.
+    guest: Option<u64>,
+    last_guest: u64,
     /// How often collectors were prepared.
     prepared: u64,
     /// The name of the trace being recorded, once somebody has asked for it.
@@ -105,9 +115,12 @@ const FORKED_LOCK: Duration = Duration::from_millis(200);
 
 impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
-        let metadata = Metadata::default();
+        let (config, metadata) = (Arc::new(config), Metadata::default());
         let state = State {
             phase: Phase::Idle,
+            config: config.clone(),
+            guest: None,
+            last_guest: 0,
             prepared: 0,
             trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
@@ -119,7 +132,8 @@ impl Session {
         let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
-        let (steps, while_open, memory_profile, post_process) = Default::default();
+        let (steps, while_open, memory_profile, requests, post_process) = Default::default();
+        let born = fork::generation();
         Arc::new(Session {
             recorder,
             config,
@@ -131,8 +145,10 @@ impl Session {
             steps,
             while_open,
             memory_profile,
+            requests,
             post_process,
             process,
+            born,
         })
     }
 
@@ -147,6 +163,9 @@ impl Session {
     /// come later.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let process = std::process::id();
+        if let Some(state) = self.lock().ok().filter(|state| state.guest.is_some() && process == self.process) {
+            return state.config.output.path(process);
+        }
         let path = match &self.config.output {
             Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
             output => output.path(process),
@@ -171,16 +190,23 @@ impl Session {
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let name = self.steps.new_trace_id(self.status());
+        let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
+        self.make_way(&mut state);
         let ticket = state.prepared + 1;
-        let reports = self.ready(&mut state, Phase::Prepared(ticket), name)?;
+        let reports = self.ready(&mut state, Phase::Prepared(ticket), name, self.config.clone())?;
         state.prepared = ticket;
         Ok((ticket, reports))
     }
 
     /// Has the collectors begin if nothing goes on, and goes over into `phase`.
-    fn ready(&self, state: &mut State, phase: Phase, name: Option<String>) -> Result<Vec<CollectorReport>, Error> {
+    fn ready(
+        &self,
+        state: &mut State,
+        phase: Phase,
+        name: Option<String>,
+        config: Arc<Config>,
+    ) -> Result<Vec<CollectorReport>, Error> {
         if self.recorder.is_forked() {
             // The parent's recording is the parent's.
             state.phase = Phase::Idle;
@@ -189,8 +215,9 @@ impl Session {
         let reports = match state.phase {
             Phase::Idle => {
                 state.trace_id = name.map(OnceLock::from).unwrap_or_default();
+                state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
-                let starts = || self.collectors.start(&self.selection(), &budget);
+                let starts = || self.collectors.start(&self.selection(&state.config), &budget);
                 if self.config.mode.records() { starts() } else { Vec::new() }
             }
             Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
@@ -213,8 +240,8 @@ impl Session {
     }
 
     /// What is asked of the collectors.
-    fn selection(&self) -> Selection {
-        let (config, gpu) = (&self.config, &self.config.gpu);
+    fn selection(&self, config: &Config) -> Selection {
+        let gpu = &config.gpu;
         Selection {
             types: config.activities,
             buffer_bytes: gpu.buffer_bytes,
@@ -243,9 +270,16 @@ impl Session {
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
         let _own = Own::begin();
-        let name = self.steps.new_trace_id(self.status());
+        let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
-        self.ready(&mut state, Phase::Idle, name)?;
+        self.make_way(&mut state);
+        self.ready(&mut state, Phase::Idle, name, self.config.clone())?;
+        self.run(&mut state)
+    }
+
+    /// Begins the recording for which everything is ready.
+    fn run(&self, state: &mut State) -> Result<(), Error> {
+        let config = state.config.clone();
         if state.given_away {
             state.metadata = Arc::new(state.metadata.copy());
             state.given_away = false;
@@ -256,6 +290,7 @@ impl Session {
         self.recorder.gather_losses();
         self.recorder.losses.take();
         self.pulse.start();
+        self.recorder.hear(config.with_memory);
         if self.recorder.listens() {
             self.pulse.start_ahead();
         }
@@ -264,21 +299,21 @@ impl Session {
         if self.recorder.reach.filter == ThreadFilter::Current {
             reach::begin(&self.recorder);
         }
-        if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection())) {
+        if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
             return Err(Error::new(ErrorKind::Forked, why));
         }
-        if !self.config.mode.contains(Mode::Disabled) {
+        if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
         state.phase = Phase::Recording;
-        if !self.config.gpu.profiler_range && !self.while_open.is_shut() {
-            self.gate.resume(ActivityTypes::ALL);
+        if !config.gpu.profiler_range && !self.while_open.is_shut() {
+            self.gate.resume(self.begins_with(state));
             return Ok(());
         }
         self.gate.begin_paused();
-        if self.config.gpu.profiler_range && !self.collectors.sees_ranges() {
+        if config.gpu.profiler_range && !self.collectors.sees_ranges() {
             diag!(
                 Warning,
                 "range",
@@ -294,6 +329,14 @@ impl Session {
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_process()?;
+        if state.guest.is_some() {
+            let why = "the recording that is going on was asked for from outside; it ends by itself";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        }
+        self.end(&mut state)
+    }
+
+    fn end(&self, state: &mut State) -> Result<Trace, Error> {
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
         let windows = matches!(state.phase, Phase::Recording).then(|| self.gate.end()).flatten().ok_or_else(none)?;
         state.phase = Phase::Idle;
@@ -306,7 +349,7 @@ impl Session {
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
-        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.take()))
+        Ok(self.trace(state, recorded, collections, converter, &self.recorder.losses.take()))
     }
 
     /// Looks at what was recorded so far, while the recording goes on.
@@ -347,14 +390,14 @@ impl Session {
             some_threads: self.recorder.reach.selective() != 0,
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
-            ..facts(&self.config, self.name(state))
+            ..facts(&state.config, self.name(state))
         };
         Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), facts)
     }
 
     /// Returns the name of the recording, and makes it if it has none.
     fn name(&self, state: &State) -> String {
-        let new = || self.config.trace_id.clone().unwrap_or_else(new_trace_id);
+        let new = || state.config.trace_id.clone().unwrap_or_else(new_trace_id);
         state.trace_id.get_or_init(new).clone()
     }
 

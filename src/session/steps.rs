@@ -9,7 +9,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
-use crate::schedule::{Act, Course, Iterations, PROFILER_STEP, ProfilerAction, Schedule, acts};
+use crate::schedule::{Act, Course, Iterations, ProfilerAction, Schedule, acts};
 use crate::trace::{Metadata, Trace};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -213,6 +213,7 @@ impl Session {
         }
         let Some(schedule) = &run.schedule else { return self.start() };
         let action = schedule.checked(run.step)?;
+        self.make_way(&mut *self.lock()?);
         if self.status() != Status::Idle {
             return active("a recording is going on or prepared already; stop it first");
         }
@@ -240,7 +241,7 @@ impl Session {
             (Some(course), Some(schedule)) => self.step_along(run, course, &schedule),
             (_, None) => {
                 run.step += 1;
-                self.steps.iterations(|iterations| iterations.increment(PROFILER_STEP));
+                self.count_step();
                 let state = match self.status() {
                     Status::Recording => StepState::Recording { is_last: false },
                     status => StepState::Nothing { reason: why_nothing(status).to_owned() },
@@ -277,7 +278,7 @@ impl Session {
             // What follows is as after a wait.
             Some(_) => Course::new(ProfilerAction::None),
         });
-        self.steps.iterations(|iterations| iterations.increment(PROFILER_STEP));
+        self.count_step();
         run.annotation.begin(run.step);
         let state = match failed {
             Some(why) => {
@@ -382,7 +383,7 @@ impl Session {
 
     /// The process ends without the guard: hands what is recorded so far to the handler. Returns whether there is one.
     pub(super) fn hand_over(&self) -> bool {
-        if !self.steps.has_handler() {
+        if !self.steps.has_handler() || self.guest().is_some() {
             return false;
         }
         let taken = self.steps.turn(Some(self.config.flush_timeout)).and_then(|mut turn| {
@@ -403,7 +404,7 @@ impl Session {
         if let Some(schedule) = &schedule {
             schedule.checked(0)?;
         }
-        if run.course.is_some() && !run.is_of_parent() || self.status() != Status::Idle {
+        if run.course.is_some() && !run.is_of_parent() || self.used_by_program().is_some() {
             let why = "a schedule or a recording is going on; stop it before you set another schedule";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }

@@ -1,0 +1,108 @@
+//! How requests from outside come in, and where they may write.
+
+use super::keys::Key;
+use super::value::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a process does about requests from outside.
+#[derive(Clone, Debug)]
+pub(crate) struct OnDemand {
+    /// The daemon is to be asked, by the environment.
+    use_daemon: bool,
+    /// Whether that holds, if somebody says so.
+    fabric: Option<bool>,
+    /// How often the daemon is asked, if somebody says so.
+    pub(crate) interval: Option<Duration>,
+    /// The folder of the daemon's sockets; abstract ones if there is none.
+    pub(crate) socket_folder: Option<PathBuf>,
+    /// The folder in which requests may have files written.
+    pub(crate) trace_folder: PathBuf,
+    /// A user beside root and the process's own whose daemon is trusted.
+    pub(crate) trusted: Option<u32>,
+    /// The job as which the process registers.
+    pub(crate) job: i64,
+}
+
+/// As often as a daemon can be asked by several processes.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+impl OnDemand {
+    /// Whether the daemon is asked.
+    pub(crate) fn asks_daemon(&self) -> bool {
+        self.fabric.unwrap_or(self.use_daemon)
+    }
+
+    /// Sets what a key stands for; `false` if it is none of these.
+    pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
+        let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
+        match (key, value) {
+            (Key::UseDaemon, Value::Bool(on)) => self.use_daemon = *on,
+            (Key::IpcFabric, Value::Bool(on)) => self.fabric = Some(*on),
+            (Key::UpdateInterval, Value::Int(seconds)) => {
+                let seconds = Duration::from_secs(u64::try_from(*seconds).unwrap_or(0));
+                self.interval = Some(seconds.max(SHORTEST));
+            }
+            (Key::SocketFolder, Value::Text(path)) => self.socket_folder = folder(path),
+            (Key::OnDemandFolder, Value::Text(path)) => {
+                self.trace_folder = folder(path).unwrap_or_else(|| OnDemand::default().trace_folder);
+            }
+            (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
+            (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Default for OnDemand {
+    fn default() -> OnDemand {
+        OnDemand {
+            use_daemon: false,
+            fabric: None,
+            interval: None,
+            socket_folder: None,
+            trace_folder: PathBuf::from("/tmp/"),
+            trusted: None,
+            job: 0,
+        }
+    }
+}
+
+/// The number with which a text begins, as C's `strtoll` reads it; 0 if there is none.
+fn leading_number(text: &str) -> i64 {
+    let text = text.trim_start();
+    let digits_from = usize::from(text.starts_with(['-', '+']));
+    let digits = text.bytes().skip(digits_from).take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return 0;
+    }
+    let number = text.get(..digits_from + digits).unwrap_or_default();
+    let limit = if number.starts_with('-') { i64::MIN } else { i64::MAX };
+    number.parse().unwrap_or(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_the_number_that_its_text_begins_with() {
+        let read =
+            [("42", 42), (" -7x", -7), ("12_0", 12), ("x1", 0), ("", 0), ("-", 0), ("99999999999999999999", i64::MAX)];
+        for (text, job) in read {
+            assert_eq!(leading_number(text), job, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_the_file_goes_before_the_variable() {
+        let mut settings = OnDemand::default();
+        assert!(!settings.asks_daemon());
+        assert!(settings.set(Key::UseDaemon, &Value::Bool(true)) && settings.asks_daemon());
+        assert!(settings.set(Key::IpcFabric, &Value::Bool(false)) && !settings.asks_daemon());
+        assert!(settings.set(Key::UpdateInterval, &Value::Int(0)));
+        assert_eq!(settings.interval, Some(SHORTEST));
+        assert!(!settings.set(Key::LogFile, &Value::Bool(true)));
+    }
+}

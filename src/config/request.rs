@@ -1,0 +1,230 @@
+//! What a request from outside says: the keys of its text, read but not yet held against any bounds.
+
+use super::Config;
+use super::keys::Key;
+use super::output::Output;
+use super::parse::parse;
+use super::settings::{Fault, Origin, Settings};
+use super::value::Value;
+use crate::activity::{ActivityType, ActivityTypes};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A request's text in words; what it leaves out is at libkineto's defaults.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// It is to be done at all.
+    pub(crate) is_enabled: bool,
+    pub(crate) duration: Duration,
+    /// How many iterations; 0 for a trace of some time.
+    pub(crate) iterations: u64,
+    /// How long collectors are to run before the start, if it says so.
+    pub(crate) warmup: Option<Duration>,
+    pub(crate) warmup_iterations: u64,
+    /// Since the Unix epoch; `None` is soon.
+    pub(crate) start: Option<Duration>,
+    pub(crate) start_iteration: Option<u64>,
+    pub(crate) roundup: Option<u64>,
+    pub(crate) log_file: Option<PathBuf>,
+    /// Empty for none.
+    pub(crate) trace_id: String,
+    pub(crate) group_trace_id: String,
+    /// For how long a memory profile is to be taken, if that is asked for in place of a trace.
+    pub(crate) memory_profile: Option<Duration>,
+    pub(crate) gpu_buffer_mebibytes: u64,
+    /// Slices are to have call stacks; allocations are to be recorded.
+    pub(crate) with_stack: bool,
+    pub(crate) with_memory: bool,
+    /// What was read and means nothing here.
+    pub(crate) warnings: Vec<String>,
+    settings: Settings,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            is_enabled: true,
+            duration: Duration::from_millis(500),
+            iterations: 0,
+            warmup: None,
+            warmup_iterations: 0,
+            start: None,
+            start_iteration: None,
+            roundup: None,
+            log_file: None,
+            trace_id: String::new(),
+            group_trace_id: String::new(),
+            memory_profile: None,
+            gpu_buffer_mebibytes: 0,
+            with_stack: false,
+            with_memory: false,
+            warnings: Vec::new(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl Asked {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What is wrong with the first lines that cannot be read: nothing is done by halves.
+    pub(crate) fn parse(text: &str) -> Result<Asked, String> {
+        /// Of a text that is no request at all, more lines say nothing more.
+        const SHOWN: usize = 3;
+        let reading = parse(text);
+        if !reading.faults.is_empty() {
+            let shown: Vec<_> = reading.faults.iter().take(SHOWN).map(Fault::to_string).collect();
+            return Err(shown.join("; "));
+        }
+        let mut asked = Asked { warnings: reading.warnings, ..Asked::default() };
+        let (mut profiles_memory, mut memory_duration) = (false, Duration::from_secs(1));
+        for (key, value) in reading.settings.iter() {
+            match (key, value) {
+                (Key::ProfileMemory, Value::Bool(on)) => profiles_memory = *on,
+                (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = milliseconds(*count),
+                _ if asked.set(key, value) || asked.keep(key, value) => {}
+                _ => asked.warnings.push(format!("{} is not for requests and is ignored", key.spec().name)),
+            }
+        }
+        asked.memory_profile = profiles_memory.then_some(memory_duration);
+        Ok(asked)
+    }
+
+    /// Takes over what says when, how long and where to; `false` if the key is none of these.
+    fn set(&mut self, key: Key, value: &Value) -> bool {
+        let count = |count: &i64| u64::try_from(*count).unwrap_or(0);
+        match (key, value) {
+            (Key::ActivitiesEnabled, Value::Bool(on)) => self.is_enabled = *on,
+            (Key::DurationSecs, Value::Int(seconds)) => self.duration = Duration::from_secs(count(seconds)),
+            (Key::DurationMsecs, Value::Int(length)) => self.duration = milliseconds(*length),
+            (Key::Iterations, Value::Int(number)) => self.iterations = count(number),
+            (Key::WarmupSecs, Value::Int(seconds)) => self.warmup = Some(Duration::from_secs(count(seconds))),
+            (Key::WarmupIterations, Value::Int(number)) => self.warmup_iterations = count(number),
+            (Key::StartTime, Value::Int(start)) => self.start = Some(milliseconds(*start)).filter(|at| !at.is_zero()),
+            (Key::StartIteration, Value::Int(number)) => self.start_iteration = Some(count(number)),
+            (Key::StartRoundup, Value::Int(number)) => self.roundup = Some(count(number)),
+            (Key::LogFile, Value::Output(Output::PerProcess(path))) => self.log_file = Some(path.clone()),
+            (Key::TraceId, Value::Text(id)) => self.trace_id.clone_from(id),
+            (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Keeps what the recording's own settings are to be; `false` if the key is not for requests.
+    fn keep(&mut self, key: Key, value: &Value) -> bool {
+        match (key, value) {
+            (Key::MaxGpuBufferSize, Value::Int(count)) => {
+                self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
+            }
+            (Key::WithStack | Key::PythonStackTrace, Value::Bool(on)) => self.with_stack = *on,
+            (Key::ProfileProfileMemory, Value::Bool(on)) => self.with_memory = *on,
+            // What the program is asked for, and has in its fields if it has it.
+            (Key::OpInputs | Key::InputShapes | Key::WithFlops, _) => {}
+            (
+                Key::ActivityTypes
+                | Key::Activities
+                | Key::CudaSyncWaitEvents
+                | Key::CuptiPerThreadBuffer
+                | Key::GraphTrace
+                | Key::CustomConfig
+                | Key::WithModules
+                | Key::RoctracerMaxEvents
+                | Key::PmSamplingMetrics
+                | Key::PmSamplingDevice
+                | Key::XpuMetrics
+                | Key::XpuPerKernel
+                | Key::XpuMaxScopes
+                | Key::XpuDevices,
+                _,
+            ) => {}
+            _ => return false,
+        }
+        self.settings.set(key, value.clone());
+        true
+    }
+}
+
+impl Config {
+    /// Returns the settings of a recording that was asked for from outside: the request's where it says something, else
+    /// the layer's own. What decides about spans one by one is the layer's in any case.
+    pub(crate) fn of_request(&self, asked: &Asked, output: PathBuf) -> Config {
+        let mut config = self.clone();
+        let types = [Key::ActivityTypes, Key::Activities];
+        if asked.settings.iter().any(|(key, _)| types.contains(&key)) {
+            config.activities = ActivityTypes::EMPTY;
+        }
+        let own = (self.with_memory || asked.with_memory, self.companions.clone());
+        asked.settings.iter().for_each(|(key, value)| config.set(key, value));
+        (config.with_memory, config.companions) = own;
+        config.activities = config.gpu.allowed(config.activities.or_default());
+        if config.collectives {
+            config.activities = config.activities.with(ActivityType::CollectiveComm);
+        }
+        let id = |id: &String| Some(id.clone()).filter(|id| !id.is_empty());
+        config.trace_id = id(&asked.trace_id).or(config.trace_id);
+        config.group_trace_id = id(&asked.group_trace_id).unwrap_or(config.group_trace_id);
+        config.output = Output::Exact(output);
+        config.merged = self.merged.with(Origin::Request, &asked.settings);
+        config
+    }
+}
+
+fn milliseconds(count: i64) -> Duration {
+    Duration::from_millis(u64::try_from(count).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the daemon makes of `dyno gputrace --log-file /tmp/a.json`.
+    const TEXT: &str = "\n    ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=700\n\
+                        PROFILE_REPORT_INPUT_SHAPES=false\nPROFILE_WITH_STACK=false\nPROFILE_WITH_FLOPS=false\n\
+                        PROFILE_WITH_MODULES=true\n    REQUEST_TRACE_ID=17129871298712987129\n";
+
+    #[test]
+    fn the_daemons_text_is_read() {
+        let asked = Asked::parse(TEXT).unwrap();
+        assert!(asked.is_enabled && asked.warnings.is_empty() && asked.start.is_none(), "{asked:?}");
+        assert_eq!((asked.duration, asked.iterations), (Duration::from_millis(700), 0));
+        assert_eq!(asked.log_file, Some("/tmp/a.json".into()));
+        assert_eq!(asked.trace_id, "17129871298712987129");
+        assert_eq!((asked.memory_profile, asked.warmup), (None, None));
+    }
+
+    #[test]
+    fn one_bad_line_refuses_the_whole_text_and_unknown_keys_only_warn() {
+        let error = Asked::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
+        assert!(error.starts_with("line 2: `what`: expected KEY=value; line 3: "), "{error}");
+        let asked = Asked::parse("FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2").unwrap();
+        let warned = ["line 1: unknown key FUTURE", "BUFFER_LIMIT_MB is not for requests and is ignored"];
+        assert_eq!((asked.warnings, asked.duration), (warned.map(str::to_owned).to_vec(), Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_memory_profile_has_a_length_of_its_own() {
+        let asked = Asked::parse("PROFILE_MEMORY_DURATION_MSECS=30\nPROFILE_MEMORY=true").unwrap();
+        assert_eq!(asked.memory_profile, Some(Duration::from_millis(30)));
+        assert_eq!(Asked::parse("PROFILE_MEMORY_DURATION_MSECS=30").unwrap().memory_profile, None);
+    }
+
+    #[test]
+    fn a_recording_takes_from_the_request_what_it_says_and_the_rest_from_the_layer() {
+        let mut layer = Config::default();
+        (layer.with_location, layer.gzip_level, layer.trace_id) = (true, 7, Some("own".to_owned()));
+        let text = "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1";
+        let config = layer.of_request(&Asked::parse(text).unwrap(), "/tmp/a_1.json".into());
+        assert_eq!(config.activities, ActivityType::ConcurrentKernel.into());
+        assert!(config.with_modules && config.with_location && config.with_memory && !config.companions.stacks);
+        assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
+        assert_eq!(config.output.path(9), Some("/tmp/a_1.json".into()));
+        let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
+        assert_eq!((&json["ACTIVITY_TYPES"], &json["from"]["ACTIVITY_TYPES"]), (&"kernel".into(), &"request".into()));
+        let asked = Asked::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();
+        let config = layer.of_request(&asked, "/tmp/a".into());
+        assert_eq!((config.trace_id.as_deref(), config.group_trace_id.as_str()), (Some("5"), "6"));
+        assert_eq!(config.activities, layer.activities);
+    }
+}

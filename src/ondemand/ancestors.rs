@@ -1,0 +1,59 @@
+//! The processes by which a request may name this one: itself and its ancestors.
+
+use std::fs;
+
+/// So many the daemon is told at most.
+const MOST: usize = 11;
+
+/// Returns this process and its ancestors, up to the one below the system's first, as libkineto tells them.
+pub(super) fn ancestors() -> Vec<i32> {
+    from(std::process::id().cast_signed(), |pid| parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+}
+
+fn from(own: i32, parent: impl Fn(i32) -> Option<i32>) -> Vec<i32> {
+    let mut pids = vec![own];
+    let mut next = parent(own);
+    while let Some(pid) = next.filter(|pid| *pid > 1 && pids.len() < MOST && !pids.contains(pid)) {
+        pids.push(pid);
+        next = parent(pid);
+    }
+    pids
+}
+
+/// The parent in a line of `/proc/<pid>/stat`: the second word behind the command's name, which may hold anything.
+fn parent(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_may_be_called_anything() {
+        assert_eq!(parent("29159 (cat) S 29156 29159 1"), Some(29156));
+        assert_eq!(parent("7 (a) b) (c) R 5 7"), Some(5));
+        assert_eq!(parent("7 (a R 5"), None);
+        assert_eq!(parent(""), None);
+    }
+
+    #[test]
+    fn the_list_ends_below_the_first_process_and_has_eleven_at_most() {
+        assert_eq!(from(9, |pid| Some(pid / 3)), [9, 3]);
+        assert_eq!(from(1, |_| Some(0)), [1]);
+        assert_eq!(from(100, |pid| Some(pid - 1)).len(), MOST);
+        assert_eq!(from(5, |_| Some(5)), [5]);
+        assert_eq!(from(5, |_| None), [5]);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn this_process_has_a_parent() {
+        let pids = ancestors();
+        assert_eq!(pids[0].cast_unsigned(), std::process::id());
+        assert!(
+            std::os::unix::process::parent_id() == 1 || pids[1].cast_unsigned() == std::os::unix::process::parent_id()
+        );
+    }
+}

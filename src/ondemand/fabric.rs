@@ -1,0 +1,279 @@
+//! The socket to the daemon: whom it hears, and what it does when nobody is there.
+
+use super::wire::{self, Malformed};
+use crate::os::{datagram, fork};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+
+/// A bound socket that is connected to the daemon whenever there is one. Nothing here waits.
+///
+/// While it is connected, the kernel refuses what others send. Before, anybody may: so each datagram is held against
+/// the daemon's name, and against the users that are trusted.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    socket: UnixDatagram,
+    daemon: SocketAddr,
+    /// The daemon's name, as the kernel tells it of a sender.
+    daemon_name: Vec<u8>,
+    /// The file that stands for the socket, if it has one.
+    file: Option<PathBuf>,
+    trusted: Option<u32>,
+    is_connected: bool,
+    buffer: Box<[u8]>,
+    /// In which process it was made: a forked child leaves it alone.
+    born: u64,
+}
+
+/// Why a poll was not sent.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// There is no daemon.
+    Absent(io::Error),
+    /// It does not read what it is sent.
+    Full,
+}
+
+/// An answer that is one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Empty if there is nothing to do.
+    pub(super) text: String,
+    /// The process that has sent it, as the kernel has seen it.
+    pub(super) sender: i32,
+}
+
+/// Why a datagram is thrown away.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stray {
+    /// It is not from the daemon's socket.
+    Stranger(String),
+    /// It is from a user that nobody trusts.
+    User(Option<u32>),
+    Malformed(Malformed),
+}
+
+/// The daemon's name.
+const DAEMON: &str = "dynolog";
+/// The longest path of a socket.
+const PATH_MAX: usize = 107;
+
+impl Fabric {
+    /// Binds a socket under a name of its own: abstract, or in `folder`.
+    pub(super) fn open(folder: Option<&Path>, trusted: Option<u32>) -> io::Result<Fabric> {
+        let random = RandomState::new();
+        let unique = [0, 1].map(|half| random.hash_one((half, std::process::id())));
+        let own = format!("dynoconfigclient{}-{:016x}{:016x}", std::process::id(), unique[0], unique[1]);
+        let (daemon, daemon_name) = address(folder, DAEMON)?;
+        let socket = UnixDatagram::bind_addr(&address(folder, &own)?.0)?;
+        let fabric = Fabric {
+            socket,
+            daemon,
+            daemon_name,
+            file: folder.map(|folder| folder.join(own)),
+            trusted,
+            is_connected: false,
+            buffer: vec![0; wire::LONGEST].into_boxed_slice(),
+            born: fork::generation(),
+        };
+        fabric.socket.set_nonblocking(true)?;
+        datagram::ask_for_senders(&fabric.socket)?;
+        if let Some(file) = &fabric.file {
+            // The daemon is root's or this user's, unless another is trusted.
+            let mode = if trusted.is_some() { 0o666 } else { 0o600 };
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode))?;
+        }
+        Ok(fabric)
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Sends a datagram to the daemon, connecting to it if need be.
+    pub(super) fn send(&mut self, datagram: &[u8]) -> Result<(), Unsent> {
+        // One that has gone may have come back under its name.
+        let first = self.try_send(datagram);
+        match first {
+            Err(Unsent::Absent(_)) => self.try_send(datagram),
+            sent => sent,
+        }
+    }
+
+    fn try_send(&mut self, datagram: &[u8]) -> Result<(), Unsent> {
+        if !self.is_connected {
+            self.socket.connect_addr(&self.daemon).map_err(Unsent::Absent)?;
+            self.is_connected = true;
+        }
+        match self.socket.send(datagram) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unsent::Full),
+            Err(error) => {
+                self.is_connected = false;
+                Err(Unsent::Absent(error))
+            }
+        }
+    }
+
+    /// Takes the next datagram, if there is one.
+    pub(super) fn receive(&mut self) -> Option<Result<Answer, Stray>> {
+        let arrived = datagram::receive(&self.socket, &mut self.buffer).ok()?;
+        let bytes = self.buffer.get(..arrived.length).unwrap_or_default();
+        Some(self.check(bytes, &arrived))
+    }
+
+    fn check(&self, bytes: &[u8], arrived: &datagram::Arrived) -> Result<Answer, Stray> {
+        if arrived.name != self.daemon_name {
+            return Err(Stray::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
+        }
+        let is_trusted = |user: u32| user == 0 || user == datagram::user() || Some(user) == self.trusted;
+        let Some((sender, _)) = arrived.sender.filter(|(_, user)| is_trusted(*user)) else {
+            return Err(Stray::User(arrived.sender.map(|(_, user)| user)));
+        };
+        if arrived.is_cut {
+            let announced = bytes.len() as u64 + 1;
+            return Err(Stray::Malformed(Malformed::Length { announced, sent: bytes.len() }));
+        }
+        let text = wire::answer(bytes).map_err(Stray::Malformed)?;
+        Ok(Answer { text: text.to_owned(), sender })
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // In a forked child the file is the parent's.
+        if let Some(file) = self.file.take().filter(|_| self.born == fork::generation()) {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// The address of a name, and how the kernel tells it: the zero byte at the end belongs to it.
+fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>)> {
+    let Some(folder) = folder else {
+        let name = format!("{name}\0");
+        let told = [b"\0", name.as_bytes()].concat();
+        return Ok((SocketAddr::from_abstract_name(name)?, told));
+    };
+    // As the daemon joins them, whatever the folder's end is.
+    let mut path = folder.as_os_str().to_owned();
+    path.push("/");
+    path.push(name);
+    if path.len() > PATH_MAX {
+        let why = format!("the path of a socket has {PATH_MAX} bytes at most, and this one {}", path.len());
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
+    let told = [path.as_bytes(), b"\0"].concat();
+    Ok((SocketAddr::from_pathname(path)?, told))
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stray::Stranger(name) => write!(f, "it is from the socket \"{name}\", which is not the daemon's"),
+            Stray::User(Some(user)) => write!(
+                f,
+                "it is from user {user}, whom this process does not trust; KINETO_DAEMON_UID={user} says that it does"
+            ),
+            Stray::User(None) => f.write_str("the kernel does not say which user it is from"),
+            Stray::Malformed(why) => why.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A daemon in a folder of its own, and a socket connected to it.
+    fn pair() -> (tempfile::TempDir, UnixDatagram, Fabric) {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
+        let mut fabric = Fabric::open(Some(folder.path()), None).unwrap();
+        fabric.send(b"hello").unwrap();
+        (folder, daemon, fabric)
+    }
+
+    fn answer(text: &str) -> Vec<u8> {
+        let mut bytes = (text.len() as u64).to_ne_bytes().to_vec();
+        bytes.extend(b"req");
+        bytes.resize(40, 0);
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    fn received(fabric: &mut Fabric) -> Option<Result<Answer, Stray>> {
+        datagram::wait(&[fabric.descriptor()], Duration::from_millis(200));
+        fabric.receive()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn the_daemons_answer_is_taken_and_what_is_malformed_is_thrown_away() {
+        let (_folder, daemon, mut fabric) = pair();
+        let mut buffer = [0; 64];
+        let (length, client) = daemon.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"hello");
+        daemon.send_to_addr(b"", &client).unwrap();
+        daemon.send_to_addr(&answer("A=1")[..42], &client).unwrap();
+        daemon.send_to_addr(&answer("A=1"), &client).unwrap();
+        assert_eq!(received(&mut fabric), Some(Err(Stray::Malformed(Malformed::Short(0)))));
+        let length = Malformed::Length { announced: 3, sent: 2 };
+        assert_eq!(received(&mut fabric), Some(Err(Stray::Malformed(length))));
+        let sender = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(received(&mut fabric), Some(Ok(Answer { text: "A=1".to_owned(), sender })));
+        assert_eq!(fabric.receive(), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn strangers_are_refused_while_it_is_connected_and_known_by_their_name_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let mallory = UnixDatagram::bind(folder.path().join("mallory")).unwrap();
+        let mut fabric = Fabric::open(Some(folder.path()), None).unwrap();
+        let client = fabric.file.clone().unwrap();
+        mallory.send_to(&answer("A=1"), &client).unwrap();
+        let Some(Err(Stray::Stranger(name))) = received(&mut fabric) else { panic!("a stranger was heard") };
+        assert!(name.ends_with("/mallory\\0"), "{name}");
+        let _daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
+        fabric.send(b"hello").unwrap();
+        assert_eq!(mallory.send_to(&answer("A=1"), &client).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        drop(fabric);
+        assert!(!client.exists());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_daemon_that_goes_and_comes_back_is_found() {
+        let (folder, daemon, mut fabric) = pair();
+        drop(daemon);
+        assert!(matches!(fabric.send(b"a"), Err(Unsent::Absent(_))));
+        std::fs::remove_file(folder.path().join(DAEMON)).unwrap();
+        assert!(matches!(fabric.send(b"b"), Err(Unsent::Absent(_))));
+        let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
+        fabric.send(b"c").unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!((daemon.recv(&mut buffer).unwrap(), buffer[0]), (1, b'c'));
+        // One that does not read is not waited for.
+        let full = (0..10_000).find_map(|_| fabric.send(b"d").err());
+        assert!(matches!(full, Some(Unsent::Full)), "{full:?}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn abstract_names_end_with_a_zero_byte_and_long_paths_are_refused() {
+        let (_, told) = address(None, DAEMON).unwrap();
+        assert_eq!(told, b"\0dynolog\0");
+        let folder = PathBuf::from(format!("/tmp/{}", "x".repeat(100)));
+        assert_eq!(Fabric::open(Some(&folder), None).unwrap_err().kind(), ErrorKind::InvalidInput);
+        let (one, other) = (Fabric::open(None, None).unwrap(), Fabric::open(None, None).unwrap());
+        assert_ne!(one.descriptor(), other.descriptor());
+    }
+}

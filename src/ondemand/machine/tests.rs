@@ -1,0 +1,261 @@
+//! Tests of `machine.rs`.
+
+use super::*;
+use crate::config::OnDemand;
+use crate::ondemand::source::Incoming;
+use std::time::UNIX_EPOCH;
+
+/// A machine, and a clock and a counter of its own.
+struct Bench {
+    machine: Machine,
+    moment: Moment,
+    host: Host,
+}
+
+fn bench() -> Bench {
+    let moment = Moment { now: Instant::now(), wall: SystemTime::now(), iteration: None };
+    Bench { machine: Machine::default(), moment, host: Host::default() }
+}
+
+impl Bench {
+    fn offer(&mut self, text: &str) -> Offer {
+        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned() };
+        let request = Request::read(&incoming, &OnDemand::default(), 7, self.moment.wall).unwrap();
+        self.machine.offer(request, &self.moment)
+    }
+
+    fn later(&mut self, milliseconds: u64) {
+        self.moment.now += Duration::from_millis(milliseconds);
+        self.moment.wall += Duration::from_millis(milliseconds);
+    }
+
+    fn at(&mut self, iteration: u64) {
+        self.moment.iteration = Some(iteration);
+    }
+
+    /// What is done now, in words.
+    fn acts(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.machine.advance(&self.moment, &self.host)).map(|act| said(&act)).collect()
+    }
+
+    fn start_in(&self, milliseconds: i128) -> String {
+        let now = self.moment.wall.duration_since(UNIX_EPOCH).unwrap().as_millis();
+        format!("PROFILE_START_TIME={}", now.cast_signed() + milliseconds)
+    }
+}
+
+fn said(act: &Act) -> String {
+    match act {
+        Act::Prepare(job) => format!("prepare {}", job.ticket),
+        Act::Start(job) => format!("start {}", job.ticket),
+        Act::Stop(job, None) => format!("stop {}", job.ticket),
+        Act::Stop(job, Some(why)) => format!("stop {}: {why}", job.ticket),
+        Act::Cancel(job, why) => format!("cancel {}: {why}", job.ticket),
+        Act::Refuse(_, why) => format!("refuse: {why}"),
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn a_trace_for_a_time_begins_at_once_and_takes_that_long() {
+    let mut bench = bench();
+    assert!(!bench.machine.is_busy());
+    assert_eq!(bench.offer("ACTIVITIES_DURATION_MSECS=700"), Offer::Accepted);
+    assert!(bench.machine.is_busy());
+    assert_eq!(bench.acts(), ["prepare 1", "start 1"]);
+    assert_eq!(bench.machine.due(), Some(bench.moment.now + Duration::from_millis(700)));
+    bench.later(699);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.later(1);
+    assert_eq!(bench.acts(), ["stop 1"]);
+    assert!(bench.machine.is_busy() && bench.machine.is_writing() && bench.machine.due().is_none());
+    assert!(!bench.machine.ended(2) && bench.machine.ended(1) && !bench.machine.ended(1));
+    assert!(!bench.machine.is_busy());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left() {
+    for (ahead, warm_in) in [(10_000, 5_000), (3_000, 0), (0, 0)] {
+        let mut bench = bench();
+        let text = bench.start_in(ahead);
+        assert_eq!(bench.offer(&text), Offer::Accepted);
+        let warm_in = Duration::from_millis(warm_in);
+        let due = bench.machine.due().unwrap().saturating_duration_since(bench.moment.now);
+        // What is said in milliseconds is up to one before.
+        assert!(due <= warm_in && warm_in - due <= Duration::from_millis(1), "{ahead}: {due:?}");
+        bench.later(u64::try_from(warm_in.as_millis()).unwrap());
+        let expected: &[&str] = if ahead == 0 { &["prepare 1", "start 1"] } else { &["prepare 1"] };
+        assert_eq!(bench.acts(), expected);
+        bench.later(5_000);
+        assert_eq!(bench.acts().last().map(String::as_str), Some(if ahead == 0 { "stop 1" } else { "start 1" }));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn a_start_that_has_just_passed_is_made_up_for() {
+    let mut bench = bench();
+    let text = bench.start_in(-2_000);
+    assert_eq!(bench.offer(&text), Offer::Accepted);
+    let Some(Act::Prepare(job)) = bench.machine.advance(&bench.moment, &bench.host) else { panic!("not prepared") };
+    assert!(job.plan.lateness(bench.moment.now) >= Duration::from_secs(2));
+    assert_eq!(bench.acts(), ["start 1"]);
+    bench.later(500);
+    assert_eq!(bench.acts(), ["stop 1"]);
+}
+
+const ITERATIONS: &str = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=20\n\
+     ACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=80";
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn iterations_are_counted_from_a_round_one_on() {
+    let mut bench = bench();
+    bench.at(41);
+    assert_eq!(bench.offer(ITERATIONS), Offer::Accepted);
+    assert_eq!((bench.acts(), bench.machine.watched()), (vec![], Some(50)));
+    bench.at(50);
+    assert_eq!((bench.acts(), bench.machine.watched()), (vec!["prepare 1".to_owned()], Some(60)));
+    bench.later(1_000_000);
+    bench.at(59);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.at(60);
+    assert_eq!((bench.acts(), bench.machine.watched()), (vec!["start 1".to_owned()], Some(63)));
+    bench.at(62);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.at(63);
+    assert_eq!((bench.acts(), bench.machine.watched()), (vec!["stop 1".to_owned()], None));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn who_counts_no_iterations_is_traced_for_a_time() {
+    let mut bench = bench();
+    assert_eq!(bench.offer(ITERATIONS), Offer::Accepted);
+    assert_eq!(bench.acts(), ["prepare 1", "start 1"]);
+    bench.later(80);
+    assert_eq!(bench.acts(), ["stop 1"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn iterations_that_do_not_come_are_not_waited_for_for_ever() {
+    let mut waits = bench();
+    waits.at(1);
+    waits.offer(ITERATIONS);
+    waits.later(3_600_001);
+    // From the tenth on collectors run.
+    assert_eq!(waits.acts(), ["refuse: the program has not come to iteration 20 in an hour"]);
+    let mut warms = bench();
+    warms.at(15);
+    warms.offer(ITERATIONS);
+    assert_eq!(warms.acts(), ["prepare 1"]);
+    warms.later(3_600_001);
+    assert_eq!(warms.acts(), ["cancel 1: the program has not come to iteration 20 in an hour"]);
+    let mut collects = bench();
+    collects.at(19);
+    collects.offer(ITERATIONS);
+    collects.at(20);
+    assert_eq!(collects.acts(), ["prepare 1", "start 1"]);
+    collects.later(3_600_000);
+    assert_eq!(collects.acts(), ["stop 1: it took longer than 3600s"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn one_request_waits_for_the_end_of_another_and_a_third_is_refused() {
+    let mut bench = bench();
+    assert_eq!(bench.offer(""), Offer::Accepted);
+    bench.acts();
+    assert_eq!(bench.offer(""), Offer::Pending);
+    assert_eq!(bench.offer(""), Offer::Refused("another request is waiting already".to_owned()));
+    bench.later(500);
+    assert_eq!(bench.acts(), ["stop 1"]);
+    bench.machine.ended(1);
+    assert!(bench.machine.is_busy());
+    assert_eq!(bench.acts(), ["prepare 2", "start 2"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn what_waits_too_long_expires() {
+    let mut bench = bench();
+    bench.offer("ACTIVITIES_DURATION_SECS=60");
+    bench.acts();
+    let text = bench.start_in(1_000);
+    assert_eq!(bench.offer(&text), Offer::Pending);
+    bench.later(60_000);
+    assert_eq!(bench.acts(), ["stop 1"]);
+    bench.machine.ended(1);
+    assert_eq!(bench.acts(), ["refuse: its start time passed 59.0 s ago"]);
+    assert!(!bench.machine.is_busy());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn while_the_program_records_nothing_begins() {
+    let mut bench = bench();
+    bench.host.busy = Some("the program records");
+    bench.offer("");
+    assert_eq!(bench.acts(), ["refuse: the program records"]);
+    let text = bench.start_in(9_000);
+    bench.offer(&text);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.host.busy = None;
+    bench.later(9_000);
+    assert_eq!(bench.acts(), ["prepare 2", "start 2"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn a_collector_that_stops_cancels_a_warm_up_and_ends_a_recording() {
+    let mut bench = bench();
+    let text = bench.start_in(4_000);
+    bench.offer(&text);
+    assert_eq!(bench.acts(), ["prepare 1"]);
+    bench.host.stopped = Some("cupti: full".to_owned());
+    assert_eq!(bench.acts(), ["cancel 1: a collector stopped before the start: cupti: full"]);
+    bench.host.stopped = None;
+    bench.offer("");
+    assert_eq!(bench.acts(), ["prepare 2", "start 2"]);
+    bench.host.stopped = Some("cupti: full".to_owned());
+    assert_eq!(bench.acts(), ["stop 2: a collector stopped: cupti: full"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn the_program_may_take_the_session_and_what_went_on_is_over() {
+    let mut bench = bench();
+    bench.offer("");
+    assert_eq!(bench.machine.in_session(), None);
+    bench.acts();
+    assert_eq!(bench.machine.in_session(), Some(1));
+    assert_eq!(bench.machine.cancel("why").map(|act| said(&act)).as_deref(), Some("cancel 1: why"));
+    assert!(!bench.machine.is_busy() && bench.machine.cancel("why").is_none());
+    let text = bench.start_in(9_000);
+    bench.offer(&text);
+    assert_eq!(bench.machine.cancel("why").map(|act| said(&act)).as_deref(), Some("refuse: why"));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
+    let close = |bench: &mut Bench| bench.machine.close().iter().map(said).collect::<Vec<_>>();
+    let mut collects = bench();
+    collects.offer("");
+    collects.acts();
+    collects.offer("");
+    assert_eq!(close(&mut collects), ["refuse: the program ends", "stop 1: the program ends"]);
+    assert!(collects.machine.is_writing() && close(&mut collects).is_empty());
+    let mut warms = bench();
+    let text = warms.start_in(4_000);
+    warms.offer(&text);
+    warms.acts();
+    assert_eq!(close(&mut warms), ["cancel 1: the program ends"]);
+    let mut waits = bench();
+    let text = waits.start_in(9_000);
+    waits.offer(&text);
+    assert_eq!(close(&mut waits), ["refuse: the program ends"]);
+    assert_eq!(close(&mut bench()), [""; 0]);
+}

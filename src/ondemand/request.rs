@@ -1,0 +1,247 @@
+//! A request from outside, held against all bounds: what is to be recorded, when, and where to.
+
+use super::place::Place;
+use super::source::Incoming;
+use crate::config::{Asked, OnDemand};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A request that may be done.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// Who has sent it, and what it calls the trace.
+    pub(super) by: String,
+    pub(super) trace_id: String,
+    pub(super) what: What,
+    pub(super) when: When,
+    pub(super) output: PathBuf,
+    /// The settings of the recording.
+    pub(super) asked: Asked,
+    /// What should be told besides.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Trace,
+    MemoryProfile,
+}
+
+/// When it is taken, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// For a time.
+    Time {
+        /// At a time since the Unix epoch; else soon.
+        start: Option<Duration>,
+        /// How long collectors run before, if that can be.
+        warmup: Duration,
+        length: Duration,
+    },
+    /// For some iterations of the program.
+    Iterations {
+        /// With which one it begins, if that has not passed.
+        start: u64,
+        /// It begins with a multiple of this.
+        roundup: u64,
+        warmup: u64,
+        count: u64,
+        /// For how long it is taken if the program counts no iterations.
+        or: Duration,
+    },
+}
+
+/// The longest trace, and the latest start.
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+const WARMUP_MAX: Duration = Duration::from_secs(60);
+/// What libkineto takes where a start time is given, and nothing else.
+const WARMUP: Duration = Duration::from_secs(5);
+const ITERATIONS_MAX: u64 = 1_000_000;
+const GPU_BUFFER_MAX: u64 = 4096;
+/// Bytes of a name.
+const NAME_MAX: usize = 256;
+
+impl Request {
+    /// Reads a request for the process `pid`.
+    ///
+    /// # Errors
+    /// Why it is refused, as a clause.
+    pub(super) fn read(incoming: &Incoming, settings: &OnDemand, pid: u32, now: SystemTime) -> Result<Request, String> {
+        let asked = Asked::parse(&incoming.text)?;
+        if !asked.is_enabled {
+            return Err("ACTIVITIES_ENABLED is false".to_owned());
+        }
+        check_bounds(&asked, now)?;
+        let what = if asked.memory_profile.is_some() { What::MemoryProfile } else { What::Trace };
+        let default = match what {
+            What::Trace => "libkineto_activities.json",
+            What::MemoryProfile => "memory_snapshot.json",
+        };
+        let place = Place::find(asked.log_file.as_deref(), &settings.trace_folder, pid, default)?;
+        let mut warnings = asked.warnings.clone();
+        warnings.extend(place.instead.map(|why| format!("{why}; it is written to {}", place.path.display())));
+        Ok(Request {
+            by: incoming.by.clone(),
+            trace_id: asked.trace_id.clone(),
+            what,
+            when: When::of(&asked),
+            output: place.path,
+            asked,
+            warnings,
+        })
+    }
+}
+
+impl When {
+    /// As libkineto decides: iterations if it is said both how many and from which on.
+    fn of(asked: &Asked) -> When {
+        let warmup = asked.warmup.unwrap_or(if asked.start.is_some() { WARMUP } else { Duration::ZERO });
+        match (asked.start_iteration, asked.memory_profile) {
+            (_, Some(length)) => When::Time { start: asked.start, warmup: Duration::ZERO, length },
+            (Some(start), None) if asked.iterations > 0 => When::Iterations {
+                start,
+                roundup: asked.roundup.unwrap_or(1).max(1),
+                warmup: asked.warmup_iterations,
+                count: asked.iterations,
+                or: asked.duration,
+            },
+            _ => When::Time { start: asked.start, warmup, length: asked.duration },
+        }
+    }
+}
+
+/// Holds each number against its bounds.
+fn check_bounds(asked: &Asked, now: SystemTime) -> Result<(), String> {
+    let within = |what: &str, is_within: bool, bounds: &str| match is_within {
+        true => Ok(()),
+        false => Err(format!("{what} must be {bounds}")),
+    };
+    let length = asked.memory_profile.unwrap_or(asked.duration);
+    within("the duration", !length.is_zero() && length <= HOUR, "between 1 ms and an hour")?;
+    within("the warm-up", asked.warmup.is_none_or(|warmup| warmup <= WARMUP_MAX), "60 s at most")?;
+    within("ACTIVITIES_ITERATIONS", asked.iterations <= ITERATIONS_MAX, "1000000 at most")?;
+    within("ACTIVITIES_WARMUP_ITERATIONS", asked.warmup_iterations <= ITERATIONS_MAX, "1000000 at most")?;
+    within("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", asked.gpu_buffer_mebibytes <= GPU_BUFFER_MAX, "4096 at most")?;
+    let names = [&asked.trace_id, &asked.group_trace_id];
+    within("a trace's name", names.iter().all(|name| name.len() <= NAME_MAX), "of 256 bytes at most")?;
+    let latest = now.duration_since(UNIX_EPOCH).unwrap_or_default() + HOUR;
+    within("PROFILE_START_TIME", asked.start.is_none_or(|start| start <= latest), "within the next hour")
+}
+
+/// What is asked for, in a clause.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.what == What::MemoryProfile {
+            f.write_str("a memory profile of ")?;
+        }
+        match self.when {
+            When::Time { length, .. } => write!(f, "{length:?}")?,
+            When::Iterations { count: 1, .. } => f.write_str("1 iteration")?,
+            When::Iterations { count, .. } => write!(f, "{count} iterations")?,
+        }
+        match self.when {
+            When::Time { start: Some(_), .. } => f.write_str(" from a given time on")?,
+            When::Iterations { roundup: 2.., .. } => f.write_str(" from a round one on")?,
+            _ => {}
+        }
+        write!(f, " into {}", self.output.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Request, String> {
+        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned() };
+        Request::read(&incoming, &OnDemand::default(), 7, SystemTime::now())
+    }
+
+    fn start_in(seconds: i64) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
+        format!("PROFILE_START_TIME={}", (now + seconds) * 1000)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn time_is_the_rule_and_iterations_need_a_start() {
+        let soon = When::Time { start: None, warmup: Duration::ZERO, length: Duration::from_millis(500) };
+        for text in ["", "ACTIVITIES_ITERATIONS=3", "PROFILE_START_ITERATION_ROUNDUP=9\nACTIVITIES_ITERATIONS=3"] {
+            assert_eq!(read(text).unwrap().when, soon, "{text}");
+        }
+        assert_eq!(read("PROFILE_START_ITERATION=4").unwrap().when, soon);
+        let text = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1000\nACTIVITIES_ITERATIONS=3";
+        let or = Duration::from_millis(500);
+        let iterations = When::Iterations { start: 0, roundup: 1000, warmup: 0, count: 3, or };
+        assert_eq!(read(text).unwrap().when, iterations);
+        let When::Time { start: Some(_), warmup, .. } = read(&start_in(9)).unwrap().when else { panic!("no start") };
+        assert_eq!(warmup, Duration::from_secs(5));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn every_number_has_bounds() {
+        for text in [
+            "ACTIVITIES_DURATION_SECS=3601",
+            "ACTIVITIES_DURATION_MSECS=0",
+            "ACTIVITIES_WARMUP_PERIOD_SECS=61",
+            "ACTIVITIES_ITERATIONS=1000001",
+            "ACTIVITIES_WARMUP_ITERATIONS=1000001",
+            "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=4097",
+            "PROFILE_MEMORY=1\nPROFILE_MEMORY_DURATION_MSECS=2147483647",
+            "PROFILE_START_TIME=9223372036854775807",
+            "PROFILE_START_TIME=1",
+            &start_in(3700),
+            &start_in(-11),
+            &format!("REQUEST_TRACE_ID={}", "x".repeat(257)),
+            "ACTIVITIES_ENABLED=no",
+            "ACTIVITY_TYPES=no_such_type",
+            "nonsense",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read(&start_in(3500)).is_ok() && read("ACTIVITIES_DURATION_SECS=3600").is_ok());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_request_says_what_it_is() {
+        let shown = |text: &str| read(text).unwrap().to_string();
+        assert_eq!(shown("ACTIVITIES_LOG_FILE=/tmp/a.json"), "500ms into /tmp/a_7.json");
+        assert_eq!(shown("PROFILE_MEMORY=1"), "a memory profile of 1s into /tmp/memory_snapshot_7.json");
+        let text = "PROFILE_START_ITERATION=0\nACTIVITIES_ITERATIONS=2\nPROFILE_START_ITERATION_ROUNDUP=10";
+        assert_eq!(shown(text), "2 iterations from a round one on into /tmp/libkineto_activities_7.json");
+        let elsewhere = read("ACTIVITIES_LOG_FILE=/etc/passwd").unwrap();
+        assert_eq!(elsewhere.output, PathBuf::from("/tmp/libkineto_activities_7.json"));
+        assert!(elsewhere.warnings[0].starts_with("\"/etc/passwd\" is not in /tmp"), "{:?}", elsewhere.warnings);
+    }
+
+    proptest! {
+        #[test]
+        #[cfg_attr(miri, ignore = "asks the operating system")]
+        fn any_text_is_a_request_within_bounds_or_refused(text in "[A-Z_=0-9a-z/.#\" \n]{0,300}") {
+            if let Ok(request) = read(&text) {
+                prop_assert!(request.output.starts_with("/tmp"));
+            }
+        }
+
+        #[test]
+        #[cfg_attr(miri, ignore = "asks the operating system")]
+        fn any_numbers_are_within_bounds_or_refused(
+            duration in any::<i64>(), iterations in any::<i64>(), start in any::<i64>(), roundup in any::<i32>()
+        ) {
+            let text = format!(
+                "ACTIVITIES_DURATION_MSECS={duration}\nACTIVITIES_ITERATIONS={iterations}\n\
+                 PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
+            );
+            match read(&text).map(|request| request.when) {
+                Ok(When::Time { length, .. }) => prop_assert!(length <= HOUR && iterations == 0),
+                Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+    }
+}

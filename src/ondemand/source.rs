@@ -1,0 +1,34 @@
+//! Where requests come from.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// Something that hands over requests, such as the daemon's socket.
+///
+/// It is called on the one thread that waits for all of them, which nothing here may keep.
+pub(crate) trait RequestSource: fmt::Debug + Send {
+    /// Returns what is readable when a request may have come; the thread waits for it.
+    fn descriptor(&self) -> Option<RawFd>;
+
+    /// Takes what has come, and does what is due by `now`; returns the texts of requests, with who has sent each.
+    ///
+    /// While it is `busy`, the process could not do more: a source that can leave a request where it is does so. One
+    /// that comes all the same is returned.
+    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
+
+    /// Returns when it has something to do, if nothing comes before.
+    fn due(&self) -> Instant;
+
+    /// Ends it, by `deadline` at the latest.
+    fn close(&mut self, deadline: Instant);
+}
+
+/// A request as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incoming {
+    /// Its text, in libkineto's keys.
+    pub(crate) text: String,
+    /// Who has sent it, for people.
+    pub(crate) by: String,
+}

@@ -1,0 +1,159 @@
+//! Datagrams between the processes of one machine: who has sent one, and waiting for one.
+#![allow(unsafe_code, reason = "the sender of a datagram, and poll, have no safe form")]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+/// A datagram that has come.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// So many bytes of the buffer are its.
+    pub(crate) length: usize,
+    /// It was longer than the buffer.
+    pub(crate) is_cut: bool,
+    /// The process and the user that have sent it, as the kernel has seen them.
+    pub(crate) sender: Option<(i32, u32)>,
+    /// The name of the sender's socket, as the kernel has it: abstract ones begin with a zero byte.
+    pub(crate) name: Vec<u8>,
+}
+
+/// Has the kernel say of each datagram which user has sent it.
+pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is an int, valid for the call, and its length is that of one.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            (&raw const on).cast(),
+            size::<libc::c_int>(),
+        )
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Room for what the kernel says of a sender, aligned as its headers must be.
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+/// Its length, of the type that the C library has for it.
+#[cfg(not(target_env = "musl"))]
+const CONTROL: usize = size_of::<Control>();
+#[cfg(target_env = "musl")]
+const CONTROL: libc::socklen_t = 128;
+
+#[expect(clippy::cast_possible_truncation, reason = "sizes of small structs")]
+const fn size<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}
+
+/// Takes the next datagram, without waiting; whatever it is, it is gone from the queue then.
+pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Arrived> {
+    // SAFETY: an address of zeros is a valid one, of no family.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let mut control = Control([0; 128]);
+    let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: a message of zeros is a valid one, with nothing in it.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_name = (&raw mut address).cast();
+    message.msg_namelen = size::<libc::sockaddr_un>();
+    message.msg_iov = &raw mut parts;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control.0).cast();
+    message.msg_controllen = CONTROL;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: name, buffer and control point to places of the lengths given, which outlive the call.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+    let sender = credentials(&message);
+    let named = (message.msg_namelen as usize).saturating_sub(size_of::<libc::sa_family_t>());
+    let name = address.sun_path.iter().take(named).map(|byte| byte.to_ne_bytes()[0]).collect();
+    Ok(Arrived { length, is_cut: message.msg_flags & libc::MSG_TRUNC != 0, sender, name })
+}
+
+/// What the kernel says of a message's sender. Descriptors that came with it are closed.
+fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
+    let mut sender = None;
+    // SAFETY: the kernel has filled in the message, whose control part still lives.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !at.is_null() {
+        // SAFETY: the macros give null, or a whole header inside the control part.
+        let header = unsafe { at.read() };
+        // SAFETY: as above; its data follows it.
+        let data = unsafe { libc::CMSG_DATA(at) };
+        let length = (header.cmsg_len as usize).saturating_sub(data.addr() - at.addr());
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if length >= size_of::<libc::ucred>() => {
+                // SAFETY: the length says that there is one; it need not be aligned.
+                let user = unsafe { data.cast::<libc::ucred>().read_unaligned() };
+                sender = Some((user.pid, user.uid));
+            }
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => close_all(data, length),
+            _ => {}
+        }
+        // SAFETY: `at` is a header of this message.
+        at = unsafe { libc::CMSG_NXTHDR(message, at) };
+    }
+    sender
+}
+
+/// Closes the descriptors that a stranger has sent.
+fn close_all(data: *const u8, length: usize) {
+    for nth in 0..length / size_of::<RawFd>() {
+        let place = data.wrapping_add(nth * size_of::<RawFd>());
+        // SAFETY: so many descriptors lie there, aligned or not.
+        let descriptor = unsafe { place.cast::<RawFd>().read_unaligned() };
+        // SAFETY: the kernel has opened it for this process, and nobody else knows it.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// Waits until one of these can be read, or for that long; a signal may end it before.
+pub(crate) fn wait(descriptors: &[RawFd], patience: Duration) {
+    let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut polls: Vec<_> = descriptors.iter().map(poll).collect();
+    let milliseconds = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the list is as long as it says and outlives the call.
+    unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
+}
+
+/// Returns this process's user.
+pub(crate) fn user() -> u32 {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+
+    fn named(name: &str) -> (UnixDatagram, SocketAddr) {
+        let name = format!("{name}-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        (UnixDatagram::bind_addr(&address).unwrap(), address)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_datagram_says_who_has_sent_it() {
+        let ((ours, address), (theirs, _)) = (named("kineto-ours"), named("kineto-theirs"));
+        ask_for_senders(&ours).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(receive(&ours, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        theirs.send_to_addr(b"abcdef", &address).unwrap();
+        theirs.send_to_addr(b"", &address).unwrap();
+        wait(&[ours.as_raw_fd()], Duration::from_secs(5));
+        let arrived = receive(&ours, &mut buffer).unwrap();
+        assert_eq!((arrived.length, arrived.is_cut, &buffer), (4, true, b"abcd"));
+        assert_eq!(arrived.sender, Some((i32::try_from(std::process::id()).unwrap(), user())));
+        assert_eq!(arrived.name, format!("\0kineto-theirs-{}", std::process::id()).as_bytes());
+        let empty = receive(&ours, &mut buffer).unwrap();
+        assert_eq!((empty.length, empty.is_cut), (0, false));
+        assert!(receive(&ours, &mut buffer).is_err());
+    }
+}

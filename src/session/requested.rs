@@ -1,0 +1,236 @@
+//! Recordings that somebody outside of the program has asked for: they make way for the program's own.
+
+use super::gate::OF_HOST;
+use super::{Phase, Session, State, Status};
+use crate::activity::ActivityTypes;
+use crate::config::{Asked, Config, OnDemand};
+use crate::error::{Error, ErrorKind};
+use crate::os::fork;
+use crate::recorder::listeners::Own;
+use crate::schedule::PROFILER_STEP;
+use crate::time::Timestamp;
+use crate::trace::Trace;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Who does what is asked for from outside.
+pub(crate) trait Outside: fmt::Debug + Send + Sync {
+    /// The program has come to the iteration that was watched for, or beyond; called on the thread that counts.
+    fn reached(&self, iteration: u64);
+
+    /// The program has taken the session for itself. No lock may be taken here.
+    fn evicted(&self);
+
+    /// Ends what goes on, and has it written if that takes no longer than `patience`.
+    fn close(&self, patience: Duration);
+}
+
+/// What a session knows of those outside.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    outside: OnceLock<Arc<dyn Outside>>,
+    /// From which iteration on somebody wants to know; 0 if nobody does.
+    watched: AtomicU64,
+}
+
+/// The number that stands for a preparation by request, beside those of the program.
+const BY_REQUEST: u64 = 0;
+
+const OWN: &str = "a recording of the program's own is going on";
+
+impl Session {
+    /// Says who does what is asked for from outside; the first one to say so counts.
+    pub(crate) fn serve(&self, outside: Arc<dyn Outside>) {
+        let _ = self.requests.outside.set(outside);
+    }
+
+    /// Ends what was asked for from outside, and takes no more of it.
+    pub(crate) fn close_requests(&self, patience: Duration) {
+        if let Some(outside) = self.requests.outside.get().filter(|_| !self.recorder.is_forked()) {
+            outside.close(patience);
+        }
+    }
+
+    /// Returns how requests come in.
+    pub(crate) fn ondemand(&self) -> &OnDemand {
+        &self.config.ondemand
+    }
+
+    pub(crate) fn flush_timeout(&self) -> Duration {
+        self.config.flush_timeout
+    }
+
+    /// Returns why a recording that is asked for from outside cannot begin, if the program uses the session itself.
+    pub(crate) fn used_by_program(&self) -> Option<&'static str> {
+        // In a forked child, what its parent records is none of its own.
+        let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
+        (state.guest.is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
+    }
+
+    /// What the session does for the program itself, for which a request makes way.
+    pub(super) fn use_by_program(&self) -> Status {
+        if self.guest().is_some() { Status::Idle } else { self.status() }
+    }
+
+    /// Returns the number of the request that uses the session.
+    pub(super) fn guest(&self) -> Option<u64> {
+        self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest
+    }
+
+    /// Whether that request had the session and has it no more.
+    pub(crate) fn is_evicted(&self, ticket: u64) -> bool {
+        self.lock().is_ok_and(|state| state.guest != Some(ticket) && state.last_guest >= ticket)
+    }
+
+    /// Returns the settings of a recording for a request, and what it asks for that only the layer can decide.
+    pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Option<&'static str>) {
+        let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
+                       (KINETO_PROFILE_WITH_STACK)";
+        let has_stacks = self.config.companions.stacks;
+        (self.config.of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
+    }
+
+    /// Has the collectors begin for a request.
+    pub(crate) fn prepare_for(&self, ticket: u64, config: Config) -> Result<(), Error> {
+        let _own = Own::begin();
+        let mut state = self.lock()?;
+        // It may have begun meanwhile, or been thrown away.
+        if state.guest == Some(ticket) || ticket <= state.last_guest {
+            return Ok(());
+        }
+        self.take_for(&mut state, ticket, config)
+    }
+
+    fn take_for(&self, state: &mut State, ticket: u64, config: Config) -> Result<(), Error> {
+        if !matches!(state.phase, Phase::Idle) && !self.recorder.is_forked() {
+            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+        }
+        self.ready(state, Phase::Prepared(BY_REQUEST), None, Arc::new(config))?;
+        (state.guest, state.last_guest) = (Some(ticket), ticket);
+        Ok(())
+    }
+
+    /// Starts the recording of a request; its settings are asked for if nothing was prepared.
+    pub(crate) fn start_for(&self, ticket: u64, config: impl FnOnce() -> Config) -> Result<(), Error> {
+        let _own = Own::begin();
+        let mut state = self.lock()?;
+        if state.guest != Some(ticket) {
+            if ticket <= state.last_guest {
+                return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+            }
+            self.take_for(&mut state, ticket, config())?;
+        }
+        let config = state.config.clone();
+        let begun = self.ready(&mut state, Phase::Idle, None, config).and_then(|_| self.run(&mut state));
+        if begun.is_err() {
+            state.guest = None;
+        }
+        begun
+    }
+
+    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the
+    /// layer.
+    pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
+        let wants_host = !state.config.activities.intersection(OF_HOST).is_empty();
+        match state.guest.is_none() || wants_host {
+            true => ActivityTypes::ALL,
+            false => ActivityTypes::ALL.difference(OF_HOST),
+        }
+    }
+
+    /// Has nothing further recorded for a request, at once.
+    pub(crate) fn halt_for(&self, ticket: u64) -> Result<(), Error> {
+        let state = self.lock()?;
+        self.check_guest(&state, ticket)?;
+        self.gate.pause(ActivityTypes::ALL);
+        Ok(())
+    }
+
+    /// Ends the recording of a request and hands it out.
+    pub(crate) fn stop_for(&self, ticket: u64) -> Result<Trace, Error> {
+        let _own = Own::begin();
+        let mut state = self.lock()?;
+        self.check_guest(&state, ticket)?;
+        let trace = self.end(&mut state);
+        state.guest = None;
+        trace
+    }
+
+    /// Throws away what a request has.
+    pub(crate) fn drop_for(&self, ticket: u64) {
+        let Ok(mut state) = self.lock() else { return };
+        state.last_guest = state.last_guest.max(ticket);
+        if state.guest == Some(ticket) && !self.recorder.is_forked() {
+            self.throw_away(&mut state);
+        }
+    }
+
+    fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
+        self.check_process()?;
+        let taken = || Error::new(ErrorKind::NotActive, "the program has started a recording of its own");
+        (state.guest == Some(ticket)).then_some(()).ok_or_else(taken)
+    }
+
+    /// The program wants the session: what was asked for from outside is over.
+    pub(super) fn make_way(&self, state: &mut State) {
+        if state.guest.is_none() {
+            return;
+        }
+        if self.recorder.is_forked() {
+            state.guest = None;
+            return;
+        }
+        self.throw_away(state);
+        if let Some(outside) = self.requests.outside.get() {
+            outside.evicted();
+        }
+    }
+
+    fn throw_away(&self, state: &mut State) {
+        if matches!(state.phase, Phase::Recording) {
+            self.gate.end();
+            self.recorder.observers.stop();
+            drop(self.pulse.stop());
+            self.recorder.discard();
+        }
+        drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+        (state.phase, state.guest) = (Phase::Idle, None);
+    }
+
+    /// Has [`Outside::reached`] called from that iteration on, until something else is said.
+    pub(crate) fn watch_iteration(&self, iteration: Option<u64>) {
+        self.requests.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Returns the iteration that the program is in, if it counts them.
+    pub(crate) fn iteration(&self) -> Option<u64> {
+        self.steps.iterations(|iterations| iterations.is_counted().then(|| iterations.current()))
+    }
+
+    /// Counts a step of the profiler.
+    pub(super) fn count_step(&self) {
+        self.count_iteration(PROFILER_STEP);
+    }
+
+    /// Counts an iteration in the name of `requester`, and tells who wants to know.
+    pub(crate) fn count_iteration(&self, requester: &str) -> u64 {
+        let current = self.steps.iterations(|iterations| iterations.increment(requester));
+        let watched = self.requests.watched.load(Ordering::Relaxed);
+        if watched != 0
+            && current >= watched
+            && fork::generation() == self.born
+            && let Some(outside) = self.requests.outside.get()
+        {
+            outside.reached(current);
+        }
+        current
+    }
+
+    /// Which collector of those that run has stopped by itself, and why.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.collectors.stopped()
+    }
+}

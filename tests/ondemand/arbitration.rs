@@ -1,0 +1,123 @@
+//! Several who want to record at one time: requests, and the program itself.
+
+use crate::daemon::{Daemon, Stub, is_there};
+use crate::harness::Test;
+use crate::program::{Place, Trace};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_second_request_stays_with_the_daemon", a_second_request_stays_with_the_daemon),
+    ("requests_that_come_all_the_same_wait_or_are_refused", requests_that_come_all_the_same_wait_or_are_refused),
+    ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
+    ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
+    ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
+];
+
+/// Devices are looked for with the first request, and not before.
+fn collectors_begin_with_the_first_request() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("collects");
+    (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
+    assert!(!program.said().contains("collector"), "{}", program.said());
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "a.json", 600_000));
+    program.wait_for("started what");
+    program.tell("full");
+    let trace = Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    assert!(!trace.slices("work").is_empty());
+    program.wait_for("ended early: a collector stopped: told: its buffers are full");
+    program.tell("empty");
+    program.wait_for("done: empty");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    let (said, _) = program.end();
+    assert_eq!(
+        (said.matches("collector: started").count(), said.matches("collector: stopped").count()),
+        (2, 2),
+        "{said}"
+    );
+}
+
+fn text(place: &Place, name: &str, milliseconds: u32) -> String {
+    format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS={milliseconds}", place.trace(name).display())
+}
+
+fn a_second_request_stays_with_the_daemon() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("serve");
+    let pids = [program.pid()];
+    daemon.trigger_all(&text(&place, "a.json", 3000), &pids);
+    program.wait_for("started");
+    assert_eq!(daemon.trigger(&text(&place, "b.json", 10), &pids)["activityProfilersBusy"], 0);
+    assert_eq!(daemon.trigger(&text(&place, "c.json", 10), &pids)["activityProfilersBusy"], 1);
+    let first = Trace::wait_for(&place.trace(&format!("a_{}.json", pids[0])));
+    let second = Trace::wait_for(&place.trace(&format!("b_{}.json", pids[0])));
+    assert!(second.window().0 >= first.window().0 + first.window().1);
+    let (said, _) = program.end();
+    assert!(!said.contains("waits for another one"), "{said}");
+}
+
+fn requests_that_come_all_the_same_wait_or_are_refused() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("serve");
+    let poll = stub.poll();
+    for name in ["a.json", "b.json", "c.json"] {
+        stub.answer(&poll, &text(&place, name, 100));
+    }
+    let pid = program.pid();
+    for name in ["a", "b"] {
+        Trace::wait_for(&place.trace(&format!("{name}_{pid}.json")));
+    }
+    program.wait_for("is refused because another request is waiting already");
+    let (said, _) = program.end();
+    assert!(said.contains("waits for another one to end"), "{said}");
+    assert_eq!(place.traces().len(), 2);
+}
+
+fn the_programs_start_takes_the_session() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("commanded");
+    stub.answer(&stub.poll(), &text(&place, "a.json", 60_000));
+    program.wait_for("started what");
+    program.tell("stop in vain");
+    program.wait_for("the recording that is going on was asked for from outside");
+    program.tell("start");
+    program.wait_for("is refused because the program has started a recording of its own");
+    program.tell("stop");
+    program.wait_for("done: stop\n");
+    // And then it is the requests' again.
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    let (_, out) = program.end();
+    assert!(out.contains(" slices of its own"), "{out}");
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn while_the_program_records_requests_stay_where_they_are() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("commanded");
+    stub.answer(&stub.poll(), "");
+    program.tell("start");
+    program.wait_for("done: start");
+    let poll = loop {
+        let poll = stub.poll();
+        if poll.wanted() == 0 {
+            break poll;
+        }
+        stub.answer(&poll, "");
+    };
+    // One that comes all the same is refused, and says why.
+    stub.answer(&poll, &text(&place, "a.json", 10));
+    program.wait_for("is refused because a recording of the program's own is going on");
+    program.tell("stop");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}

@@ -1,0 +1,55 @@
+//! Traces that are asked for from outside, end to end.
+//!
+//! Each test starts this program again to play one that is traced (`--play <name>`), with a daemon beside it. Times are
+//! printed, and none is asserted beyond what was asked for.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    reason = "a test; clippy knows those of Rust's own harness alone"
+)]
+
+#[path = "../common/harness.rs"]
+mod harness;
+
+#[cfg(target_os = "linux")]
+mod arbitration;
+#[cfg(target_os = "linux")]
+mod daemon;
+#[cfg(target_os = "linux")]
+mod ends;
+#[cfg(target_os = "linux")]
+mod hostile;
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+mod scenarios;
+#[cfg(target_os = "linux")]
+mod soak;
+#[cfg(target_os = "linux")]
+mod traces;
+#[cfg(target_os = "linux")]
+mod weather;
+
+use harness::Test;
+
+#[cfg(target_os = "linux")]
+const TESTS: &[&[Test]] =
+    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+#[cfg(not(target_os = "linux"))]
+const TESTS: &[&[Test]] = &[];
+
+fn main() -> std::process::ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    #[cfg(target_os = "linux")]
+    if let [play, name] = args.as_slice()
+        && play == "--play"
+    {
+        scenarios::play(name);
+        return std::process::ExitCode::SUCCESS;
+    }
+    harness::run(&args, TESTS)
+}

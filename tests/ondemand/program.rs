@@ -1,0 +1,165 @@
+//! Programs that are traced on demand: started, looked at, and ended.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The folders of a test: sockets, traces, and what programs say.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["sockets", "traces"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Place { folder }
+    }
+
+    pub(crate) fn sockets(&self) -> PathBuf {
+        self.folder.path().join("sockets")
+    }
+
+    /// A file among the traces.
+    pub(crate) fn trace(&self, name: &str) -> PathBuf {
+        self.folder.path().join("traces").join(name)
+    }
+
+    /// The names of all traces that are whole, sorted.
+    pub(crate) fn traces(&self) -> Vec<String> {
+        names(&self.folder.path().join("traces"))
+    }
+
+    /// Starts a program that plays a scenario.
+    pub(crate) fn start(&self, scenario: &str) -> Program {
+        self.start_with(scenario, &[])
+    }
+
+    pub(crate) fn start_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
+        let said = self.folder.path().join(format!("said-{}", names(self.folder.path()).len()));
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--play", scenario])
+            .env_clear()
+            .env("KINETO_USE_DAEMON", "1")
+            .env("KINETO_DISABLE_CUPTI", "1")
+            .env("KINETO_IPC_SOCKET_DIR", self.sockets())
+            .env("KINETO_ONDEMAND_TRACE_DIR", self.folder.path().join("traces"))
+            .env("KINETO_CONFIG", "/dev/null")
+            .envs(env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&said).unwrap());
+        let mut process = command.spawn().unwrap();
+        let input = process.stdin.take();
+        Program { process, input, said }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A program that runs until its input ends.
+pub(crate) struct Program {
+    process: Child,
+    input: Option<ChildStdin>,
+    said: PathBuf,
+}
+
+impl Program {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it has said on stderr so far.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// Waits until it has said that.
+    pub(crate) fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.said().contains(text) {
+            assert!(Instant::now() < deadline, "not said: {text:?}, but: {}", self.said());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Tells it something that its scenario understands.
+    pub(crate) fn tell(&mut self, word: &str) {
+        self.input.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
+    }
+
+    /// Ends it; returns all that it has said on stderr and on stdout.
+    pub(crate) fn end(mut self) -> (String, String) {
+        drop(self.input.take());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let _ = self.process.kill();
+                panic!("the program hangs: {}", self.said());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let mut out = String::new();
+        self.process.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert!(status.success(), "{status}: {}", self.said());
+        (self.said(), out)
+    }
+}
+
+impl Drop for Program {
+    /// Where a test has failed, what the program has said tells why.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the program ({:?}) has said: {}", self.process.try_wait(), self.said());
+        }
+        let _ = self.process.kill();
+    }
+}
+
+/// A trace file that is whole.
+pub(crate) struct Trace {
+    pub(crate) json: Value,
+}
+
+impl Trace {
+    /// Waits for a file, which is whole as soon as it is there.
+    pub(crate) fn wait_for(path: &Path) -> Trace {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !path.exists() {
+            assert!(Instant::now() < deadline, "no {}", path.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Trace { json: serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() }
+    }
+
+    pub(crate) fn rows(&self) -> &[Value] {
+        self.json["traceEvents"].as_array().unwrap()
+    }
+
+    /// The slices of that name.
+    pub(crate) fn slices(&self, name: &str) -> Vec<&Value> {
+        self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).collect()
+    }
+
+    /// The recording's start and length, in nanoseconds; the start since the Unix epoch.
+    pub(crate) fn window(&self) -> (i64, i64) {
+        let base = self.json["baseTimeNanoseconds"].as_i64().unwrap();
+        let nanoseconds = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as i64;
+        let whole = self.rows().iter().find(|row| row["cat"] == "Trace").expect("a row for the whole");
+        (base + nanoseconds(&whole["ts"]), nanoseconds(&whole["dur"]))
+    }
+}

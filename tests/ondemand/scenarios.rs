@@ -1,0 +1,208 @@
+//! The programs that are traced.
+
+use std::io::{BufRead, stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::memory::{self, Device};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp};
+use tracing_subscriber::prelude::*;
+
+/// Plays the program of that name until its input ends.
+pub(crate) fn play(name: &str) {
+    match name {
+        "serve" => serve(from_env()),
+        "builds" => {
+            let (layer, guard) = KinetoLayer::builder().build().unwrap();
+            tracing_subscriber::registry().with(layer).init();
+            serve(guard);
+        }
+        "steps" => steps(&from_env()),
+        "commanded" => commanded(&from_env()),
+        "exits" => exits(),
+        "abstract" => crate::traces::in_own_network(),
+        "idle" => idle(),
+        "forks" => forks(),
+        "collects" => collects(),
+        "soak" => crate::soak::long(),
+        "allocates" => allocates(&from_env()),
+        other => panic!("no scenario {other}"),
+    }
+}
+
+fn from_env() -> KinetoGuard {
+    let (layer, guard) = KinetoLayer::from_env().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
+}
+
+/// The lines of the input; disconnected at its end.
+fn input() -> Receiver<String> {
+    let (send, receive) = channel();
+    let read = move || stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+    std::thread::Builder::new().spawn(read).unwrap();
+    receive
+}
+
+fn work() {
+    tracing::info_span!("work", n = 1u64).in_scope(|| std::thread::sleep(Duration::from_micros(200)));
+}
+
+/// Works until a line comes, which it returns; `None` at the end.
+fn work_until_told(input: &Receiver<String>) -> Option<String> {
+    loop {
+        match input.try_recv() {
+            Ok(line) => return Some(line),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => work(),
+        }
+    }
+}
+
+/// A server.
+fn serve(guard: KinetoGuard) {
+    work_until_told(&input());
+    let asked = Instant::now();
+    drop(guard);
+    println!("dropped in {} us", asked.elapsed().as_micros());
+}
+
+/// One that ends without dropping its guard.
+#[expect(clippy::exit, reason = "that is what it is for")]
+fn exits() {
+    let _guard = from_env();
+    work_until_told(&input());
+    std::process::exit(0);
+}
+
+/// A loop that counts its iterations.
+fn steps(guard: &KinetoGuard) {
+    let (profiler, input) = (guard.profiler(), input());
+    while input.try_recv() != Err(TryRecvError::Disconnected) {
+        profiler.step();
+        tracing::info_span!("iteration", n = profiler.iteration()).in_scope(work);
+    }
+}
+
+/// Starts and stops a recording of its own when it is told so.
+fn commanded(guard: &KinetoGuard) {
+    let (profiler, input) = (guard.profiler(), input());
+    let mut trace = None;
+    while let Some(line) = work_until_told(&input) {
+        match line.as_str() {
+            "start" => profiler.start().unwrap(),
+            "stop" => trace = Some(profiler.stop().unwrap()),
+            "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),
+            other => panic!("no command {other}"),
+        }
+        report(&format!("done: {line}"));
+    }
+    if let Some(trace) = trace {
+        println!("{} slices of its own", trace.stats().slices);
+    }
+}
+
+/// To whoever reads stderr.
+#[expect(clippy::print_stderr, reason = "it is read by the test")]
+fn report(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Makes a layer and ends.
+fn idle() {
+    let begun = Instant::now();
+    let guard = from_env();
+    let made = begun.elapsed();
+    assert_eq!(guard.profiler().status(), Status::Idle);
+    work();
+    std::thread::sleep(Duration::from_millis(100));
+    let names = threads();
+    let asked = Instant::now();
+    drop(guard);
+    println!("made in {} us, dropped in {} us; threads: {names}", made.as_micros(), asked.elapsed().as_micros());
+}
+
+/// The names of this process's threads.
+fn threads() -> String {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let mut names: Vec<_> = tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect();
+    names.sort();
+    names.join(",")
+}
+
+/// A server that has forked; its child ends.
+#[expect(unsafe_code, reason = "fork has no safe form")]
+fn forks() {
+    let guard = from_env();
+    let input = input();
+    std::thread::sleep(Duration::from_millis(100));
+    // SAFETY: the child does what this crate promises to work in one, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        work();
+        drop(guard);
+        // SAFETY: takes a number and does not return.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the result.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    report(&format!("the child has ended with {}", libc::WEXITSTATUS(status)));
+    work_until_told(&input);
+    drop(guard);
+}
+
+/// A collector that says what is done with it, and stops by itself when the program is told so.
+#[derive(Debug)]
+struct Told(Arc<AtomicBool>);
+
+impl Collector for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityType::ConcurrentKernel.into()
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        report("collector: probed");
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        report("collector: started");
+        Ok(Capabilities::default())
+    }
+    fn stopped(&self) -> Option<String> {
+        self.0.load(Ordering::Relaxed).then(|| "its buffers are full".to_owned())
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {
+        report("collector: stopped");
+    }
+}
+
+/// A server with such a collector.
+fn collects() {
+    let has_stopped = Arc::new(AtomicBool::new(false));
+    let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let input = input();
+    while let Some(line) = work_until_told(&input) {
+        has_stopped.store(line == "full", Ordering::Relaxed);
+        report(&format!("done: {line}"));
+    }
+    drop(guard);
+}
+
+/// Reports allocations while it works.
+fn allocates(guard: &KinetoGuard) {
+    let input = input();
+    let _: Profiler = guard.profiler();
+    let mut total = 0;
+    while input.try_recv() != Err(TryRecvError::Disconnected) {
+        total += 64;
+        memory::record(total, 64, total, total, Device::CPU);
+        work();
+    }
+}

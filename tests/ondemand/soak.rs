@@ -1,0 +1,56 @@
+//! Many polls and traces of one program leave nothing behind.
+
+use crate::daemon::Stub;
+use crate::harness::Test;
+use crate::program::{Place, Trace};
+
+pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leave_nothing_behind", || soak(400, 40))];
+
+/// As long as a day at the usual pace; takes a quarter of an hour. `cargo test --test ondemand -- --play soak`
+pub(crate) fn long() {
+    soak(100_000, 1_000);
+}
+
+/// Answers so many polls, some of them with requests, and looks at the program's memory and descriptors meanwhile.
+fn soak(polls: usize, traces: usize) {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let fast = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
+    let program = place.start_with("serve", &[fast, ("KINETO_LOG_LEVEL", "error")]);
+    let path = place.trace(&format!("a_{}.json", program.pid()));
+    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=2", place.trace("a.json").display());
+    let (mut asked, mut done, mut figures) = (0, 0, Vec::new());
+    while asked < polls {
+        let poll = stub.poll();
+        asked += 1;
+        match poll.wanted() == 2 && done < traces && asked >= done * (polls / traces) {
+            false => stub.answer(&poll, ""),
+            true => {
+                stub.answer(&poll, &text);
+                Trace::wait_for(&path);
+                std::fs::remove_file(&path).unwrap();
+                done += 1;
+            }
+        }
+        if asked % (polls / 8) == 0 {
+            figures.push((asked, done, resident(program.pid()), descriptors(program.pid())));
+        }
+    }
+    println!("polls, traces, KiB of memory, descriptors: {figures:?}");
+    let (early, last) = (figures[1], figures[figures.len() - 1]);
+    assert_eq!((last.1, last.3), (traces, early.3), "{figures:?}");
+    // Pages that are first touched later, but nothing for each trace.
+    assert!(last.2 < early.2 + 4096, "{figures:?}");
+    program.end();
+}
+
+/// The pages that a process has in memory, in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}

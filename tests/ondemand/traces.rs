@@ -1,0 +1,219 @@
+//! What is asked for is what the file has: time, iterations, starts together, names, memory profiles.
+
+use crate::daemon::{Daemon, Stub, is_there};
+use crate::harness::Test;
+use crate::program::{Place, Program, Trace};
+use std::os::linux::net::SocketAddrExt;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_trace_for_a_time", a_trace_for_a_time),
+    ("a_layer_that_is_built_waits_too", a_layer_that_is_built_waits_too),
+    ("a_trace_of_iterations", a_trace_of_iterations),
+    ("iterations_that_are_not_counted_are_a_time", iterations_that_are_not_counted_are_a_time),
+    ("two_processes_start_together", || start_together(2)),
+    ("sixteen_processes_start_together", || start_together(16)),
+    ("a_memory_profile", a_memory_profile),
+    ("the_request_decides_what_is_in_the_file", the_request_decides_what_is_in_the_file),
+    ("abstract_sockets", abstract_sockets),
+];
+
+fn text(place: &Place, name: &str, more: &str) -> String {
+    format!("ACTIVITIES_LOG_FILE={}\n{more}", place.trace(name).display())
+}
+
+/// The command line's text for a trace of 200 ms.
+fn for_a_time(place: &Place, name: &str) -> String {
+    text(
+        place,
+        name,
+        "PROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=200\nPROFILE_REPORT_INPUT_SHAPES=false\n\
+         PROFILE_WITH_STACK=false\nPROFILE_WITH_FLOPS=false\nPROFILE_WITH_MODULES=false",
+    )
+}
+
+fn path_of(place: &Place, name: &str, program: &Program) -> std::path::PathBuf {
+    place.trace(&name.replace(".json", &format!("_{}.json", program.pid())))
+}
+
+fn a_trace_for_a_time() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("serve");
+    let answer = daemon.trigger_all(&for_a_time(&place, "a.json"), &[program.pid()]);
+    let asked = Instant::now();
+    assert_eq!(answer["activityProfilersTriggered"][0], program.pid());
+    let trace = Trace::wait_for(&path_of(&place, "a.json", &program));
+    println!("from the trigger to the file: {} ms, of which 200 are recorded", asked.elapsed().as_millis());
+    let (_, length) = trace.window();
+    assert!(length >= 200_000_000, "{length}");
+    assert!(!trace.slices("work").is_empty());
+    let id = trace.json["trace_id"].as_str().unwrap();
+    assert!(id.parse::<u64>().is_ok(), "{id}");
+    assert_eq!(trace.json["tracing_kineto"]["config"]["from"]["ACTIVITIES_DURATION_MSECS"], serde_json::Value::Null);
+    assert_eq!(place.traces().len(), 1);
+    program.wait_for("written");
+    let (said, _) = program.end();
+    for word in ["registered with the dynolog daemon", "triggered by dynolog (pid ", "started what ", "written, trace "]
+    {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+    assert!(said.contains(id) && !said.contains("WARNING"), "{said}");
+    // Nothing is left of its socket.
+    assert_eq!(std::fs::read_dir(place.sockets()).unwrap().count(), 1);
+}
+
+fn a_layer_that_is_built_waits_too() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("builds");
+    for name in ["a.json", "b.json.gz"] {
+        daemon.trigger_all(&for_a_time(&place, name), &[program.pid()]);
+        let path = path_of(&place, name, &program);
+        program.wait_for(&format!("to {}", path.display()));
+    }
+    program.end();
+}
+
+fn a_trace_of_iterations() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("steps");
+    let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=50\nACTIVITIES_ITERATIONS=3";
+    daemon.trigger_all(&text(&place, "i.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&path_of(&place, "i.json", &program));
+    let numbers: Vec<_> = trace.slices("iteration").iter().map(|row| row["args"]["n"].as_u64().unwrap()).collect();
+    assert!(numbers[0].is_multiple_of(50) && numbers[0] > 0, "{numbers:?}");
+    assert_eq!(numbers, [numbers[0], numbers[0] + 1, numbers[0] + 2]);
+    let cut = trace.slices("iteration").iter().any(|row| row["args"].get("clipped").is_some());
+    assert!(!cut && trace.slices("work").len() == 3);
+    program.end();
+}
+
+fn iterations_that_are_not_counted_are_a_time() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("serve");
+    let more = "PROFILE_START_ITERATION=0\nACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=100";
+    daemon.trigger_all(&text(&place, "i.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&path_of(&place, "i.json", &program));
+    assert!(trace.window().1 >= 100_000_000);
+    let (said, _) = program.end();
+    assert!(said.contains("the program counts none (Profiler::step): it is traced by time"), "{said}");
+}
+
+fn start_together(count: usize) {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let env = [("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")];
+    let programs: Vec<_> = (0..count).map(|_| place.start_with("serve", &env)).collect();
+    let pids: Vec<_> = programs.iter().map(Program::pid).collect();
+    // Registered, so that the next poll is at most some seconds away.
+    programs.iter().for_each(|program| program.wait_for("registered"));
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3);
+    let start = start.as_millis() as i64;
+    let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100");
+    daemon.trigger_all(&text(&place, "s.json", &more), &pids);
+    let traces = programs.iter().map(|program| Trace::wait_for(&path_of(&place, "s.json", program)));
+    let starts: Vec<_> = traces.map(|trace| trace.window().0 - start * 1_000_000).collect();
+    println!(
+        "{count} processes: {:.3} to {:.3} ms behind the time that was said",
+        *starts.iter().min().unwrap() as f64 / 1e6,
+        *starts.iter().max().unwrap() as f64 / 1e6
+    );
+    assert!(starts.iter().all(|behind| *behind >= 0), "{starts:?}");
+    assert_eq!(place.traces().len(), count);
+    programs.into_iter().for_each(|program| drop(program.end()));
+}
+
+fn a_memory_profile() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("allocates");
+    let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=100";
+    daemon.trigger_all(&text(&place, "m.raw.json", more), &[program.pid()]);
+    let path = path_of(&place, "m.raw.json", &program);
+    let profile = Trace::wait_for(&path).json;
+    assert!(!profile.as_array().unwrap().is_empty(), "{profile}");
+    // The session is free again, and a trace has allocations if they are asked for.
+    for (name, flag, has_some) in
+        [("a.json", "", false), ("b.json", "\nPROFILE_PROFILE_MEMORY=true", true), ("c.json", "", false)]
+    {
+        daemon.trigger_all(&format!("{}{flag}", for_a_time(&place, name)), &[program.pid()]);
+        let trace = Trace::wait_for(&path_of(&place, name, &program));
+        assert_eq!(trace.rows().iter().any(|row| row["name"] == "[memory]"), has_some, "{name}");
+    }
+    program.end();
+}
+
+fn the_request_decides_what_is_in_the_file() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let env = [("RANK", "3"), ("WORLD_SIZE", "8")];
+    let program = place.start_with("serve", &env);
+    let more = "ACTIVITIES_DURATION_MSECS=50\nREQUEST_GROUP_TRACE_ID=a \"group\"\nPROFILE_WITH_MODULES=true\n\
+                PROFILE_WITH_STACK=true\nACTIVITY_TYPES=cpu_op,kernel";
+    daemon.trigger_all(&text(&place, "a.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&path_of(&place, "a.json", &program));
+    assert_eq!((&trace.json["group_trace_id"], &trace.json["with_modules"]), (&"a \"group\"".into(), &1.into()));
+    assert_eq!(
+        (&trace.json["distributedInfo"]["rank"], &trace.json["distributedInfo"]["world_size"]),
+        (&3.into(), &8.into())
+    );
+    let config = &trace.json["tracing_kineto"]["config"];
+    assert_eq!(config["from"]["ACTIVITY_TYPES"], "request");
+    assert!(!trace.slices("work").is_empty());
+    let more = "ACTIVITIES_DURATION_MSECS=50\nACTIVITY_TYPES=kernel";
+    daemon.trigger_all(&text(&place, "k.json", more), &[program.pid()]);
+    assert!(Trace::wait_for(&path_of(&place, "k.json", &program)).slices("work").is_empty());
+    let (said, _) = program.end();
+    assert!(said.contains("PROFILE_WITH_STACK changes nothing"), "{said}");
+}
+
+/// A network of its own has abstract names of its own, so that other daemons of the machine are not in the way.
+fn abstract_sockets() {
+    const UNSHARE: [&str; 2] = ["--net", "--map-root-user"];
+    let can = std::process::Command::new("unshare").args(UNSHARE).arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("passed over: no network of its own can be had here");
+        return;
+    }
+    let mut own = std::process::Command::new("unshare");
+    own.args(UNSHARE).arg(std::env::current_exe().unwrap()).args(["--play", "abstract"]);
+    assert!(own.status().unwrap().success());
+}
+
+/// The test, in its network.
+pub(crate) fn in_own_network() {
+    let place = Place::new();
+    let stub = Stub::start_abstract();
+    let program = place.start_with("serve", &[("KINETO_IPC_SOCKET_DIR", "")]);
+    let poll = stub.poll_for_a_trace();
+    assert!(
+        poll.from.as_abstract_name().is_some_and(|name| name.starts_with(b"dynoconfigclient") && name.ends_with(b"\0"))
+    );
+    stub.answer(&poll, &text(&place, "a.json", "ACTIVITIES_DURATION_MSECS=20"));
+    Trace::wait_for(&path_of(&place, "a.json", &program));
+    program.end();
+}
