@@ -31,6 +31,9 @@ const KERNELS: usize = 2 * STEPS;
 /// Options of the simulator, and what the trace must then be like.
 type Fault = (&'static str, fn(&File));
 
+/// The same of a process of its own, which goes that way.
+type Late = (Way, &'static str, fn(&File));
+
 /// What goes wrong while rocprofiler-sdk is in use.
 const SDK: &[Fault] = &[
     ("", |file| whole(file, &[])),
@@ -126,7 +129,7 @@ const TRACER: &[Fault] = &[
 ];
 
 /// What goes wrong when this process registers, which it does once; what hangs stays so.
-const REGISTRATION: &[(Way, &str, fn(&File))] = &[
+const REGISTRATION: &[Late] = &[
     (Way::Sdk, "sdk=0.5", |file| nothing(file, Why::Incompatible, "0.5.0 is older than 1.0")),
     (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
     (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),

@@ -181,7 +181,8 @@ fn shape(row: &Value) -> String {
 }
 
 const TIMES: &str = "appended:s appended_rel_to_start:s submitted:s submitted_rel_to_start:s";
-const PLACE: &str = "device:u context:s sycl queue:u l0 queue:s";
+// libkineto has no stream, and the context as a text.
+const PLACE: &str = "device:u stream:u context:u sycl queue:u l0 queue:s";
 
 #[test]
 fn args_have_the_keys_and_the_types_of_libkinetos() {

@@ -135,7 +135,7 @@ pub(crate) fn rooms(source: &Source, table: &Table, exports: &Exports, used: &mu
 
 /// `unsafe` stands only where foreign code or the processor is faced.
 pub(crate) fn no_unsafe(source: &Source) -> Vec<String> {
-    let faults = source.tokens.iter().filter(|token| token.is_word("unsafe") && !source.is_one_of(&UNSAFE));
+    let faults = source.tokens.iter().filter(|token| token.is_word("unsafe") && !source.is_one_of(UNSAFE));
     faults.map(|token| source.fault(token.line, "`unsafe` outside of its places")).collect()
 }
 
