@@ -87,9 +87,9 @@ const char *tracing_kineto_last_error(void);
 int tracing_kineto_init(void);
 
 /*
- * Ends the recording, writes it to KINETO_ACTIVITIES_LOG_FILE, and has all further calls do nothing; there is no second
- * init. Not needed where main returns or exit is called, as what is recorded by then is written there. A profiler of the
- * program's Rust half goes on.
+ * Ends the recording, writes it to KINETO_ACTIVITIES_LOG_FILE, and has all further calls do nothing, whether or not it
+ * could be written; there is no second init. Not needed where main returns or exit is called, as what is recorded by then
+ * is written there. A profiler of the program's Rust half goes on.
  */
 int tracing_kineto_shutdown(void);
 

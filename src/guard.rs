@@ -69,29 +69,35 @@ impl KinetoGuard {
         session.iter().for_each(|session| session.close_requests(session.flush_timeout()));
         Profiler::new(session).stop()
     }
-}
 
-impl Drop for KinetoGuard {
-    fn drop(&mut self) {
-        let Some(session) = self.session.take() else { return };
+    /// Ends the recording and writes the trace, as dropping it does; says on stderr what comes of it, and returns why
+    /// nothing was written.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let Some(session) = self.session.take() else { return Ok(()) };
         session.close_requests(session.flush_timeout());
         if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
-            return;
+            return Ok(());
         }
         let lived = self.built.elapsed();
+        let failed = |error: Error| {
+            diag!(Error, "guard", "the trace was not written: {error}");
+            Err(error)
+        };
         let (trace, place) = match session.finish(true) {
             Ok(Ending::Recording(trace)) => match session.write_in_time(trace.clone()) {
                 Ok(_) => (trace, session.output()),
-                Err(error) => return diag!(Error, "guard", "the trace was not written: {error}"),
+                Err(error) => return failed(error),
             },
             // What went wrong has been said.
-            Ok(Ending::Cycle(Cycle { error: Some(_), .. })) | Ok(Ending::Nothing { has_traces: true, .. }) => return,
+            Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
+            Ok(Ending::Nothing { has_traces: true, .. }) => return Ok(()),
             Ok(Ending::Cycle(cycle)) => (cycle.trace, cycle.path),
             Ok(Ending::Nothing { why, .. }) => {
-                return diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
+                diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
+                return Ok(());
             }
-            Err(error) if error.kind() == ErrorKind::NotActive => return,
-            Err(error) => return diag!(Error, "guard", "the trace was not written: {error}"),
+            Err(error) if error.kind() == ErrorKind::NotActive => return Ok(()),
+            Err(error) => return failed(error),
         };
         let place = match place {
             Some(path) => format!("the trace is in {}", path.display()),
@@ -105,6 +111,14 @@ impl Drop for KinetoGuard {
             }
             None => {}
         }
+        Ok(())
+    }
+}
+
+impl Drop for KinetoGuard {
+    fn drop(&mut self) {
+        // Why nothing was written has been said.
+        let _ = self.close();
     }
 }
 

@@ -37,6 +37,14 @@ fn submit(machine: &Machine, queue: Queue, kernel: &'static str, count: usize) {
     info_span!("work").in_scope(|| (0..count).for_each(|_| machine.submit(queue, kernel)));
 }
 
+/// Ends a pause, and waits until `all` views are enabled: who is at them just then may be a moment late.
+fn resume(profiler: &Profiler, all: u64) {
+    profiler.resume().unwrap();
+    while xpu::count("enabled_views") != all {
+        std::thread::yield_now();
+    }
+}
+
 fn found(file: &File) -> BTreeMap<String, usize> {
     tally(kernels(file).into_iter().map(|kernel| name(kernel).to_owned()))
 }
@@ -59,7 +67,7 @@ fn what_is_submitted_in_a_pause_is_none_of_the_recording() {
                 std::thread::yield_now();
             }
             submit(&machine, queue, "paused", 3);
-            profiler.resume().unwrap();
+            resume(profiler, all);
             // It runs now, and was not wanted.
             machine.wait(queue, Wait::Queue);
             submit(&machine, queue, "second", 4);
@@ -79,9 +87,10 @@ fn what_was_submitted_before_a_pause_is_there_when_it_has_ended() {
     let queue = machine.queue(0);
     let file = record(|profiler| {
         submit(&machine, queue, "before", 3);
+        let all = xpu::count("enabled_views");
         profiler.pause().unwrap();
         machine.wait(queue, Wait::Queue);
-        profiler.resume().unwrap();
+        resume(profiler, all);
         submit(&machine, queue, "after", 1);
         machine.wait(queue, Wait::Queue);
     });

@@ -106,8 +106,8 @@ pub(super) fn shutdown() -> Result<(), Fault> {
         set_state(Status::ShutDown);
         std::mem::take(&mut *kept)
     };
-    drop((guard, last));
-    Ok(())
+    drop(last);
+    Ok(guard.map_or(Ok(()), |mut guard| guard.close())?)
 }
 
 pub(super) fn start() -> Result<(), Fault> {

@@ -4,22 +4,27 @@ use super::collected::Collected;
 use std::collections::BTreeMap;
 
 /// Gives each device a number of its own. Two collectors that describe a device of one number and one name mean the same
-/// one; where the names differ the later one is another device, and is shown under the next free number, which stands in its
-/// label too.
+/// one; where the names differ the later one is another device, and is shown under the next free number, with its name in
+/// its label.
 pub(super) fn apart<'c>(all: impl Iterator<Item = &'c mut Collected>) {
     let mut all: Vec<_> = all.collect();
     let highest = all.iter().flat_map(|records| &records.devices).map(|device| device.id).max();
     let mut free = highest.unwrap_or(-1).saturating_add(1)..;
-    let mut known: BTreeMap<i32, String> = BTreeMap::new();
+    let mut known: BTreeMap<i32, Vec<(String, i32)>> = BTreeMap::new();
     for records in &mut all {
         for device in &mut records.devices {
-            let is_another = known.get(&device.id).is_some_and(|name| *name != device.name);
-            if let Some(shown) = is_another.then(|| free.next()).flatten() {
+            let of_number = known.entry(device.id).or_default();
+            let same = of_number.iter().find(|(name, _)| *name == device.name).map(|(_, shown)| *shown);
+            let another = || if of_number.is_empty() { None } else { free.next() };
+            let shown = same.or_else(another).unwrap_or(device.id);
+            if same.is_none() {
+                of_number.push((device.name.clone(), shown));
+            }
+            if shown != device.id {
                 records.renumbered.push((device.id, shown));
                 device.label = format!("{} ({})", device.label, device.name);
                 device.id = shown;
             }
-            known.insert(device.id, device.name.clone());
         }
     }
 }
@@ -44,11 +49,12 @@ mod tests {
             of(&[(0, "Arc"), (1, "Arc")]),
             of(&[]),
             of(&[(17, "MTIA")]),
+            of(&[(1, "Arc")]),
         ];
         apart(all.iter_mut());
         let ids: Vec<Vec<i32>> =
             all.iter().map(|records| records.devices.iter().map(|device| device.id).collect()).collect();
-        assert_eq!(ids, [vec![0, 1], vec![0], vec![18, 19], vec![], vec![17]]);
+        assert_eq!(ids, [vec![0, 1], vec![0], vec![18, 19], vec![], vec![17], vec![19]]);
         assert_eq!((all[0].device_of(7), all[2].device_of(7), all[2].device_of(8)), (0, 18, -1));
         assert_eq!((&*all[0].devices[1].label, &*all[2].devices[1].label), ("GPU 1", "GPU 1 (Arc)"));
     }

@@ -72,6 +72,11 @@ fn nothing_is_done_where_the_environment_does_not_ask_for_it() {
 }
 
 #[test]
+fn a_shutdown_says_that_the_trace_could_not_be_written() {
+    Program::c("program.c").run(&["unwritten"], &[("KINETO_ACTIVITIES_LOG_FILE", "/no/such/folder/a.json")]);
+}
+
+#[test]
 fn recordings_are_started_stopped_and_saved_by_hand() {
     let program = Program::c("program.c");
     let [first, second] = ["first.json", "second.json"].map(|name| program.file(name));

@@ -143,6 +143,16 @@ static void disabled(void) {
   IS(tracing_kineto_shutdown(), TRACING_KINETO_DISABLED);
 }
 
+/* The trace cannot be written. */
+static void unwritten(void) {
+  OK(tracing_kineto_init());
+  OK(tracing_kineto_push_range("lost", TRACING_KINETO_OP));
+  OK(tracing_kineto_pop_range());
+  IS(tracing_kineto_shutdown(), TRACING_KINETO_IO);
+  SAYS("/no/such/folder");
+  IS(tracing_kineto_shutdown(), TRACING_KINETO_SHUT_DOWN);
+}
+
 /* Two recordings, each in a file. */
 static void parts(const char *first, const char *second) {
   OK(tracing_kineto_init());
@@ -287,6 +297,7 @@ int main(int count, char **arguments) {
   if (!strcmp(part, "ranges")) ranges();
   else if (!strcmp(part, "faults")) faults(first);
   else if (!strcmp(part, "disabled")) disabled();
+  else if (!strcmp(part, "unwritten")) unwritten();
   else if (!strcmp(part, "parts")) parts(first, second);
   else if (!strcmp(part, "threads")) threads();
   else if (!strcmp(part, "fork")) fork_child(first);

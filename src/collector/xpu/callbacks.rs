@@ -3,13 +3,15 @@
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
 use super::hub::HUB;
+use super::pool;
 
 /// PTI wants an empty buffer.
 pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
     if buffer.is_null() || size.is_null() {
         return;
     }
-    let (start, length) = HUB.pool.request().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+    let place = if HUB.is_inherited() { pool::leaked() } else { HUB.pool.request() };
+    let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: PTI gives a valid place for the result.
     unsafe { buffer.write(start) };
     // SAFETY: PTI gives a valid place for the result.
@@ -18,5 +20,8 @@ pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
 
 /// PTI hands a buffer over.
 pub(super) extern "C" fn completed(buffer: *mut u8, _size: usize, valid: usize) {
-    HUB.pool.complete(buffer, valid);
+    // Nobody reads in a forked child, and who had the pool's lock may not be there.
+    if !HUB.is_inherited() {
+        HUB.pool.complete(buffer, valid);
+    }
 }

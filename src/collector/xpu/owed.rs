@@ -25,6 +25,11 @@ impl Owed {
         }
     }
 
+    /// Of what was launched so far nothing more may come.
+    pub(super) fn forget(&mut self) {
+        self.launched.clear();
+    }
+
     /// Returns how many launches have no kernel yet.
     pub(super) fn count(&self) -> usize {
         self.launched.len()
@@ -51,6 +56,9 @@ mod tests {
         assert_eq!(owed.count(), 1);
         owed.worked(1);
         owed.worked(1);
+        assert_eq!(owed.count(), 0);
+        owed.launched(3);
+        owed.forget();
         assert_eq!(owed.count(), 0);
     }
 }

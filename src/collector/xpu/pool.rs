@@ -247,6 +247,11 @@ impl Pool {
     }
 }
 
+/// Returns a place to write to that nobody takes back, for a forked child: the pool may be locked for ever there.
+pub(super) fn leaked() -> Option<(NonNull<u8>, usize)> {
+    Buffer::new(SCRAP_BYTES, true).map(|scrap| (std::mem::ManuallyDrop::new(scrap).start, SCRAP_BYTES))
+}
+
 impl State {
     fn empty(&mut self) -> Option<Buffer> {
         if self.size > 0 {

@@ -22,6 +22,8 @@ pub(super) struct Reader {
     names: Names,
     streams: Arc<Streams>,
     owed: Owed,
+    /// Records are known to be missing, so kernels cannot be waited for launch by launch.
+    is_missing_records: bool,
     /// When the recording began, by the clock of the records; 0 if that is not known.
     since: u64,
     /// Where kernels ran, by their ids, if somebody wants to know.
@@ -92,16 +94,27 @@ impl Reader {
     ) -> Reader {
         let (names, owed) = (Names::new(ask), Owed::default());
         let kernels = types.contains(ActivityType::XpuScopeProfiler).then(HashMap::new);
-        Reader { sink, types, names, streams, owed, since, kernels, text: Vec::new() }
+        Reader { sink, types, names, streams, owed, is_missing_records: false, since, kernels, text: Vec::new() }
     }
 
     pub(super) fn sink(&self) -> &RecordSink {
         &self.sink
     }
 
-    /// Returns how many launches of kernels have no kernel yet.
+    /// Returns how many launches of kernels have no kernel yet, as far as it is sure to come.
     pub(super) fn owed(&self) -> usize {
-        self.owed.count()
+        if self.is_missing_records { 0 } else { self.owed.count() }
+    }
+
+    /// Kernels that were launched so far may have no records.
+    pub(super) fn forget_owed(&mut self) {
+        self.owed.forget();
+    }
+
+    /// Counts records that are not there.
+    pub(super) fn missing(&mut self, cause: Loss, count: u64) {
+        self.is_missing_records |= count > 0;
+        self.sink.lost(cause, count);
     }
 
     /// Returns where the kernel of that id ran, once; `None` if it has not come.
@@ -123,8 +136,9 @@ impl Reader {
             }
             unread
         });
+        sink.lost(Loss::DeviceRecordsUnread, unread);
         // How many more there were cannot be known.
-        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
+        self.missing(Loss::DeviceRecordsUnread, records.broken().into());
         !records.broken()
     }
 

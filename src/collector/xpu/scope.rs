@@ -51,17 +51,14 @@ impl Sampling {
         let device = devices.iter().find(|device| device.uuid() == gpu.uuid).or(devices.first());
         let device = device.ok_or_else(|| "PTI finds no device with metrics".to_owned())?;
         let scope = api.enable().map_err(|error| said("ptiMetricsScopeEnable", error))?;
-        let configured =
-            api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error));
-        let begun = configured.and_then(|()| {
-            // Without room of its own size PTI makes some as it goes.
-            let _ = api.make_room(scope, wanted.most);
-            api.start(scope).map_err(|error| said("ptiMetricsScopeStartCollection", error))
-        });
-        begun.inspect_err(|_| api.disable(scope))?;
+        let sampling = Sampling { api, scope, is_running: true };
+        api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error))?;
+        // Without room of its own size PTI makes some as it goes.
+        let _ = api.make_room(scope, wanted.most);
+        api.start(scope).map_err(|error| said("ptiMetricsScopeStartCollection", error))?;
         let one = "PTI samples metrics of one device at a time: those of the first in XPUPTI_PROFILER_DEVICES";
         let note = (wanted.devices.len() > 1).then(|| one.to_owned());
-        Ok((Sampling { api, scope, is_running: true }, note))
+        Ok((sampling, note))
     }
 
     /// Samples only while views record.
@@ -82,7 +79,6 @@ impl Sampling {
         if let Err(error) = self.read(reader, &sink) {
             sink.note(format!("metrics of kernels are missing: {error}{}", error.hint()));
         }
-        self.api.disable(self.scope);
     }
 
     fn read(&self, reader: &mut Reader, sink: &RecordSink) -> Result<(), PtiError> {
@@ -104,6 +100,12 @@ impl Sampling {
             });
         }
         Ok(())
+    }
+}
+
+impl Drop for Sampling {
+    fn drop(&mut self) {
+        self.api.disable(self.scope);
     }
 }
 

@@ -128,18 +128,24 @@ impl Views {
         self.look_again();
     }
 
-    /// Records no more of the program's calls: there is a pause.
-    pub(super) fn quiet(&self) {
+    /// Records no more of the program's calls, and then calls `flush`, unless the pause is over.
+    pub(super) fn quiet(&self, flush: impl FnOnce()) {
         let mut state = self.state();
+        // Looked at under the lock: who has resumed since, and met it free, counts on what is enabled.
+        if !self.is_paused() {
+            return;
+        }
         if *state == State::Enabled {
             self.switch(false, |view| !OF_DEVICES.contains(&view));
             *state = State::Quiet;
         }
+        if *state == State::Quiet {
+            flush();
+        }
     }
 
-    /// Records nothing any more, unless the pause is over.
+    /// Records nothing any more once it is quiet, unless the pause is over.
     pub(super) fn rest(&self) {
-        self.quiet();
         let mut state = self.state();
         if *state == State::Quiet && self.is_paused() {
             self.switch(false, |view| OF_DEVICES.contains(&view));
@@ -149,20 +155,19 @@ impl Views {
         self.look_again();
     }
 
-    /// Who resumed meanwhile may not have waited.
-    pub(super) fn look_again(&self) {
-        if !self.is_paused() {
-            self.resume();
-        }
-    }
-
     /// The pause is over.
     ///
     /// This may be in the middle of a callback of PTI's, for which whoever switches views just then may be waiting; so
     /// that one is not waited for but a moment, and enables them again itself.
     pub(super) fn resume(&self) {
-        const PATIENCE: Duration = Duration::from_millis(2);
         self.paused.store(0, Ordering::SeqCst);
+        self.look_again();
+    }
+
+    /// Enables what a pause has switched off, if that is over: who resumed may not have waited.
+    pub(super) fn look_again(&self) {
+        /// Longer than a flush takes: what is launched until the views are enabled has no call in the trace.
+        const PATIENCE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
         let mut state = loop {
             match self.state.try_lock() {
@@ -173,6 +178,7 @@ impl Views {
             }
         };
         match *state {
+            _ if self.is_paused() => return,
             State::Quiet => self.switch(true, |view| !OF_DEVICES.contains(&view)),
             State::Resting => self.switch(true, |_| true),
             State::Enabled | State::Closing | State::Over => return,
@@ -269,13 +275,16 @@ mod tests {
         views.hushed(|| assert_eq!(on(&board), [1]));
         assert_eq!((on(&board), views.is_enabled()), (vec![1, 6], true));
         views.pause(5);
-        views.quiet();
+        views.quiet(|| assert_eq!(on(&board), [1]));
         assert_eq!((on(&board), views.is_to_rest()), (vec![1], true));
         views.hushed(|| assert_eq!(on(&board), [1]));
         views.rest();
         assert_eq!((on(&board), views.is_to_rest(), views.is_enabled()), (vec![], false, false));
+        views.look_again();
+        assert!(on(&board).is_empty(), "the pause goes on");
         views.resume();
         assert_eq!((on(&board), views.is_enabled()), (vec![1, 6], true));
+        views.quiet(|| panic!("there is no pause"));
         views.rest();
         assert_eq!(on(&board), [1, 6], "there is no pause");
         views.close();
@@ -292,8 +301,8 @@ mod tests {
         let board = Board::default();
         let (views, ..) = Views::enable(Box::new(board.clone()), ActivityTypes::from(ActivityType::XpuRuntime));
         views.pause(5);
+        views.quiet(|| ());
         views.rest();
-        views.pause(6);
         views.hushed(|| {
             std::thread::scope(|scope| scope.spawn(|| views.resume()).join().unwrap());
             assert!(on(&board).is_empty());

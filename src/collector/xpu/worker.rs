@@ -1,5 +1,6 @@
 //! The thread that reads what PTI has filled, and ends the recording.
 
+use super::error::PtiError;
 use super::ffi::Api;
 use super::hub::HUB;
 use super::pool::{Counts, Filled};
@@ -129,27 +130,33 @@ impl Worker {
 
     /// Lets the views rest in a pause, once what was launched before has its records, or has had time for them.
     fn rest(&mut self) {
-        if !self.views.is_to_rest() {
-            self.pausing = None;
-            return;
-        }
-        self.views.quiet();
-        let now = Instant::now();
-        let (look_at, looks) = self.pausing.unwrap_or((now, 0));
-        if now >= look_at {
-            self.flush();
-            if self.reader.owed() == 0 || looks >= LOOKS_OF_PAUSE {
-                self.views.rest();
+        if self.views.is_to_rest() {
+            let (api, now) = (self.api, Instant::now());
+            let (look_at, looks) = self.pausing.unwrap_or((now, 0));
+            let mut flushed = None;
+            self.views.quiet(|| flushed = (now >= look_at).then(|| api.flush()));
+            if let Some(flushed) = flushed {
+                self.read_flushed(flushed);
+                if self.reader.owed() == 0 || looks >= LOOKS_OF_PAUSE {
+                    self.views.rest();
+                    // What ends while the views rest has no record.
+                    self.reader.forget_owed();
+                }
+                self.pausing = Some((now + (SHORTEST_WAIT * (1 << looks.min(8))).min(LONGEST_WAIT), looks + 1));
             }
-            self.pausing = Some((now + (SHORTEST_WAIT * (1 << looks.min(8))).min(LONGEST_WAIT), looks + 1));
+        } else {
+            self.pausing = None;
         }
         self.views.look_again();
     }
 
     fn flush(&mut self) {
-        let api = self.api;
-        let mut flushed = Ok(());
+        let (api, mut flushed) = (self.api, Ok(()));
         self.views.hushed(|| flushed = api.flush());
+        self.read_flushed(flushed);
+    }
+
+    fn read_flushed(&mut self, flushed: Result<(), PtiError>) {
         if let Err(error) = flushed {
             // What is in them comes when they are full, or is missed in the end.
             self.reader.sink().note(format!("PTI does not flush its buffers, so records are missing: {error}"));
@@ -162,7 +169,7 @@ impl Worker {
         for filled in filled {
             if filled.is_scrap() {
                 let dropped = count(filled.bytes(), self.api);
-                self.reader.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
+                self.reader.missing(Loss::DeviceRecordsOverLimit, dropped);
             } else {
                 self.reader.read(filled.bytes(), self.api);
             }

@@ -243,7 +243,11 @@ fn what_had_ended_before_the_recording_is_none_of_it() {
 #[test]
 fn what_cannot_be_read_is_counted() {
     let (mut reader, sink) = reader(false);
+    let launch = made(6, 48, &[(8, 8, 600), (16, 8, 700), (24, 4, 3), (28, 4, 21), (40, 4, 5)]);
+    assert!(reader.read(&launch, &NEW));
+    assert_eq!(reader.owed(), 1);
     assert!(!reader.read(&made(99, 64, &[]), &NEW), "the walker knows no such view");
+    assert_eq!(reader.owed(), 0, "its kernel may have been behind that");
     assert!(reader.read(&kernel(0, 0)[..100], &NEW), "cut");
     assert!(reader.read(&[], &NEW));
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
