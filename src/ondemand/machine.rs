@@ -44,6 +44,8 @@ pub(super) struct Moment {
     pub(super) wall: SystemTime,
     /// The iteration that the program is in, if it counts them.
     pub(super) iteration: Option<u64>,
+    /// It begins that iteration now, and goes on when what is due is done.
+    pub(super) begins: bool,
 }
 
 /// What goes on in the program meanwhile.
@@ -128,6 +130,13 @@ impl Machine {
         act
     }
 
+    /// The recording has begun by now, which may have taken its time.
+    pub(super) fn begun(&mut self, now: Instant) {
+        if let State::Collecting(job, until) = &mut self.state {
+            *until = job.plan.until_from(now, *until);
+        }
+    }
+
     /// The recording of that number is written, or cannot go on; whether that was news.
     pub(super) fn ended(&mut self, ticket: u64) -> bool {
         let is_it = self.job().is_some_and(|job| job.ticket == ticket);
@@ -185,8 +194,10 @@ impl Machine {
         !matches!(self.state, State::Idle) || self.pending.is_some()
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+    /// Whether collectors have yet to begin, and the start is still ahead in that iteration.
+    pub(super) fn has_time(&self, iteration: u64) -> bool {
+        let is_ahead = |job: &Job| job.plan.start_iteration().is_none_or(|start| iteration < start);
+        matches!(&self.state, State::Waiting(job) if is_ahead(job))
     }
 
     pub(super) fn is_writing(&self) -> bool {

@@ -26,18 +26,20 @@ static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::def
 
 /// Has the daemon asked for requests, which the session does; on a thread of its own, and nothing here waits.
 pub(crate) fn serve(session: &Arc<Session>) {
-    let mut serving = SERVING.lock();
-    if serving.upgrade().is_some_and(|runner| !runner.is_closing()) {
-        diag!(Info, "ondemand", "another layer of this process serves requests from the daemon already");
-        return;
-    }
     let settings = session.ondemand().clone();
     let open = move || {
         let client = Client::new(&settings);
         client.map(|client| vec![Box::new(client) as Box<dyn RequestSource>])
     };
-    match Runner::start(session, open) {
-        Ok(runner) => *serving = Arc::downgrade(&runner),
-        Err(why) => diag!(Warning, "ondemand", "requests from the dynolog daemon are not served: {why}"),
+    let mut serving = SERVING.lock();
+    let is_served = serving.upgrade().is_some_and(|runner| !runner.is_closing());
+    let started = (!is_served).then(|| Runner::start(session, open));
+    started.iter().flatten().for_each(|runner| *serving = Arc::downgrade(runner));
+    // Who is told may make a layer.
+    drop(serving);
+    match started {
+        None => diag!(Info, "ondemand", "another layer of this process serves requests from the daemon already"),
+        Some(Ok(_)) => {}
+        Some(Err(why)) => diag!(Warning, "ondemand", "requests from the dynolog daemon are not served: {why}"),
     }
 }

@@ -88,8 +88,9 @@ impl Plan {
         self.warm.is_reached(moment)
     }
 
+    /// Whether the recording is to begin: of iterations, with a whole one.
     pub(super) fn is_due(&self, moment: &Moment) -> bool {
-        self.start.is_reached(moment)
+        self.start.is_reached(moment) && (moment.begins || self.start_iteration().is_none())
     }
 
     /// Whether the iteration has been waited for long enough.
@@ -118,6 +119,14 @@ impl Plan {
             }
         };
         Until { point, longest }
+    }
+
+    /// The same, of a recording that has begun only now.
+    pub(super) fn until_from(&self, now: Instant, until: Until) -> Until {
+        match self.length {
+            Length::Time(length) => Until { point: Point::Time(now + length), ..until },
+            Length::Iterations(_) => until,
+        }
     }
 
     pub(super) fn warm_at(&self) -> Instant {

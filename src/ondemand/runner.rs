@@ -23,11 +23,13 @@ pub(super) struct Runner {
     own: Weak<Runner>,
     session: Weak<Session>,
     machine: Mutex<Machine>,
-    /// A file is written, or the thread has ended.
-    progress: Condvar,
+    /// A file is written.
+    written: Condvar,
     bell: Bell,
     is_closing: AtomicBool,
-    has_ended: AtomicBool,
+    /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
+    has_ended: Mutex<bool>,
+    end: Condvar,
     born: u64,
 }
 
@@ -47,10 +49,11 @@ impl Runner {
             own: own.clone(),
             session: Arc::downgrade(session),
             machine: Mutex::default(),
-            progress: Condvar::new(),
+            written: Condvar::new(),
             bell,
             is_closing: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
+            has_ended: Mutex::default(),
+            end: Condvar::new(),
             born: fork::generation(),
         });
         let own = runner.clone();
@@ -86,7 +89,7 @@ impl Runner {
                 incoming.iter().for_each(|incoming| self.offer(&session, incoming));
             }
             self.check_guest(&session);
-            self.drive(&session);
+            self.drive(&session, false);
             drop(session);
             self.wait(&sources);
         }
@@ -113,9 +116,8 @@ impl Runner {
 
     /// Reads a request, and says what becomes of it.
     fn offer(&self, session: &Session, incoming: &Incoming) {
-        let moment = moment(session);
         let by = &incoming.by;
-        let request = match Request::read(incoming, session.ondemand(), std::process::id(), moment.wall) {
+        let request = match Request::read(incoming, session.ondemand(), std::process::id(), SystemTime::now()) {
             Ok(request) => request,
             Err(why) => return diag!(Warning, "ondemand", "a request by {by} is refused: {why}"),
         };
@@ -123,7 +125,10 @@ impl Runner {
         diag!(Stage, "ondemand", "triggered by {by}{name}: {request}");
         request.warnings.iter().for_each(|warning| diag!(Warning, "ondemand", "the request by {by}{name}: {warning}"));
         // Nobody is told anything while the lock is held: who is told may step, or start.
-        let offer = self.machine().offer(request, &moment);
+        let mut machine = self.machine();
+        let offer = machine.offer(request, &moment(session));
+        session.watch_iteration(machine.watched());
+        drop(machine);
         match offer {
             Offer::Accepted => {}
             Offer::Pending => diag!(Stage, "ondemand", "the request by {by}{name} waits for another one to end"),
@@ -145,12 +150,12 @@ impl Runner {
         }
     }
 
-    /// Does all that is due.
-    fn drive(&self, session: &Arc<Session>) {
+    /// Does all that is due; `begins` if an iteration waits for it.
+    fn drive(&self, session: &Arc<Session>, begins: bool) {
         loop {
             let host = Host { busy: session.used_by_program(), stopped: session.stopped() };
             let mut machine = self.machine();
-            let act = machine.advance(&moment(session), &host);
+            let act = machine.advance(&Moment { begins, ..moment(session) }, &host);
             session.watch_iteration(machine.watched());
             match act {
                 None => return,
@@ -192,8 +197,9 @@ impl Runner {
             Act::Prepare(_) => {}
             Act::Start(job) => {
                 let begun = start(session, &job);
-                if begun.is_err() {
-                    machine.ended(job.ticket);
+                match &begun {
+                    Ok(()) => machine.begun(Instant::now()),
+                    Err(_) => drop(machine.ended(job.ticket)),
                 }
                 drop(machine);
                 report_start(&job, begun);
@@ -221,7 +227,7 @@ impl Runner {
     /// Has the file written by a thread of its own, so that the daemon is answered meanwhile.
     fn write(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
         let Some(runner) = self.own.upgrade() else { return };
-        let (owned, ticket) = (session.clone(), job.ticket);
+        let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
             let _own = Own::begin();
             report_end(&job, early, save(&owned, &job));
@@ -230,15 +236,15 @@ impl Runner {
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
-            session.drop_for(ticket);
+            cancel(session, &lost);
             diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
-            self.written(ticket);
+            self.written(lost.ticket);
         }
     }
 
     fn written(&self, ticket: u64) {
         self.machine().ended(ticket);
-        self.progress.notify_all();
+        self.written.notify_all();
         self.bell.ring();
     }
 
@@ -248,17 +254,18 @@ impl Runner {
         acts.into_iter().for_each(|act| self.perform(session, self.machine(), act));
         let machine = self.machine();
         // Who closes waits no longer than it may.
-        drop(self.progress.wait_while(machine, |machine| machine.is_writing()));
+        drop(self.written.wait_while(machine, |machine| machine.is_writing()));
     }
 }
 
 impl Outside for Runner {
-    fn reached(&self, _iteration: u64) {
+    fn reached(&self, iteration: u64) {
         let Some(session) = self.session.upgrade() else { return };
-        if self.machine().is_waiting() {
+        let has_time = self.machine().has_time(iteration);
+        if has_time {
             self.bell.ring();
         } else {
-            self.drive(&session);
+            self.drive(&session, true);
         }
     }
 
@@ -274,14 +281,15 @@ impl Outside for Runner {
         self.is_closing.store(true, Ordering::Relaxed);
         self.bell.ring();
         let deadline = Instant::now() + patience;
-        let mut machine = self.machine();
-        while !self.has_ended.load(Ordering::Relaxed) {
+        let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*has_ended {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                drop(has_ended);
                 diag!(Error, "ondemand", "a requested trace was not written within {patience:?}; raise flush_timeout");
                 return;
             }
-            machine = self.progress.wait_timeout(machine, left).unwrap_or_else(PoisonError::into_inner).0;
+            has_ended = self.end.wait_timeout(has_ended, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -291,16 +299,16 @@ struct End<'r>(&'r Runner);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        let machine = self.0.machine();
         self.0.is_closing.store(true, Ordering::Relaxed);
-        self.0.has_ended.store(true, Ordering::Relaxed);
-        self.0.progress.notify_all();
-        drop(machine);
+        *self.0.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.end.notify_all();
     }
 }
 
 fn moment(session: &Session) -> Moment {
-    Moment { now: Instant::now(), wall: SystemTime::now(), iteration: session.iteration() }
+    // In that order, so that a pause between the clocks makes a start later than was said, never earlier.
+    let wall = SystemTime::now();
+    Moment { now: Instant::now(), wall, iteration: session.iteration(), begins: false }
 }
 
 /// The settings of a recording; what it lacks is told once.

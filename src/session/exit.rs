@@ -1,5 +1,6 @@
 //! Writes files in time, and when the process ends by a way that drops no guard.
 
+use super::requested::FOREIGN;
 use super::{Session, Status};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -61,7 +62,8 @@ fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
             return;
         }
         let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
-        if session.is_forked() || !is_recording {
+        // What was asked for from outside is written where that was said, when it ends.
+        if session.is_forked() || !is_recording || session.guest().is_some() {
             return;
         }
         if let Err(error) = flush(session) {
@@ -82,6 +84,9 @@ impl Session {
             let advice = "there is no output to flush to; give the builder an `output`, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
         };
+        if self.guest().is_some() {
+            return Err(Error::new(ErrorKind::NotActive, FOREIGN));
+        }
         self.look()?.save_all(&path)
     }
 

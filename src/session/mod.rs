@@ -163,9 +163,6 @@ impl Session {
     /// come later.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let process = std::process::id();
-        if let Some(state) = self.lock().ok().filter(|state| state.guest.is_some() && process == self.process) {
-            return state.config.output.path(process);
-        }
         let path = match &self.config.output {
             Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
             output => output.path(process),
@@ -330,8 +327,7 @@ impl Session {
         let mut state = self.lock()?;
         self.check_process()?;
         if state.guest.is_some() {
-            let why = "the recording that is going on was asked for from outside; it ends by itself";
-            return Err(Error::new(ErrorKind::NotActive, why));
+            return Err(Error::new(ErrorKind::NotActive, requested::FOREIGN));
         }
         self.end(&mut state)
     }

@@ -40,6 +40,7 @@ pub(super) struct Requests {
 const BY_REQUEST: u64 = 0;
 
 const OWN: &str = "a recording of the program's own is going on";
+pub(super) const FOREIGN: &str = "the recording that is going on was asked for from outside; it ends by itself";
 
 impl Session {
     /// Says who does what is asked for from outside; the first one to say so counts.
@@ -105,11 +106,13 @@ impl Session {
     }
 
     fn take_for(&self, state: &mut State, ticket: u64, config: Config) -> Result<(), Error> {
+        // Whatever comes of it: a preparation that comes later than a start which has failed is none.
+        state.last_guest = ticket;
         if !matches!(state.phase, Phase::Idle) && !self.recorder.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
         self.ready(state, Phase::Prepared(BY_REQUEST), None, Arc::new(config))?;
-        (state.guest, state.last_guest) = (Some(ticket), ticket);
+        state.guest = Some(ticket);
         Ok(())
     }
 

@@ -114,3 +114,21 @@ fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
     let ready = 16 * crate::buffer::Chunk::BYTES;
     assert!(session.recorder.pool().bytes() <= ready, "{}", session.recorder.pool().bytes());
 }
+
+#[test]
+fn a_request_that_has_failed_is_not_prepared_and_the_output_is_the_programs() {
+    let mut config = Config::default();
+    config.output = crate::config::Output::Exact("/no/such/own.json".into());
+    let recorder = Arc::new(Recorder::for_tests());
+    let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+    session.start().unwrap();
+    assert_eq!(session.start_for(1, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
+    session.stop().unwrap();
+    // It was under way while the start failed.
+    session.prepare_for(1, Config::default()).unwrap();
+    assert_eq!(session.status(), Status::Idle);
+    session.start_for(2, Config::default).unwrap();
+    assert_eq!(session.output(), Some("/no/such/own.json".into()));
+    assert_eq!(session.flush().unwrap_err().kind(), ErrorKind::NotActive);
+    session.stop_for(2).unwrap();
+}

@@ -65,8 +65,9 @@ fn requests_that_come_all_the_same_wait_or_are_refused() {
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let poll = stub.poll();
-    for name in ["a.json", "b.json", "c.json"] {
-        stub.answer(&poll, &text(&place, name, 100));
+    // The first goes on until the others have come.
+    for (name, milliseconds) in [("a.json", 2000), ("b.json", 10), ("c.json", 10)] {
+        stub.answer(&poll, &text(&place, name, milliseconds));
     }
     let pid = program.pid();
     for name in ["a", "b"] {

@@ -110,14 +110,14 @@ fn report(text: &str) {
     eprintln!("{text}");
 }
 
-/// Makes a layer and ends.
+/// Makes a layer, and is not traced.
 fn idle() {
+    let input = input();
     let begun = Instant::now();
     let guard = from_env();
     let made = begun.elapsed();
     assert_eq!(guard.profiler().status(), Status::Idle);
-    work();
-    std::thread::sleep(Duration::from_millis(100));
+    work_until_told(&input);
     let names = threads();
     let asked = Instant::now();
     drop(guard);

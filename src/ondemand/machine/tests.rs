@@ -13,7 +13,7 @@ struct Bench {
 }
 
 fn bench() -> Bench {
-    let moment = Moment { now: Instant::now(), wall: SystemTime::now(), iteration: None };
+    let moment = Moment { now: Instant::now(), wall: SystemTime::now(), iteration: None, begins: false };
     Bench { machine: Machine::default(), moment, host: Host::default() }
 }
 
@@ -30,7 +30,7 @@ impl Bench {
     }
 
     fn at(&mut self, iteration: u64) {
-        self.moment.iteration = Some(iteration);
+        (self.moment.iteration, self.moment.begins) = (Some(iteration), true);
     }
 
     /// What is done now, in words.
@@ -126,6 +126,37 @@ fn iterations_are_counted_from_a_round_one_on() {
     assert_eq!(bench.acts(), [""; 0]);
     bench.at(63);
     assert_eq!((bench.acts(), bench.machine.watched()), (vec!["stop 1".to_owned()], None));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn iterations_are_whole_however_late_somebody_looks() {
+    let mut bench = bench();
+    bench.at(41);
+    bench.offer(ITERATIONS);
+    assert!(bench.machine.has_time(59) && !bench.machine.has_time(60));
+    // Within an iteration collectors begin, and a recording does not.
+    bench.at(60);
+    bench.moment.begins = false;
+    assert_eq!(bench.acts(), ["prepare 1"]);
+    assert!(!bench.machine.has_time(59));
+    bench.at(61);
+    assert_eq!(bench.acts(), ["start 1"]);
+    bench.at(63);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.at(64);
+    assert_eq!(bench.acts(), ["stop 1"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn a_time_begins_when_the_recording_has_begun() {
+    let mut bench = bench();
+    bench.offer("ACTIVITIES_DURATION_MSECS=700");
+    bench.acts();
+    bench.later(30);
+    bench.machine.begun(bench.moment.now);
+    assert_eq!(bench.machine.due(), Some(bench.moment.now + Duration::from_millis(700)));
 }
 
 #[test]
