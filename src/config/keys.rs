@@ -172,7 +172,7 @@ keys! {
     RocprofilerPath: Environment Now "KINETO_ROCPROFILER_PATH", Kind::Text, Says("looked for"), "",
         "the librocprofiler-sdk to use (ROCm 7), or its folder";
     RoctracerPath: Environment Now "KINETO_ROCTRACER_PATH", Kind::Text, Says("looked for"), "",
-        "the libroctracer64 to use (ROCm 5 and 6), or its folder";
+        "the libroctracer64 to use (ROCm 4.5 to 6), or its folder";
     DisableXpu: Both Now "DISABLE_XPU", Kind::Bool, Is("false"), "", "leaves Intel GPUs alone";
     PtiPath: Environment Now "KINETO_PTI_PATH", Kind::Text, Says("looked for"), "",
         "the libpti_view to use, or its folder";

@@ -58,6 +58,15 @@ const LAUNCHES: [&str; 14] = [
     "hipLaunchKernelGGL",
 ];
 
+/// Whether a function has a stream's work go into a graph from its return on, or no more; `None` if it does neither.
+pub(super) fn captures(name: &str) -> Option<bool> {
+    match name.strip_suffix("_spt").unwrap_or(name) {
+        "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" => Some(true),
+        "hipStreamEndCapture" => Some(false),
+        _ => None,
+    }
+}
+
 /// Whether a function's calls are not recorded: they are made all the time, and do nothing that is to be seen.
 pub(super) fn is_noise(name: &str) -> bool {
     NOISE.contains(&name)
@@ -147,6 +156,8 @@ mod tests {
         ];
         names.iter().for_each(|(name, does)| assert_eq!(Does::of(name), *does, "{name}"));
         assert!(Does::LaunchGraph.launches() && Does::Fill.launches() && !Does::Allocate.launches());
+        let capturing = ["hipStreamBeginCaptureToGraph", "hipStreamEndCapture_spt", "hipStreamIsCapturing"];
+        assert_eq!(capturing.map(captures), [Some(true), Some(false), None]);
         assert!(is_noise("hipGetDevice") && !is_noise("hipLaunchKernel"));
     }
 

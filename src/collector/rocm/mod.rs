@@ -2,6 +2,7 @@
 //!
 //! Nothing of AMD's is loaded before there is a device, or a program that has HIP, and something of it is asked for.
 
+mod captures;
 mod hip;
 mod ids;
 mod launches;
@@ -68,11 +69,19 @@ impl Rocm {
                 Err(reason) => reasons.push(reason),
             }
         }
-        let advice = reasons.first().map_or("", Unavailable::advice).to_owned();
-        let why = reasons.first().map_or(Why::LibraryNotFound, Unavailable::why);
-        let messages: Vec<_> = reasons.iter().map(Unavailable::message).collect();
-        Err(Unavailable::new(why, messages.join(", and "), advice))
+        Err(refused(&reasons))
     }
+}
+
+/// Makes one reason of those of all ways.
+fn refused(reasons: &[Unavailable]) -> Unavailable {
+    // Without a device no library would be of use.
+    if let Some(no_device) = reasons.iter().find(|reason| reason.why() == Why::NoDevice) {
+        return no_device.clone();
+    }
+    let (why, advice) = reasons.first().map_or((Why::LibraryNotFound, ""), |best| (best.why(), best.advice()));
+    let messages: Vec<_> = reasons.iter().map(Unavailable::message).collect();
+    Unavailable::new(why, messages.join(", and "), advice)
 }
 
 impl Collector for Rocm {
@@ -144,5 +153,20 @@ impl Collector for Rocm {
 
     fn clock(&self) -> Option<u64> {
         self.way()?.clock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_device_nothing_else_is_the_matter() {
+        let [missing, no_device] =
+            [(Why::LibraryNotFound, "a"), (Why::NoDevice, "b")].map(|(why, text)| Unavailable::new(why, text, text));
+        let reason = refused(&[missing.clone(), no_device]);
+        assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::NoDevice, "b", "b"));
+        let reason = refused(&[missing.clone(), missing]);
+        assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::LibraryNotFound, "a, and a", "a"));
     }
 }

@@ -170,7 +170,9 @@ fn launch_call(record: &Shaped<'_>, each: Each<'_>) {
         each("kernel", ArgValue::Str(record.names.text(Name(kernel))));
     }
     called(record, each);
-    sizes(record, 1, each);
+    if record.word(1) != 0 || record.word(2) != 0 {
+        sizes(record, 1, each);
+    }
     each("shared memory", ArgValue::U64(record.word(4)));
 }
 

@@ -36,6 +36,10 @@ const MOST: usize = 4096;
 /// The number of all streams beyond.
 const OTHERS: u32 = 0;
 
+/// HIP's handles that stand for default streams; those of other streams are addresses.
+const LEGACY: u64 = 1;
+pub(super) const PER_THREAD: u64 = 2;
+
 impl Streams {
     /// Returns the number of the stream that work ran on: HIP's stream if its call is known (0 is the default stream), and
     /// the queue, 0 if that is not known.
@@ -74,9 +78,24 @@ impl Streams {
     }
 }
 
+/// Returns what tells a stream from others, 0 for the default one, by HIP's handle and the calling thread.
+pub(super) fn of_handle(handle: u64, thread: i64) -> u64 {
+    match handle {
+        LEGACY => 0,
+        PER_THREAD => thread.cast_unsigned() << 8 | PER_THREAD,
+        handle => handle,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn default_streams_are_one_or_each_threads_own() {
+        assert_eq!([of_handle(0, 7), of_handle(LEGACY, 7), of_handle(0xA0, 7)], [0, 0, 0xA0]);
+        assert_ne!(of_handle(PER_THREAD, 7), of_handle(PER_THREAD, 8));
+    }
 
     #[test]
     fn streams_are_numbered_on_each_device_as_they_come() {

@@ -30,6 +30,11 @@ const CPU: u32 = 1;
 const GPU: u32 = 2;
 
 impl Agents {
+    /// Whether the machine has processors alone.
+    pub(super) fn lack_gpu(&self) -> bool {
+        self.devices.is_empty() && !self.all.is_empty()
+    }
+
     /// Adds an agent by its record; `text` gives the C string at an address. What is no record is left out.
     pub(super) fn add(&mut self, record: &[u8], text: impl Fn(u64) -> Option<String>) {
         let Some(record) = size(record).filter(|size| *size >= LEAST).and_then(|size| record.get(..size)) else {
@@ -122,6 +127,7 @@ pub(super) mod tests {
         }
         assert_eq!([1, 2, 3, 9].map(|handle| agents.device(handle)), [None, Some(0), Some(1), None]);
         assert_eq!((agents.get(1), agents.get(9)), (Some(Agent::Host), None));
+        assert!(!agents.lack_gpu() && !Agents::default().lack_gpu(), "nothing is known");
         let names: Vec<_> = agents.devices.iter().map(|device| (device.id, device.name.as_str())).collect();
         assert_eq!(names, [(0, "AMD Instinct MI300X"), (1, "AMD Instinct MI300X")]);
         let device = &agents.devices[0];
@@ -138,7 +144,7 @@ pub(super) mod tests {
         agents.add(&whole, |_| None);
         agents.add(&whole[..300], |_| None);
         agents.add(&[], |_| None);
-        assert!(agents.devices.is_empty(), "the handle is another's");
+        assert!(agents.lack_gpu(), "the handle is another's");
         (0..2 * MOST as u64).for_each(|handle| agents.add(&agent(CPU, handle, 0), |_| None));
         assert_eq!(agents.all.len(), MOST);
     }

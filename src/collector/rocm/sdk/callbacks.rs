@@ -128,9 +128,9 @@ fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
     }
     let payload = std::ptr::with_exposed_provenance::<c_void>(address(record.payload()));
     let failed = sized(payload).is_some_and(records::has_failed);
-    let is_of_memory = matches!(function.does, Does::Allocate | Does::Release);
     // What was allocated is known only now.
-    let arguments = is_of_memory.then(|| hub.api.arguments(record));
+    let has_arguments = matches!(function.does, Does::Allocate | Does::Release) || function.captures.is_some();
+    let arguments = has_arguments.then(|| hub.api.arguments(record));
     let (thread, correlation) = (record.thread(), record.correlation());
     let returned = Return { end, failed, external: ids::innermost(), arguments };
     hub.read(|reader| reader.exit(&Call { function, number, thread, correlation, start }, &returned));
@@ -158,7 +158,7 @@ pub(super) extern "C" fn on_buffer(
 
 fn read(hub: &Hub, header: *const c_void) {
     if header.is_null() {
-        return hub.lost(Loss::DeviceRecordsUnread, 1);
+        return hub.read(|reader| reader.missing(Loss::DeviceRecordsUnread, 1));
     }
     // SAFETY: a header is two numbers and an address, 16 bytes.
     let [category, kind] = unsafe { header.cast::<[u32; 2]>().read_unaligned() };

@@ -228,7 +228,7 @@ impl Hub {
     /// # Errors
     /// Why it does not.
     pub(super) fn resume(&self) -> Result<(), Unavailable> {
-        let Some(contexts) = self.contexts() else { return Ok(()) };
+        let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return Ok(()) };
         self.api.start_context(contexts.main).map_err(|status| self.reason("rocprofiler_start_context", status))
     }
 

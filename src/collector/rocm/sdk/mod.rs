@@ -162,6 +162,10 @@ impl Collector for Sdk {
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
+        if hub.known().agents.lack_gpu() {
+            let advice = "see what `rocm-smi` says";
+            return Err(Unavailable::new(Why::NoDevice, "rocprofiler-sdk finds no GPU", advice));
+        }
         let mut running = self.running.lock();
         hub.take()?;
         let mut capabilities = loaded.capabilities();

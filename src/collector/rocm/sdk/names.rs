@@ -17,11 +17,13 @@ const KERNEL_SYMBOL: u32 = 2;
 pub(super) struct Function {
     pub(super) name: Box<str>,
     pub(super) does: Does,
+    /// Whether it begins a capture, or ends one.
+    pub(super) captures: Option<bool>,
 }
 
 impl Function {
     pub(super) fn new(name: &str) -> Function {
-        Function { name: name.into(), does: Does::of(name) }
+        Function { name: name.into(), does: Does::of(name), captures: hip::captures(name) }
     }
 }
 

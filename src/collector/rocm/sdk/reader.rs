@@ -7,10 +7,11 @@ use super::records::{Copy, Dispatch, Kind, Record};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
+use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape};
-use crate::collector::rocm::streams::Streams;
+use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Selection, Thread};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,8 +63,7 @@ pub(super) struct Reader {
     pending: HashMap<u64, Arguments>,
     kernels: HashMap<u64, Kernel>,
     functions: HashMap<u32, Name>,
-    /// Threads whose work goes into a graph now instead of to a device.
-    capturing: Vec<i64>,
+    captures: Captures,
     /// Launches from then on are not waited for.
     until: u64,
     /// How many rows may come yet.
@@ -117,7 +117,7 @@ impl Reader {
             pending: HashMap::new(),
             kernels: HashMap::new(),
             functions: HashMap::new(),
-            capturing: Vec::new(),
+            captures: Captures::default(),
             until: u64::MAX,
             left: selection.roctracer_max_events,
             is_missing_records: false,
@@ -151,10 +151,11 @@ impl Reader {
     pub(super) fn enter(&mut self, call: &Call<'_>, arguments: Arguments) {
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
-        let reaches_device = call.start <= self.until && !self.capturing.contains(&call.thread);
+        let stream = stream(call, &arguments);
+        let reaches_device = call.start <= self.until && !self.captures.take(call.thread, stream);
         let graph = if does == Does::LaunchGraph { self.launches.graph(arguments.graph) } else { 0 };
         let launch = Launch {
-            stream: arguments.stream.or(Some(0)),
+            stream,
             bytes: arguments.bytes(&call.function.name).unwrap_or(0),
             graph,
             is_owed: reaches_device && runs_kernels,
@@ -173,15 +174,17 @@ impl Reader {
     pub(super) fn exit(&mut self, call: &Call<'_>, returned: &Return) {
         let does = call.function.does;
         let arguments = self.pending.remove(&call.correlation).or(returned.arguments).unwrap_or_default();
-        match &*call.function.name {
-            "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => self.capture(call.thread, true),
-            "hipStreamEndCapture" | "hipStreamEndCapture_spt" => self.capture(call.thread, false),
-            _ => {}
+        let stream = stream(call, &arguments);
+        // The end of one that came to nothing fails, and is its end all the same.
+        if let Some(begins) = call.function.captures
+            && !(begins && returned.failed)
+        {
+            self.captures.change(begins, call.thread, stream);
         }
         if returned.failed {
             self.launches.forget(call.correlation);
         }
-        let launches = does.launches() && !returned.failed && !self.capturing.contains(&call.thread);
+        let launches = does.launches() && !returned.failed && !self.captures.take(call.thread, stream);
         if !self.types.contains(ActivityType::CudaRuntime) {
             if launches && returned.external != 0 {
                 let external = External { correlation: call.correlation, id: returned.external };
@@ -320,14 +323,18 @@ impl Reader {
     fn function(&mut self, call: &Call<'_>, batch: &mut Batch<'_>) -> Name {
         *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name))
     }
+}
 
-    /// A thread gives what it launches to a graph from now on, or no more.
-    fn capture(&mut self, thread: i64, begins: bool) {
-        self.capturing.retain(|capturing| *capturing != thread);
-        if begins && self.capturing.len() < UNDER_WAY {
-            self.capturing.push(thread);
-        }
-    }
+/// The stream that a call names, or stands for: a copy that names none is the default stream's, while of a launch the name
+/// lies where it is not seen.
+fn stream(call: &Call<'_>, arguments: &Arguments) -> Option<u64> {
+    let is_of_thread = call.function.name.ends_with("_spt");
+    let handle = match arguments.stream {
+        None if !matches!(call.function.does, Does::Copy | Does::Fill) => return None,
+        None | Some(0) if is_of_thread => streams::PER_THREAD,
+        named => named.unwrap_or(0),
+    };
+    Some(streams::of_handle(handle, call.thread))
 }
 
 /// Whether these are times at which something ran.

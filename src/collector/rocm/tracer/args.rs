@@ -14,6 +14,8 @@ pub(super) enum Args {
     Launch(Launch),
     /// It launches a graph.
     Graph { graph: u64, stream: u64 },
+    /// It begins to capture a stream into a graph, or ends that.
+    Capture { stream: u64 },
     /// It copies; `kind` is HIP's number of the direction.
     Copy { dst: u64, src: u64, bytes: u64, kind: u32, stream: Option<u64> },
     /// It fills memory.
@@ -22,6 +24,18 @@ pub(super) enum Args {
     Allocate { place: u64, bytes: u64 },
     /// It gives memory back.
     Release { ptr: u64 },
+}
+
+impl Args {
+    /// Returns HIP's handle of the stream, 0 for the default one; `None` for what has none.
+    pub(super) fn stream(self) -> Option<u64> {
+        match self {
+            Args::Launch(launch) => Some(launch.stream),
+            Args::Graph { stream, .. } | Args::Capture { stream } => Some(stream),
+            Args::Copy { stream, .. } | Args::Fill { stream, .. } => Some(stream.unwrap_or(0)),
+            Args::Allocate { .. } | Args::Release { .. } => None,
+        }
+    }
 }
 
 /// The arguments of a call that launches a kernel.
@@ -56,6 +70,7 @@ pub(super) enum Layout {
         counts_threads: bool,
     },
     GraphLaunch,
+    Capture,
     /// The direction is an argument, or known; the stream is the last argument, if it is one.
     Copy {
         has_stream: bool,
@@ -99,6 +114,7 @@ impl Layout {
             }
             "hipExtModuleLaunchKernel" | "hipHccModuleLaunchKernel" => Layout::ModuleLaunch { counts_threads: true },
             "hipGraphLaunch" => Layout::GraphLaunch,
+            "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" | "hipStreamEndCapture" => Layout::Capture,
             "hipMemcpy" => Layout::Copy { has_stream },
             "hipMemcpyHtoD" => ways(Direction::HostToDevice),
             "hipMemcpyDtoH" => ways(Direction::DeviceToHost),
@@ -123,7 +139,7 @@ impl Layout {
             Layout::Copy { has_stream: false } => 44,
             Layout::CopyWays { .. } | Layout::Fill { .. } | Layout::Allocate => 40,
             Layout::GraphLaunch => 32,
-            Layout::Release => 24,
+            Layout::Release | Layout::Capture => 24,
         }
     }
 
@@ -146,6 +162,7 @@ impl Layout {
                 Args::Launch(Launch { kernel, grid, block, shared: data.number(48)?, stream: data.word(56)? })
             }
             Layout::GraphLaunch => Args::Graph { graph: data.word(16)?, stream: data.word(24)? },
+            Layout::Capture => Args::Capture { stream: data.word(16)? },
             Layout::Copy { has_stream } => {
                 let (dst, src, bytes, kind) = (data.word(16)?, data.word(24)?, data.word(32)?, data.number(40)?);
                 Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 48) }
@@ -240,6 +257,7 @@ mod tests {
         let Args::Launch(launch) = read("hipExtModuleLaunchKernel", &words) else { panic!() };
         assert_eq!((launch.grid, launch.block), ([449, 1, 1], [256, 1, 1]), "threads in blocks");
         assert_eq!(in_blocks([10, 1, 1], [4, 0, 1]), [3, 1, 1]);
+        assert_eq!(read("hipStreamEndCapture", &[(16, 0xA0)]), Args::Capture { stream: 0xA0 });
         assert_eq!(read("hipGraphLaunch", &[(16, 1), (24, 2)]), Args::Graph { graph: 1, stream: 2 });
     }
 

@@ -94,7 +94,7 @@ fn enter(loaded: &Loaded, function: &Function, data: Data) {
             function,
             correlation,
             kernel: kernel(loaded, args),
-            device: loaded.hip.device_of_stream(stream(args)),
+            device: loaded.hip.device_of_stream(args.and_then(Args::stream).unwrap_or(0)),
             args,
             thread: thread::id(),
         };
@@ -146,16 +146,6 @@ fn kernel(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
             Kernel::Handle(handle) => loaded.hip.name_of_function(handle),
         },
         _ => None,
-    }
-}
-
-/// Returns HIP's handle of the stream, 0 for the default one.
-fn stream(args: Option<Args>) -> u64 {
-    match args {
-        Some(Args::Launch(launch)) => launch.stream,
-        Some(Args::Graph { stream, .. }) => stream,
-        Some(Args::Copy { stream, .. } | Args::Fill { stream, .. }) => stream.unwrap_or(0),
-        _ => 0,
     }
 }
 

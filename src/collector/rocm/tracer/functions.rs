@@ -1,7 +1,7 @@
 //! HIP's functions by roctracer's numbers, which are asked for once: they change with HIP's versions.
 
 use super::args::Layout;
-use crate::collector::rocm::hip::{Does, is_noise};
+use crate::collector::rocm::hip::{self, Does};
 
 /// All functions that have numbers.
 #[derive(Debug)]
@@ -36,16 +36,11 @@ impl Functions {
 
 impl Function {
     fn new(name: String, are_args_known: bool) -> Function {
-        let captures = match name.as_str() {
-            "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" => Some(true),
-            "hipStreamEndCapture" => Some(false),
-            _ => None,
-        };
         Function {
             does: Does::of(&name),
-            is_noise: is_noise(&name),
+            is_noise: hip::is_noise(&name),
             layout: Layout::of(&name).filter(|_| are_args_known),
-            captures,
+            captures: hip::captures(&name),
             name,
         }
     }

@@ -6,10 +6,11 @@ use super::records::{self, Record, What};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
+use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
-use crate::collector::rocm::streams::Streams;
+use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Thread, text};
 use std::collections::HashMap;
 
@@ -25,8 +26,7 @@ pub(super) struct Recording {
     /// Kernels, by their names as the compiler makes them.
     kernels: HashMap<Box<[u8]>, Name>,
     functions: HashMap<u32, Name>,
-    /// Threads whose work goes into a graph now instead of to a device.
-    capturing: Vec<i64>,
+    captures: Captures,
     /// How many more rows are kept.
     pub(super) rows_left: u64,
     /// Whether a callback has come.
@@ -86,7 +86,7 @@ impl Recording {
             devices: Vec::new(),
             kernels: HashMap::new(),
             functions: HashMap::new(),
-            capturing: Vec::new(),
+            captures: Captures::default(),
             rows_left: most_rows,
             has_heard: false,
             ends: false,
@@ -113,8 +113,10 @@ impl Recording {
             Does::Fill => ActivityType::GpuMemset,
             _ => ActivityType::ConcurrentKernel,
         };
-        let is_awaited = self.types.contains(kind) && !self.ends && !self.captures(call.thread);
+        let stream = stream(call.args, call.thread);
+        let is_awaited = self.types.contains(kind) && !self.ends && !self.captures.take(call.thread, stream);
         let mut launch = Launch {
+            stream,
             kernel,
             device: call.device,
             is_owed: is_awaited && runs_kernels,
@@ -122,35 +124,22 @@ impl Recording {
             ..Launch::new(does)
         };
         match call.args {
-            Some(Args::Launch(args)) => {
-                (launch.grid, launch.block) = (args.grid, args.block);
-                launch.stream = Some(stream(args.stream, call.thread));
-            }
-            Some(Args::Graph { graph, stream: handle }) => {
-                launch.graph = self.launches.graph(graph);
-                launch.stream = Some(stream(handle, call.thread));
-            }
-            Some(Args::Copy { bytes, stream: handle, .. } | Args::Fill { bytes, stream: handle, .. }) => {
-                launch.bytes = bytes;
-                launch.stream = Some(stream(handle.unwrap_or(0), call.thread));
-            }
+            Some(Args::Launch(args)) => (launch.grid, launch.block) = (args.grid, args.block),
+            Some(Args::Graph { graph, .. }) => launch.graph = self.launches.graph(graph),
+            Some(Args::Copy { bytes, .. } | Args::Fill { bytes, .. }) => launch.bytes = bytes,
             _ => {}
         }
         self.launches.add(call.correlation, launch);
-    }
-
-    fn captures(&self, thread: i64) -> bool {
-        self.capturing.contains(&thread)
     }
 
     /// A call has returned.
     pub(super) fn called(&mut self, call: &Called<'_>) {
         self.has_heard = true;
         let sink = self.sink.clone();
-        let launches = call.function.does.launches() && !self.captures(call.thread);
-        if let Some(captures) = call.function.captures {
-            self.capturing.retain(|thread| *thread != call.thread);
-            self.capturing.extend(captures.then_some(call.thread));
+        let stream = stream(call.args, call.thread);
+        let launches = call.function.does.launches() && !self.captures.take(call.thread, stream);
+        if let Some(begins) = call.function.captures {
+            self.captures.change(begins, call.thread, stream);
         }
         sink.record(|batch| {
             if !self.types.contains(ActivityType::CudaRuntime) {
@@ -323,7 +312,7 @@ fn shaped(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u64;
         Some(Args::Fill { ptr, bytes, .. }) => memory(MemoryCall { cid, ptr, bytes: Some(bytes) }),
         Some(Args::Allocate { bytes, .. }) => memory(MemoryCall { cid, ptr: call.allocated, bytes: Some(bytes) }),
         Some(Args::Release { ptr }) => memory(MemoryCall { cid, ptr, bytes: None }),
-        Some(Args::Graph { .. }) | None => (&shapes::CALL, padded(shapes::call_words(cid))),
+        Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, padded(shapes::call_words(cid))),
     }
 }
 
@@ -335,16 +324,9 @@ fn padded<const N: usize>(words: [u64; N]) -> [u64; 5] {
     std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
 }
 
-/// Returns what tells a stream from others: HIP's handle, but for the two that stand for default streams.
-fn stream(handle: u64, thread: i64) -> u64 {
-    const LEGACY: u64 = 1;
-    const PER_THREAD: u64 = 2;
-    match handle {
-        LEGACY => 0,
-        // Handles of streams are addresses, which are even larger.
-        PER_THREAD => thread.cast_unsigned() << 8 | PER_THREAD,
-        handle => handle,
-    }
+/// Returns what tells the stream that a call names, or stands for, from others.
+fn stream(args: Option<Args>, thread: i64) -> Option<u64> {
+    args?.stream().map(|handle| streams::of_handle(handle, thread))
 }
 
 #[cfg(test)]

@@ -33,9 +33,13 @@ fn reader(types: ActivityTypes) -> (Reader, RecordSink) {
 
 /// Makes a call of that function, number and correlation id.
 fn call(reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, &str)], failed: bool) {
+    call_by(42, reader, number, correlation, arguments, failed);
+}
+
+fn call_by(thread: i64, reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, &str)], failed: bool) {
     let known = known();
     let function = known.operations.function(number).unwrap();
-    let call = Call { function, number, thread: 42, correlation, start: 100 };
+    let call = Call { function, number, thread, correlation, start: 100 };
     let mut all = Arguments::default();
     arguments.iter().for_each(|(name, value)| all.take(name, value));
     if function.does.launches() {
@@ -132,6 +136,38 @@ fn a_graph_is_waited_for_once_and_its_kernels_say_whose_they_are() {
     assert_eq!(graphs, [Some("1"); 3]);
     let launches: Vec<_> = found.of(ActivityType::CudaRuntime).map(|row| row.launches).collect();
     assert_eq!(launches, [false, false, false, true]);
+}
+
+#[test]
+fn what_another_thread_launches_into_a_capture_is_not_waited_for() {
+    let (mut reader, _sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 301, 1, &[("stream", "0xA0")], false);
+    call_by(43, &mut reader, 107, 2, &LAUNCH, false);
+    assert_eq!(reader.owed(), [0, 0]);
+    call_by(43, &mut reader, 107, 3, &[("stream", "0xB0")], false);
+    assert_eq!(reader.owed(), [1, 0], "another stream");
+    call(&mut reader, 302, 4, &[("stream", "0xA0")], true);
+    call(&mut reader, 301, 5, &[("stream", "0xA0")], true);
+    call(&mut reader, 107, 6, &LAUNCH, false);
+    assert_eq!(reader.owed(), [2, 0], "a capture that failed to begin takes nothing");
+}
+
+#[test]
+fn a_launch_whose_stream_is_not_seen_is_where_its_queue_is() {
+    let (mut reader, sink) = reader(ActivityTypes::ALL);
+    call(&mut reader, 107, 7, &LAUNCH, false);
+    reader.record(KERNEL, &dispatch(&RAN));
+    call(&mut reader, 107, 8, &[("config", "0x1")], false);
+    reader.record(KERNEL, &dispatch(&Ran { correlation: 8, ..RAN }));
+    for thread in [43_i64, 44] {
+        let correlation = thread.cast_unsigned();
+        call_by(thread, &mut reader, 107, correlation, &[("stream", "0x2")], false);
+        reader.record(KERNEL, &dispatch(&Ran { correlation, ..RAN }));
+    }
+    let found = Findings::of_sink(&sink);
+    let streams: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.stream).collect();
+    assert_eq!(streams, [1, 1, 2, 3], "each thread has a default stream");
+    assert_eq!(args(&found, ActivityType::CudaRuntime)[1], "cid=107 correlation=8 shared memory=0");
 }
 
 #[test]

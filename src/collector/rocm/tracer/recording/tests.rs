@@ -237,12 +237,6 @@ fn what_cannot_be_read_is_counted() {
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsUnread)), (3, 2));
 }
 
-#[test]
-fn streams_of_threads_are_told_apart() {
-    assert_eq!([stream(0, 7), stream(1, 7), stream(0xA0, 7)], [0, 0, 0xA0]);
-    assert_ne!(stream(2, 7), stream(2, 8));
-}
-
 proptest! {
     #[test]
     fn no_bytes_harm_a_recording(
