@@ -118,7 +118,7 @@ fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
 #[test]
 fn a_request_that_has_failed_is_not_prepared_and_the_output_is_the_programs() {
     let mut config = Config::default();
-    config.output = crate::config::Output::Exact("/no/such/own.json".into());
+    config.output = Output::Exact("/no/such/own.json".into());
     let recorder = Arc::new(Recorder::for_tests());
     let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
     session.start().unwrap();
