@@ -2,8 +2,8 @@
  * A training loop in C whose steps, operations and queue are in a trace.
  *
  *   cargo build --release -p tracing-kineto-capi
- *   cc -I include examples/capi/main.c -L target/release -ltracing_kineto_capi -lm -o capi
- *   LD_LIBRARY_PATH=target/release KINETO_ACTIVITIES_LOG_FILE=capi.pt.trace.json ./capi
+ *   cc -I include examples/capi/main.c -L target/release -ltracing_kineto_capi -lm -o demo
+ *   LD_LIBRARY_PATH=target/release KINETO_ACTIVITIES_LOG_FILE=capi.pt.trace.json ./demo
  *
  * The file is capi_<process id>.pt.trace.json; drag it onto https://ui.perfetto.dev. Without that variable the program runs
  * as if nothing of this were there.
