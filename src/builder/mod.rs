@@ -316,7 +316,7 @@ impl KinetoLayerBuilder {
         let mut config = resolved?;
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         // Who serves requests from outside records nothing else unless told so.
-        let serves = config.ondemand.asks_daemon();
+        let serves = config.ondemand.is_wanted();
         if self.waits || serves && self.schedule.is_none() {
             config.wait_for_requests();
         }

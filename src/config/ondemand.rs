@@ -28,6 +28,11 @@ pub(crate) struct OnDemand {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl OnDemand {
+    /// Whether anything may ask for a recording.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.asks_daemon()
+    }
+
     /// Whether the daemon is asked.
     pub(crate) fn asks_daemon(&self) -> bool {
         self.fabric.unwrap_or(self.use_daemon)

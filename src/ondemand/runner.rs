@@ -42,7 +42,7 @@ impl Runner {
     /// Starts the thread, which opens its sources itself.
     pub(super) fn start(
         session: &Arc<Session>,
-        open: impl FnOnce() -> io::Result<Vec<Box<dyn RequestSource>>> + Send + 'static,
+        open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<Arc<Runner>> {
         let bell = Bell::new()?;
         let runner = Arc::new_cyclic(|own| Runner {
@@ -71,17 +71,12 @@ impl Runner {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(self: Arc<Self>, open: impl FnOnce() -> io::Result<Vec<Box<dyn RequestSource>>>) {
+    fn run(self: Arc<Self>, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
         let _end = End(&self);
-        let mut sources = match open() {
-            Ok(sources) => sources,
-            Err(why) => {
-                return diag!(Warning, "ondemand", "requests from the dynolog daemon are not served: {why}");
-            }
-        };
-        while !self.is_closing() {
+        let mut sources = open();
+        while !sources.is_empty() && !self.is_closing() {
             let Some(session) = self.session.upgrade() else { break };
             for source in &mut sources {
                 let busy = self.machine().is_busy() || session.used_by_program().is_some();

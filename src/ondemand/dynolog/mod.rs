@@ -1,15 +1,20 @@
 //! The client of the dynolog daemon: registers, polls, and takes what comes.
 
-use super::ancestors::ancestors;
-use super::fabric::{Fabric, Unsent};
-use super::pace::Pace;
+mod ancestors;
+mod fabric;
+mod pace;
+mod wire;
+
 use super::source::{Incoming, RequestSource};
-use super::wire::{self, Wanted};
 use crate::config::OnDemand;
 use crate::diag::diag;
+use ancestors::ancestors;
+use fabric::{Fabric, Unsent};
+use pace::Pace;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
+use wire::Wanted;
 
 /// A process as the daemon knows it.
 #[derive(Debug)]
