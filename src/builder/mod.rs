@@ -304,7 +304,8 @@ impl KinetoLayerBuilder {
     /// `ACTIVITIES_DURATION_MSECS` long or to the program's end, and again every `START_PERIOD_MS`; or
     /// `ACTIVITIES_ITERATIONS` from `PROFILE_START_ITERATION` on. Each such recording goes to the output as soon as it ends
     /// (libkineto's default file if there is none), with its number in the name if there are several. It makes way for what
-    /// the program starts itself, as a request does; with a [`schedule`](Self::schedule) there is none.
+    /// the program starts itself, as a request does, and what of that is left to the guard goes to the same output, over one
+    /// without a number. With a [`schedule`](Self::schedule) there is none.
     ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
