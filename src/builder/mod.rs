@@ -66,8 +66,9 @@ impl KinetoLayer {
     /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
     ///
     /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    /// `KINETO_ACTIVITY_TYPES` or `KINETO_ACTIVITIES` switch it on. `KINETO_USE_DAEMON` (anything but nothing, `0`,
-    /// `false` and `off`) makes a layer that waits for requests from the dynolog daemon, as
+    /// `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, or a variable that says when or for how long to record
+    /// (`KINETO_START_DELAY_MS`, `KINETO_ACTIVITIES_DURATION_MSECS`, …) switch it on. `KINETO_USE_DAEMON` (anything but
+    /// nothing, `0`, `false` and `off`) makes a layer that waits for requests from the dynolog daemon, as
     /// [`build`](KinetoLayerBuilder::build) does with it; if nothing else is set, of spans of the scopes function, user
     /// scope and backward function.
     ///
@@ -299,6 +300,13 @@ impl KinetoLayerBuilder {
     /// [`record_from_start`](Self::record_from_start). What the program starts itself goes before a request: one that
     /// is being recorded then is thrown away. Of several layers, the first that lives serves requests.
     ///
+    /// Environment and file may say when to record instead (Linux): `START_DELAY_MS` after this call,
+    /// `ACTIVITIES_DURATION_MSECS` long or to the program's end, and again every `START_PERIOD_MS`; or
+    /// `ACTIVITIES_ITERATIONS` from `PROFILE_START_ITERATION` on. Each such recording goes to the output as soon as it ends
+    /// (libkineto's default file if there is none), with its number in the name if there are several. It makes way for what
+    /// the program starts itself, as a request does, and what of that is left to the guard goes to the same output, over one
+    /// without a number. With a [`schedule`](Self::schedule) there is none.
+    ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
     /// file that was named cannot be read, or the platform cannot do what was asked for.
@@ -315,11 +323,7 @@ impl KinetoLayerBuilder {
         config::report(&warnings);
         let mut config = resolved?;
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
-        // Who serves requests from outside records nothing else unless told so.
-        let serves = config.ondemand.is_wanted();
-        if self.waits || serves && self.schedule.is_none() {
-            config.wait_for_requests();
-        }
+        let serves = config.settle_start(self.waits, self.schedule.is_some());
         let rules = Rules {
             selected: config.activities,
             filter: config.filter.clone(),
@@ -384,10 +388,15 @@ fn serve(session: &Arc<Session>) {
     crate::ondemand::serve(session);
 }
 
-/// There is no daemon for this platform.
+/// That is for Linux.
 #[cfg(not(target_os = "linux"))]
 fn serve(_session: &Arc<Session>) {
-    diag!(Warning, "ondemand", "KINETO_USE_DAEMON changes nothing: the dynolog daemon is one of Linux");
+    diag!(
+        Warning,
+        "ondemand",
+        "nothing is recorded for the dynolog daemon (KINETO_USE_DAEMON) or by the clock (START_DELAY_MS, \
+         ACTIVITIES_DURATION_MSECS): that is for Linux; unset them, or start recordings in the program"
+    );
 }
 
 /// Whether a backend may call itself that.

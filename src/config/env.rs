@@ -69,8 +69,8 @@ impl Env {
     /// Says whether `from_env()` makes a layer.
     ///
     /// KINETO_ENABLED decides if it is set. If not, a variable that says what to record, or where to or how
-    /// (KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES), switches it on;
-    /// KINETO_USE_DAEMON makes one that waits.
+    /// (KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES), or when or for how long,
+    /// switches it on; KINETO_USE_DAEMON makes one that waits.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if KINETO_ENABLED is neither yes nor no.
@@ -88,8 +88,10 @@ impl Env {
             };
         }
         let is_set = |(name, text): (&String, &OsString)| {
-            let keys = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
-            !text.is_empty() && keys.iter().any(|key| key.is_variable(name))
+            let what = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
+            let when = [Key::StartDelay, Key::StartPeriod, Key::StartWindows, Key::StartIteration];
+            let how_long = [Key::DurationSecs, Key::DurationMsecs, Key::Iterations];
+            !text.is_empty() && [&what[..], &when, &how_long].concat().iter().any(|key| key.is_variable(name))
         };
         if self.0.iter().any(is_set) {
             return Ok(Switch::On);
@@ -246,6 +248,10 @@ mod tests {
             (&[("KINETO_ACTIVITY_TYPES", "cpu_op")], Switch::On),
             (&[("KINETO_ACTIVITIES", "cpu")], Switch::On),
             (&[("KINETO_ACTIVITIES", "")], Switch::Off),
+            (&[("KINETO_START_DELAY_MS", "1")], Switch::On),
+            (&[("KINETO_ACTIVITIES_DURATION_MSECS", "1"), ("KINETO_USE_DAEMON", "1")], Switch::On),
+            (&[("KINETO_ACTIVITIES_ITERATIONS", "1")], Switch::On),
+            (&[("KINETO_ACTIVITIES_WARMUP_PERIOD_SECS", "1")], Switch::Off),
             (&[("KINETO_LOG_LEVEL", "0"), ("KINETO_GZIP_LEVEL", "3")], Switch::Off),
             // libkineto looks at its presence alone, so that "0" switches it on.
             (&[("KINETO_USE_DAEMON", "1")], Switch::Idle),

@@ -86,7 +86,8 @@ macro_rules! keys {
 
 keys! {
     Enabled: Environment Now "KINETO_ENABLED", Kind::Bool,
-        Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES or KINETO_ACTIVITIES is set"), "",
+        Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
+              that says when or for how long is set"), "",
         "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
     ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
@@ -132,6 +133,27 @@ keys! {
         "how long the guard may take when it is dropped";
     RecordFromStart: Both Now "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
         "records from `build()` on, not from `start()`";
+    StartDelay: Both Now "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
+        "records only so long after `build()`: to the program's end, or as long as ACTIVITIES_DURATION_MSECS says (Linux)";
+    DurationSecs: Both Now "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
+        "how long the trace takes, which is written then; in a request, up to an hour; the last of this and the next holds";
+    DurationMsecs: Both Now "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
+        "the same in ms";
+    StartPeriod: Both Now "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
+        "records again so long after each start, into files with numbers; at least as long as the trace takes";
+    StartWindows: Both Now "START_WINDOWS", Kind::Int(1..=i32::MAX as i64), Says("until the program ends"), "",
+        "how many times, with START_PERIOD_MS";
+    Iterations: Both Now "ACTIVITIES_ITERATIONS", I32, Says("none"), "",
+        "how many iterations the trace takes, if there is a start iteration; those of a program that counts none are \
+         waited for, but not in a request";
+    StartIteration: Both Now "PROFILE_START_ITERATION", I32, Says("unset"), "",
+        "at which iteration, if ACTIVITIES_ITERATIONS says how many; goes before a start time";
+    StartRoundup: Both Now "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
+        "starts at the next multiple of this if that iteration has passed; 0 means unset";
+    WarmupSecs: Both Now "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Says("5; in a request without a start time, 0"), "",
+        "how long collectors run before the start time, or as long as is left; in a request, up to 60";
+    WarmupIterations: Both Now "ACTIVITIES_WARMUP_ITERATIONS", I32, Says("0"), "",
+        "for how many iterations at least before the start iteration";
     FieldsWhileIdle: Both Now "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
         "keeps the fields of spans made while nothing records";
     FlushOnSigterm: Both Now "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
@@ -202,15 +224,6 @@ keys! {
         "records what CUDA's calls allocate on devices, in place of what allocators report of it";
     ActivitiesEnabled: Both Requested "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines it";
-    DurationSecs: Both Requested "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
-        "how long the trace takes, up to an hour; the last of this and the next holds";
-    DurationMsecs: Both Requested "ACTIVITIES_DURATION_MSECS", I32, Is("500"), "", "the same in ms";
-    Iterations: Both Requested "ACTIVITIES_ITERATIONS", I32, Is("0"), "",
-        "how many iterations it takes, if there is a start iteration and the program counts them";
-    WarmupSecs: Both Requested "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Is("5"), "",
-        "how long collectors run before the start time, or as long as is left; up to 60";
-    WarmupIterations: Both Requested "ACTIVITIES_WARMUP_ITERATIONS", I32, Is("0"), "",
-        "for how many iterations at least before the start iteration";
     PmSamplingMetrics: Both Later "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
     PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
     ProfileMemory: Both Requested "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
@@ -222,10 +235,6 @@ keys! {
     WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
     StartTime: Both Requested "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when the trace starts, at most an hour from now; 0 means soon";
-    StartIteration: Both Requested "PROFILE_START_ITERATION", I32, Says("unset"), "",
-        "at which iteration, if ACTIVITIES_ITERATIONS says how many; goes before the start time";
-    StartRoundup: Both Requested "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
-        "starts at the next multiple of this; 0 means unset";
     IpcFabric: Both Now "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
         "asks the dynolog daemon for requests";
     UpdateInterval: Both Now "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"), "",

@@ -19,6 +19,7 @@ mod overrides;
 mod parse;
 mod request;
 mod settings;
+mod timetable;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
 pub(crate) use request::Asked;
 use settings::{Fault, Merged, Origin};
+pub(crate) use timetable::Timetable;
 
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::diag::{DOOR, Door, Severity, diag};
@@ -129,6 +131,9 @@ impl Config {
             (Origin::Environment, by_env.settings),
             (Origin::File, by_file),
         ]));
+        let timetable = &config.ondemand.timetable;
+        timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
+        warnings.extend(timetable.warning().map(str::to_owned));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.look_for_places(env);
@@ -195,10 +200,25 @@ impl Config {
         }
     }
 
-    /// Lets nothing be recorded before somebody asks for it, unless a source has decided that.
+    /// Settles what begins by itself; returns whether requests are served.
     ///
-    /// For [`Switch::Idle`].
-    pub(crate) fn wait_for_requests(&mut self) {
+    /// A schedule of the program goes before the timetable. Where requests are served, those of the timetable among
+    /// them, or the layer only `waits` ([`Switch::Idle`]), nothing else begins unless a source says so.
+    pub(crate) fn settle_start(&mut self, waits: bool, has_schedule: bool) -> bool {
+        if has_schedule && self.ondemand.timetable.is_wanted() {
+            self.ondemand.timetable = Timetable::default();
+            let what = "START_DELAY_MS, ACTIVITIES_DURATION_MSECS and ACTIVITIES_ITERATIONS";
+            diag!(Warning, "config", "{what} change nothing: the program has a schedule, which says when to record");
+        }
+        let serves = self.ondemand.is_wanted();
+        if waits || serves && !has_schedule {
+            self.wait_for_requests();
+        }
+        serves
+    }
+
+    /// Lets nothing be recorded before somebody asks for it, unless a source has decided that.
+    fn wait_for_requests(&mut self) {
         if self.origin(Key::RecordFromStart) == Origin::Default {
             self.record_from_start = false;
         }

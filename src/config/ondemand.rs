@@ -1,6 +1,7 @@
 //! How requests from outside come in, and where they may write.
 
 use super::keys::Key;
+use super::timetable::Timetable;
 use super::value::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct OnDemand {
     pub(crate) trusted: Option<u32>,
     /// The job as which the process registers.
     pub(crate) job: i64,
+    /// What is recorded without anybody asking.
+    pub(crate) timetable: Timetable,
 }
 
 /// As often as a daemon can be asked by several processes.
@@ -30,7 +33,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 impl OnDemand {
     /// Whether anything may ask for a recording.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.asks_daemon()
+        self.asks_daemon() || self.timetable.is_wanted()
     }
 
     /// Whether the daemon is asked.
@@ -54,7 +57,7 @@ impl OnDemand {
             }
             (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
-            _ => return false,
+            _ => return self.timetable.set(key, value),
         }
         true
     }
@@ -70,6 +73,7 @@ impl Default for OnDemand {
             trace_folder: PathBuf::from("/tmp/"),
             trusted: None,
             job: 0,
+            timetable: Timetable::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::plan::{Plan, Until};
 use super::request::Request;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// The request that is being done, and the one that waits for it to end.
 #[derive(Debug, Default)]
@@ -81,9 +81,6 @@ pub(super) enum Act {
     Refuse(Arc<Request>, String),
 }
 
-/// A recording ends after that in any case, and an iteration is waited for no longer.
-const LONGEST: Duration = super::request::HOUR;
-
 impl Machine {
     /// Takes a request if there is a place for it.
     pub(super) fn offer(&mut self, request: Request, moment: &Moment) -> Offer {
@@ -102,7 +99,7 @@ impl Machine {
     }
 
     fn accept(&mut self, request: Arc<Request>, moment: &Moment) -> Result<(), (Arc<Request>, String)> {
-        match Plan::new(&request.when, moment, LONGEST) {
+        match Plan::new(&request.when, moment, request.longest()) {
             Ok(plan) => {
                 self.tickets += 1;
                 self.state = State::Waiting(Job { ticket: self.tickets, request, plan });
@@ -164,7 +161,8 @@ impl Machine {
         let current = match std::mem::take(&mut self.state) {
             State::Collecting(job, _) => {
                 self.state = State::Writing(job.clone());
-                Some(Act::Stop(job, Some(WHY.to_owned())))
+                let early = (!job.request.is_endless()).then(|| WHY.to_owned());
+                Some(Act::Stop(job, early))
             }
             other => {
                 self.state = other;
@@ -246,7 +244,7 @@ fn warming(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
     if !job.plan.is_due(moment) {
         return (State::Warming(job), None);
     }
-    let until = job.plan.until(moment, LONGEST);
+    let until = job.plan.until(moment, job.request.longest());
     (State::Collecting(job.clone(), until), Some(Act::Start(job)))
 }
 
@@ -254,7 +252,7 @@ fn collecting(job: Job, until: Until, moment: &Moment, host: &Host) -> (State, O
     let early = match &host.stopped {
         Some(why) => Some(format!("a collector stopped: {why}")),
         None if until.is_over(moment) => None,
-        None if until.is_too_long(moment) => Some(format!("it took longer than {LONGEST:?}")),
+        None if until.is_too_long(moment) => Some(format!("it took longer than {:?}", job.request.longest())),
         None => return (State::Collecting(job, until), None),
     };
     (State::Writing(job.clone()), Some(Act::Stop(job, early)))

@@ -1,5 +1,6 @@
 //! Requests from outside: who hands them over, what becomes of them, and the files that they end in.
 
+mod alarm;
 mod bell;
 mod dynolog;
 mod machine;
@@ -13,41 +14,52 @@ use crate::config::OnDemand;
 use crate::diag::diag;
 use crate::os::fork;
 use crate::session::Session;
+use alarm::Alarm;
 use dynolog::Client;
 use runner::Runner;
 use source::RequestSource;
 use std::io;
 use std::sync::{Arc, LazyLock, Weak};
+use std::time::Instant;
 
 /// Who serves requests in this process: the daemon knows it as one, whichever layers it has.
 static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::default);
 
-/// Has requests taken from all sources that are asked for, and done by the session; on a thread of its own, and nothing
-/// here waits.
+/// Has requests taken from all sources that are asked for, and done by the session, on a thread of its own; nothing
+/// waits here but for the start of what is to be recorded from now on.
 pub(crate) fn serve(session: &Arc<Session>) {
-    let settings = session.ondemand().clone();
     let mut serving = SERVING.lock();
     let is_served = serving.upgrade().is_some_and(|runner| !runner.is_closing());
-    let started = (!is_served).then(|| Runner::start(session, move || sources(&settings)));
-    started.iter().flatten().for_each(|runner| *serving = Arc::downgrade(runner));
+    let runner = (!is_served).then(|| Runner::new(session));
+    runner.iter().flatten().for_each(|runner| *serving = Arc::downgrade(runner));
     // Who is told may make a layer.
     drop(serving);
-    match started {
+    match runner.map(|runner| start(session, runner?)) {
         None => diag!(Info, "ondemand", "another layer of this process serves requests already"),
-        Some(Ok(_)) => {}
+        Some(Ok(())) => {}
         Some(Err(why)) => diag!(Warning, "ondemand", "no requests are served: {why}"),
     }
 }
 
+/// Begins what is to be recorded from now on, and starts the thread for the rest.
+fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
+    let (settings, now) = (session.ondemand().clone(), Instant::now());
+    let timetable = settings.timetable.clone();
+    let mut alarm = timetable.is_wanted().then(|| Alarm::new(timetable, session.output_of_windows(), now));
+    let first = alarm.as_mut().map(|alarm| alarm.turn(now, true)).unwrap_or_default();
+    runner.start(session, &first, move || sources(&settings, alarm))
+}
+
 /// Opens the sources that are asked for; says which cannot be.
-fn sources(settings: &OnDemand) -> Vec<Box<dyn RequestSource>> {
+fn sources(settings: &OnDemand, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSource>> {
     let mut sources: Vec<Box<dyn RequestSource>> = Vec::new();
+    sources.extend(alarm.map(|alarm| Box::new(alarm) as Box<dyn RequestSource>));
     let mut add = |what: &str, source: io::Result<Box<dyn RequestSource>>| match source {
         Ok(source) => sources.push(source),
         Err(why) => diag!(Warning, "ondemand", "requests {what} are not served: {why}"),
     };
     if settings.asks_daemon() {
-        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as _));
+        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as Box<dyn RequestSource>));
     }
     sources
 }

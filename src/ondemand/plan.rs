@@ -50,8 +50,12 @@ impl Plan {
     /// Why it comes too late.
     pub(super) fn new(when: &When, moment: &Moment, longest: Duration) -> Result<Plan, String> {
         match (*when, moment.iteration) {
-            (When::Iterations { start, roundup, warmup, count, .. }, Some(current)) => {
-                let start = first(current, start, roundup, warmup);
+            (When::Iterations { or: Some(or), .. }, None) => {
+                let plan = Plan::by_time(None, Duration::ZERO, or, moment)?;
+                Ok(Plan { is_by_time_instead: true, ..plan })
+            }
+            (When::Iterations { start, roundup, warmup, count, .. }, current) => {
+                let start = first(current.unwrap_or(0), start, roundup, warmup);
                 Ok(Plan {
                     warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
                     start: Point::Iteration(start),
@@ -60,10 +64,6 @@ impl Plan {
                     late: Duration::ZERO,
                     is_by_time_instead: false,
                 })
-            }
-            (When::Iterations { or, .. }, None) => {
-                let plan = Plan::by_time(None, Duration::ZERO, or, moment)?;
-                Ok(Plan { is_by_time_instead: true, ..plan })
             }
             (When::Time { start, warmup, length }, _) => Plan::by_time(start, warmup, length, moment),
         }
@@ -177,7 +177,7 @@ impl Point {
     fn is_reached(self, moment: &Moment) -> bool {
         match self {
             Point::Time(at) => moment.now >= at,
-            Point::Iteration(number) => moment.iteration.is_some_and(|current| current >= number),
+            Point::Iteration(number) => moment.iteration.unwrap_or(0) >= number,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::source::Incoming;
-use crate::config::{Asked, OnDemand};
+use crate::config::{Asked, OnDemand, Timetable};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +16,8 @@ pub(super) struct Request {
     pub(super) what: What,
     pub(super) when: When,
     pub(super) output: PathBuf,
+    /// The program's own configuration says it, so that it is trusted.
+    pub(super) is_own: bool,
     /// The settings of the recording.
     pub(super) asked: Asked,
     /// What should be told besides.
@@ -48,8 +50,8 @@ pub(super) enum When {
         roundup: u64,
         warmup: u64,
         count: u64,
-        /// For how long it is taken if the program counts no iterations.
-        or: Duration,
+        /// For how long it is taken if the program counts no iterations; else they are waited for.
+        or: Option<Duration>,
     },
 }
 
@@ -57,7 +59,7 @@ pub(super) enum When {
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 const WARMUP_MAX: Duration = Duration::from_secs(60);
 /// What libkineto takes where a start time is given, and nothing else.
-const WARMUP: Duration = Duration::from_secs(5);
+pub(super) const WARMUP: Duration = Duration::from_secs(5);
 const ITERATIONS_MAX: u64 = 1_000_000;
 const GPU_BUFFER_MAX: u64 = 4096;
 /// Bytes of a name.
@@ -73,30 +75,47 @@ impl Request {
         if !asked.is_enabled {
             return Err("ACTIVITIES_ENABLED is false".to_owned());
         }
-        check_bounds(&asked, now)?;
+        let is_own = incoming.output.is_some();
+        if !is_own {
+            check_bounds(&asked, now)?;
+        }
         let what = if asked.memory_profile.is_some() { What::MemoryProfile } else { What::Trace };
         let default = match what {
             What::Trace => "libkineto_activities.json",
             What::MemoryProfile => "memory_snapshot.json",
         };
-        let place = Place::find(asked.log_file.as_deref(), &settings.trace_folder, pid, default)?;
+        let place = match &incoming.output {
+            Some(path) => Place { path: path.clone(), instead: None },
+            None => Place::find(asked.log_file.as_deref(), &settings.trace_folder, pid, default)?,
+        };
         let mut warnings = asked.warnings.clone();
         warnings.extend(place.instead.map(|why| format!("{why}; it is written to {}", place.path.display())));
         Ok(Request {
             by: incoming.by.clone(),
             trace_id: asked.trace_id.clone(),
             what,
-            when: When::of(&asked),
+            when: When::of(&asked, is_own),
             output: place.path,
+            is_own,
             asked,
             warnings,
         })
+    }
+
+    /// Returns how long it may take, and an iteration is waited for.
+    pub(super) fn longest(&self) -> Duration {
+        if self.is_own { Timetable::FOREVER } else { HOUR }
+    }
+
+    /// Whether it goes on as long as the program does.
+    pub(super) fn is_endless(&self) -> bool {
+        matches!(self.when, When::Time { length: Timetable::FOREVER, .. })
     }
 }
 
 impl When {
     /// As libkineto decides: iterations if it is said both how many and from which on.
-    fn of(asked: &Asked) -> When {
+    fn of(asked: &Asked, is_own: bool) -> When {
         let warmup = asked.warmup.unwrap_or(if asked.start.is_some() { WARMUP } else { Duration::ZERO });
         match (asked.start_iteration, asked.memory_profile) {
             (_, Some(length)) => When::Time { start: asked.start, warmup: Duration::ZERO, length },
@@ -105,7 +124,7 @@ impl When {
                 roundup: asked.roundup.unwrap_or(1).max(1),
                 warmup: asked.warmup_iterations,
                 count: asked.iterations,
-                or: asked.duration,
+                or: (!is_own).then_some(asked.duration),
             },
             _ => When::Time { start: asked.start, warmup, length: asked.duration },
         }
@@ -137,12 +156,13 @@ impl fmt::Display for Request {
             f.write_str("a memory profile of ")?;
         }
         match self.when {
+            When::Time { .. } if self.is_endless() => f.write_str("everything until the program ends")?,
             When::Time { length, .. } => write!(f, "{length:?}")?,
             When::Iterations { count: 1, .. } => f.write_str("1 iteration")?,
             When::Iterations { count, .. } => write!(f, "{count} iterations")?,
         }
         match self.when {
-            When::Time { start: Some(_), .. } => f.write_str(" from a given time on")?,
+            When::Time { start: Some(_), .. } if !self.is_own => f.write_str(" from a given time on")?,
             When::Iterations { roundup: 2.., .. } => f.write_str(" from a round one on")?,
             _ => {}
         }
@@ -156,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Request, String> {
-        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned() };
+        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None };
         Request::read(&incoming, &OnDemand::default(), 7, SystemTime::now())
     }
 
@@ -174,7 +194,7 @@ mod tests {
         }
         assert_eq!(read("PROFILE_START_ITERATION=4").unwrap().when, soon);
         let text = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1000\nACTIVITIES_ITERATIONS=3";
-        let or = Duration::from_millis(500);
+        let or = Some(Duration::from_millis(500));
         let iterations = When::Iterations { start: 0, roundup: 1000, warmup: 0, count: 3, or };
         assert_eq!(read(text).unwrap().when, iterations);
         let When::Time { start: Some(_), warmup, .. } = read(&start_in(9)).unwrap().when else { panic!("no start") };

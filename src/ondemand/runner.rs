@@ -39,13 +39,9 @@ const TICK: Duration = Duration::from_secs(1);
 const EXACT: Duration = Duration::from_millis(3);
 
 impl Runner {
-    /// Starts the thread, which opens its sources itself.
-    pub(super) fn start(
-        session: &Arc<Session>,
-        open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
-    ) -> io::Result<Arc<Runner>> {
+    pub(super) fn new(session: &Arc<Session>) -> io::Result<Arc<Runner>> {
         let bell = Bell::new()?;
-        let runner = Arc::new_cyclic(|own| Runner {
+        Ok(Arc::new_cyclic(|own| Runner {
             own: own.clone(),
             session: Arc::downgrade(session),
             machine: Mutex::default(),
@@ -55,12 +51,27 @@ impl Runner {
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
-        });
-        let own = runner.clone();
+        }))
+    }
+
+    /// Begins with what has come already, and starts the thread, which opens its sources itself.
+    pub(super) fn start(
+        self: Arc<Self>,
+        session: &Arc<Session>,
+        first: &[Incoming],
+        open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
+    ) -> io::Result<()> {
+        session.serve(self.clone());
+        first.iter().for_each(|incoming| self.offer(session, incoming));
+        self.drive(session, false);
+        let own = self.clone();
         let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-        thread.spawn(move || own.run(open))?;
-        session.serve(runner.clone());
-        Ok(runner)
+        let started = thread.spawn(move || own.run(open)).map(drop);
+        if started.is_err() {
+            let _end = End(&self);
+            self.finish(session);
+        }
+        started
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -335,7 +346,7 @@ fn save(session: &Session, job: &Job) -> Result<String, Error> {
         What::MemoryProfile => session.stop_memory_profile()?,
         What::Trace => session.stop_for(job.ticket)?,
     };
-    if !Place::is_unchanged(path) {
+    if !job.request.is_own && !Place::is_unchanged(path) {
         let why = format!("the folder of {} has become another one since it was looked at", path.display());
         return Err(Error::new(ErrorKind::Io, why));
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Something that hands over requests, such as the daemon's socket.
@@ -31,4 +32,7 @@ pub(crate) struct Incoming {
     pub(crate) text: String,
     /// Who has sent it, for people.
     pub(crate) by: String,
+    /// Where its file goes if that is not for the text to say, but the program's own: then it may be anywhere, and no
+    /// number is bounded.
+    pub(crate) output: Option<PathBuf>,
 }

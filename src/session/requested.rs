@@ -3,7 +3,7 @@
 use super::gate::OF_HOST;
 use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
-use crate::config::{Asked, Config, OnDemand};
+use crate::config::{Asked, Config, OnDemand, Output};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::recorder::listeners::Own;
@@ -58,6 +58,13 @@ impl Session {
     /// Returns how requests come in.
     pub(crate) fn ondemand(&self) -> &OnDemand {
         &self.config.ondemand
+    }
+
+    /// Returns where recordings go that the configuration says: where the program's own do, even if it has those nowhere.
+    pub(crate) fn output_of_windows(&self) -> PathBuf {
+        let process = std::process::id();
+        let own = self.config.output.path(process).or_else(|| Output::Default.path(process));
+        own.unwrap_or_default()
     }
 
     pub(crate) fn flush_timeout(&self) -> Duration {

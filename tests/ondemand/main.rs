@@ -30,6 +30,8 @@ mod scenarios;
 #[cfg(target_os = "linux")]
 mod soak;
 #[cfg(target_os = "linux")]
+mod timetable;
+#[cfg(target_os = "linux")]
 mod traces;
 #[cfg(target_os = "linux")]
 mod weather;
@@ -38,7 +40,7 @@ use harness::Test;
 
 #[cfg(target_os = "linux")]
 const TESTS: &[&[Test]] =
-    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+    &[traces::TESTS, arbitration::TESTS, timetable::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 

@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Schedule, Status, Timestamp,
+};
 use tracing_subscriber::prelude::*;
 
 /// Plays the program of that name until its input ends.
@@ -19,6 +21,19 @@ pub(crate) fn play(name: &str) {
             tracing_subscriber::registry().with(layer).init();
             serve(guard);
         }
+        "works at once" => works_at_once(from_env()),
+        "keeps" => {
+            let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
+            tracing_subscriber::registry().with(layer).init();
+            works_at_once(guard);
+        }
+        "scheduled" => {
+            let (layer, guard) =
+                KinetoLayer::builder().schedule(Schedule::new(0, 0, 1).unwrap()).no_output().build().unwrap();
+            tracing_subscriber::registry().with(layer).init();
+            works_at_once(guard);
+        }
+        "fails" => report(&KinetoLayer::from_env().unwrap_err().to_string()),
         "steps" => steps(&from_env()),
         "commanded" => commanded(&from_env()),
         "exits" => exits(),
@@ -69,10 +84,18 @@ fn serve(guard: KinetoGuard) {
     println!("dropped in {} us", asked.elapsed().as_micros());
 }
 
+/// A server, and what it does first.
+fn works_at_once(guard: KinetoGuard) {
+    tracing::info_span!("first").in_scope(work);
+    report("has worked");
+    serve(guard);
+}
+
 /// One that ends without dropping its guard.
 #[expect(clippy::exit, reason = "that is what it is for")]
 fn exits() {
     let _guard = from_env();
+    work();
     work_until_told(&input());
     std::process::exit(0);
 }

@@ -1,9 +1,10 @@
 //! Tests of `machine.rs`.
 
 use super::*;
-use crate::config::OnDemand;
+use crate::config::{OnDemand, Timetable};
 use crate::ondemand::source::Incoming;
-use std::time::UNIX_EPOCH;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A machine, and a clock and a counter of its own.
 struct Bench {
@@ -19,7 +20,11 @@ fn bench() -> Bench {
 
 impl Bench {
     fn offer(&mut self, text: &str) -> Offer {
-        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned() };
+        self.offer_into(text, None)
+    }
+
+    fn offer_into(&mut self, text: &str, output: Option<&str>) -> Offer {
+        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output: output.map(PathBuf::from) };
         let request = Request::read(&incoming, &OnDemand::default(), 7, self.moment.wall).unwrap();
         self.machine.offer(request, &self.moment)
     }
@@ -289,4 +294,27 @@ fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
     waits.offer(&text);
     assert_eq!(close(&mut waits), ["refuse: the program ends"]);
     assert_eq!(close(&mut bench()), [""; 0]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn the_programs_own_configuration_waits_for_iterations_and_has_no_bounds() {
+    let mut bench = bench();
+    let text = "PROFILE_START_ITERATION=3\nACTIVITIES_ITERATIONS=2\nACTIVITIES_DURATION_MSECS=80";
+    assert_eq!(bench.offer_into(text, Some("/x/a.json")), Offer::Accepted);
+    // Nothing is counted yet, and the start is near.
+    assert_eq!((bench.acts(), bench.machine.watched()), (vec!["prepare 1".to_owned()], Some(3)));
+    bench.later(7_200_000);
+    for (iteration, acts) in [(1, &[][..]), (2, &[]), (3, &["start 1"]), (4, &[]), (5, &["stop 1"])] {
+        bench.at(iteration);
+        assert_eq!(bench.acts(), acts, "{iteration}");
+    }
+    assert!(bench.machine.ended(1));
+    let forever = format!("ACTIVITIES_DURATION_SECS={}", Timetable::FOREVER.as_secs());
+    assert_eq!(bench.offer_into(&forever, Some("/x/a.json")), Offer::Accepted);
+    assert_eq!(bench.acts(), ["prepare 2", "start 2"]);
+    bench.later(7_200_000);
+    assert_eq!(bench.acts(), [""; 0]);
+    // That is as it was said, and not early.
+    assert_eq!(bench.machine.close().iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
 }

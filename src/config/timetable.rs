@@ -1,0 +1,219 @@
+//! When a program is recorded without anybody asking: after a delay, for a time, again and again, or by iterations.
+
+use super::keys::Key;
+use super::value::Value;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Recordings, or windows, that the environment and the file say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timetable {
+    /// So long after the layer is made the first window begins.
+    pub(crate) delay: Duration,
+    /// How long each takes; else the one there is goes on to the program's end.
+    length: Option<Duration>,
+    /// From the start of one window to the start of the next.
+    period: Option<Duration>,
+    count: Option<u64>,
+    /// How long collectors run before each.
+    pub(crate) warmup: Option<Duration>,
+    /// How many iterations of the program a window takes, if it is said from which one on.
+    iterations: u64,
+    has_start_iteration: bool,
+    /// What of it a request for a window says, in lines.
+    lines: String,
+}
+
+impl Timetable {
+    /// What a configuration file with these lines says, which may be parted by spaces.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Timetable {
+        let mut timetable = Timetable::default();
+        let reading = super::parse::parse(&text.replace(' ', "\n"));
+        assert!(reading.faults.is_empty() && reading.settings.iter().all(|(key, value)| timetable.set(key, value)));
+        timetable
+    }
+
+    /// As long as no program runs; in seconds, the largest number that a key takes.
+    pub(crate) const FOREVER: Duration = Duration::from_secs(i32::MAX as u64);
+
+    /// Sets what a key stands for; `false` if it is none of these.
+    pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
+        match (key, value) {
+            (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
+            (Key::StartPeriod, Value::Time(period)) => self.period = Some(*period),
+            (Key::StartWindows, Value::Int(count)) => self.count = u64::try_from(*count).ok(),
+            (_, Value::Int(number)) => return self.set_window(key, u64::try_from(*number).unwrap_or(0)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Sets what a request for a window says too.
+    fn set_window(&mut self, key: Key, number: u64) -> bool {
+        match key {
+            Key::DurationSecs => self.length = Some(Duration::from_secs(number)),
+            Key::DurationMsecs => self.length = Some(Duration::from_millis(number)),
+            Key::WarmupSecs => self.warmup = Some(Duration::from_secs(number)),
+            Key::Iterations => self.iterations = number,
+            Key::StartIteration => self.has_start_iteration = true,
+            Key::StartRoundup | Key::WarmupIterations => {}
+            _ => return false,
+        }
+        // Writing to a string does not fail.
+        let _ = writeln!(self.lines, "{}={number}", key.spec().name);
+        true
+    }
+
+    /// Whether anything is to be recorded by it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.delay.is_zero() || self.length.is_some() || self.is_by_iterations()
+    }
+
+    /// Whether the program's iterations decide, as in a request that says both how many and from which one on.
+    pub(crate) fn is_by_iterations(&self) -> bool {
+        self.iterations > 0 && self.has_start_iteration
+    }
+
+    /// Holds its parts against one another.
+    ///
+    /// # Errors
+    /// What does not go together, and what to do, as a clause.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_by_time = !self.delay.is_zero() || self.period.is_some() || self.count.is_some();
+        if self.is_by_iterations() {
+            let why = "ACTIVITIES_ITERATIONS with PROFILE_START_ITERATION records by iterations, START_DELAY_MS, \
+                       START_PERIOD_MS and START_WINDOWS by time; set the ones or the others";
+            return if is_by_time { Err(why.to_owned()) } else { Ok(()) };
+        }
+        match (self.length, self.period, self.count) {
+            (Some(Duration::ZERO), _, _) => {
+                Err("a duration of 0 (ACTIVITIES_DURATION_MSECS) records nothing; set a longer one, or none".to_owned())
+            }
+            (None, Some(_), _) => {
+                Err("START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS, which says how long each window takes".to_owned())
+            }
+            (Some(length), Some(period), _) if period < length => Err(format!(
+                "START_PERIOD_MS, {period:?} from start to start, is shorter than a window of {length:?} \
+                 (ACTIVITIES_DURATION_MSECS); set a longer one"
+            )),
+            (_, None, Some(2..)) => {
+                Err("START_WINDOWS needs START_PERIOD_MS, which says how often a window begins".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is set and changes nothing.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        match (self.iterations > 0, self.has_start_iteration) {
+            (true, false) => Some("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION"),
+            (false, true) => Some("PROFILE_START_ITERATION changes nothing without ACTIVITIES_ITERATIONS"),
+            _ => None,
+        }
+    }
+
+    /// Returns how long after the layer is made a window begins, the first of which is 0, if there is such a one.
+    pub(crate) fn start(&self, window: u64) -> Option<Duration> {
+        let count = self.count.unwrap_or(if self.period.is_some() { u64::MAX } else { 1 });
+        let period = u64::try_from(self.period.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        (window < count).then(|| self.delay + Duration::from_millis(period.saturating_mul(window)))
+    }
+
+    /// Whether files have numbers, since there is more than one.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.start(1).is_some()
+    }
+
+    /// Returns the request for a window that begins so long after 1970; if iterations decide, when they say.
+    pub(crate) fn request(&self, start: Duration) -> String {
+        let mut text = self.lines.clone();
+        if !self.is_by_iterations() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}={}", Key::StartTime.spec().name, start.as_millis());
+            if self.length.is_none() {
+                let _ = writeln!(text, "{}={}", Key::DurationSecs.spec().name, Timetable::FOREVER.as_secs());
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Asked;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    fn starts(text: &str) -> Vec<u64> {
+        let timetable = Timetable::of(text);
+        let millis = |start: Duration| u64::try_from(start.as_millis()).unwrap();
+        (0..4).map_while(|window| timetable.start(window).map(millis)).collect()
+    }
+
+    #[test]
+    fn windows_begin_after_the_delay_and_then_by_the_period() {
+        assert_eq!(starts("START_DELAY_MS=5"), [5]);
+        assert_eq!(starts("ACTIVITIES_DURATION_MSECS=5"), [0]);
+        assert_eq!(starts("ACTIVITIES_DURATION_SECS=1 START_PERIOD_MS=1000"), [0, 1000, 2000, 3000]);
+        assert_eq!(starts("START_DELAY_MS=7 START_PERIOD_MS=10 ACTIVITIES_DURATION_MSECS=1 START_WINDOWS=2"), [7, 17]);
+        assert!(Timetable::of("START_PERIOD_MS=10").is_numbered());
+        assert!(!Timetable::of("START_PERIOD_MS=10 START_WINDOWS=1").is_numbered());
+        assert!(!Timetable::of("START_DELAY_MS=10").is_numbered());
+        let last = Timetable::of("START_PERIOD_MS=2147483647").start(u64::MAX - 1);
+        assert_eq!(last, Some(Duration::from_millis(u64::MAX)));
+    }
+
+    #[test]
+    fn what_says_when_or_for_how_long_is_a_timetable() {
+        for (text, is_wanted) in [
+            ("START_DELAY_MS=1", true),
+            ("ACTIVITIES_DURATION_SECS=1", true),
+            ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0", true),
+            ("START_DELAY_MS=0 START_WINDOWS=1", false),
+            ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION_ROUNDUP=8", false),
+            ("PROFILE_START_ITERATION=1", false),
+            ("ACTIVITIES_WARMUP_PERIOD_SECS=1 ACTIVITIES_WARMUP_ITERATIONS=1", false),
+        ] {
+            assert_eq!(Timetable::of(text).is_wanted(), is_wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_says_what_to_do() {
+        for (text, message) in [
+            ("START_PERIOD_MS=999 ACTIVITIES_DURATION_SECS=1", Some("999ms from start to start, is shorter")),
+            ("START_PERIOD_MS=1000 ACTIVITIES_DURATION_SECS=1", None),
+            ("START_PERIOD_MS=9", Some("START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS")),
+            ("START_WINDOWS=2 ACTIVITIES_DURATION_SECS=1", Some("START_WINDOWS needs START_PERIOD_MS")),
+            ("START_WINDOWS=1 ACTIVITIES_DURATION_SECS=1", None),
+            ("ACTIVITIES_DURATION_MSECS=0", Some("records nothing")),
+            ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 START_DELAY_MS=1", Some("the ones or the others")),
+            ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 ACTIVITIES_DURATION_MSECS=0", None),
+        ] {
+            match (Timetable::of(text).check(), message) {
+                (Ok(()), None) => {}
+                (Err(why), Some(message)) => assert!(why.contains(message), "{text}: {why}"),
+                (other, _) => panic!("{text}: {other:?}"),
+            }
+        }
+        assert!(Timetable::of("ACTIVITIES_ITERATIONS=1").warning().is_some_and(|text| text.contains("PROFILE_START")));
+        assert!(Timetable::of("PROFILE_START_ITERATION=1").warning().is_some_and(|text| text.contains("_ITERATIONS")));
+        assert!(Timetable::of("PROFILE_START_ITERATION=1 ACTIVITIES_ITERATIONS=1").warning().is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_window_is_a_request_that_can_be_read() {
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let asked = |text: &str| Asked::parse(&Timetable::of(text).request(start)).unwrap();
+        let window = asked("ACTIVITIES_DURATION_MSECS=70 ACTIVITIES_WARMUP_PERIOD_SECS=2 START_DELAY_MS=9");
+        let start = Duration::from_millis(u64::try_from(start.as_millis()).unwrap());
+        assert_eq!((window.start, window.duration), (Some(start), Duration::from_millis(70)));
+        assert_eq!((window.warmup, window.warnings.len()), (Some(Duration::from_secs(2)), 0));
+        assert_eq!(asked("START_DELAY_MS=9").duration, Timetable::FOREVER);
+        let iterations = asked("ACTIVITIES_ITERATIONS=3 PROFILE_START_ITERATION=8 PROFILE_START_ITERATION_ROUNDUP=4");
+        assert_eq!((iterations.iterations, iterations.start_iteration, iterations.roundup), (3, Some(8), Some(4)));
+        assert_eq!(iterations.start, None);
+    }
+}

@@ -1,0 +1,282 @@
+//! Recordings that the environment says: no daemon, and no code of the program.
+
+use crate::daemon::Stub;
+use crate::harness::Test;
+use crate::program::{Place, Program, Trace};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("after_a_delay_everything_is_recorded", after_a_delay_everything_is_recorded),
+    ("for_a_time_the_program_is_recorded_from_the_start", for_a_time_the_program_is_recorded_from_the_start),
+    ("windows_have_numbered_files_and_begin_by_the_period", windows_have_numbered_files_and_begin_by_the_period),
+    ("without_a_count_windows_go_on", without_a_count_windows_go_on),
+    ("the_configuration_file_says_it_too", the_configuration_file_says_it_too),
+    ("iterations_are_waited_for", iterations_are_waited_for),
+    ("a_program_that_ends_in_a_window_has_it_written", a_program_that_ends_in_a_window_has_it_written),
+    ("a_program_that_ends_before_says_so", a_program_that_ends_before_says_so),
+    ("the_programs_own_recording_goes_first", the_programs_own_recording_goes_first),
+    ("the_programs_schedule_goes_first", the_programs_schedule_goes_first),
+    ("windows_and_the_daemon_take_turns", windows_and_the_daemon_take_turns),
+    ("what_does_not_go_together_is_an_error", what_does_not_go_together_is_an_error),
+    ("a_forked_child_has_no_windows", a_forked_child_has_no_windows),
+    ("a_program_without_output_has_libkinetos_file", a_program_without_output_has_libkinetos_file),
+];
+
+/// Starts a program that nothing but these variables has recorded, into `a.json`; requests could not write there.
+fn start(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
+    let (sockets, output) = (place.sockets(), place.trace("a.json"));
+    let none = [("KINETO_USE_DAEMON", ""), ("KINETO_CONFIG", "")];
+    let paths = [
+        ("KINETO_ONDEMAND_TRACE_DIR", sockets.to_str().unwrap()),
+        ("KINETO_ACTIVITIES_LOG_FILE", output.to_str().unwrap()),
+    ];
+    place.start_with(scenario, &[&none[..], &paths, env].concat())
+}
+
+/// The file of a program, or of one of its windows.
+fn file(place: &Place, program: &Program, window: &str) -> PathBuf {
+    place.trace(&format!("a_{}{window}.json", program.pid()))
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+/// A start is said in whole milliseconds, and by a clock that somebody may set right meanwhile.
+const WALL: i64 = 10_000_000;
+
+fn after_a_delay_everything_is_recorded() {
+    let (place, before) = (Place::new(), now());
+    let program = start(&place, "works at once", &[("KINETO_START_DELAY_MS", "300")]);
+    program.wait_for("started what the configuration has asked for");
+    let path = file(&place, &program, "");
+    let (said, _) = program.end();
+    assert!(said.contains("everything until the program ends into") && !said.contains("ended early"), "{said}");
+    let trace = Trace::wait_for(&path);
+    assert!(trace.window().0 >= before + 300_000_000 - WALL, "{} after {before}", trace.window().0);
+    assert!(trace.slices("first").is_empty());
+    assert_eq!(trace.json["tracing_kineto"]["config"]["from"]["START_DELAY_MS"], "environment");
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn for_a_time_the_program_is_recorded_from_the_start() {
+    let place = Place::new();
+    let program = start(&place, "works at once", &[("KINETO_ACTIVITIES_DURATION_MSECS", "1000")]);
+    program.wait_for("written to");
+    let trace = Trace::wait_for(&file(&place, &program, ""));
+    assert_eq!(trace.slices("first").len(), 1);
+    assert!(!trace.slices("work").is_empty());
+    println!("of 1000 ms, {} ms", trace.window().1 / 1_000_000);
+    assert!(trace.window().1 >= 1_000_000_000 - WALL, "{:?}", trace.window());
+    // What it does from then on is in no file.
+    let (said, _) = program.end();
+    assert!(!said.contains("ended early") && !said.contains("WARNING"), "{said}");
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn windows_have_numbered_files_and_begin_by_the_period() {
+    let (place, before) = (Place::new(), now());
+    let env = [
+        ("KINETO_START_DELAY_MS", "50"),
+        ("KINETO_ACTIVITIES_DURATION_MSECS", "100"),
+        ("KINETO_START_PERIOD_MS", "400"),
+        ("KINETO_START_WINDOWS", "3"),
+    ];
+    let program = start(&place, "works at once", &env);
+    let paths = [".1", ".2", ".3"].map(|window| file(&place, &program, window));
+    let starts = paths.each_ref().map(|path| Trace::wait_for(path).window().0 - before - 50_000_000);
+    println!("starts, in ms: {:?}", starts.map(|start| start / 1_000_000));
+    for (start, planned) in starts.into_iter().zip([0, 400_000_000, 800_000_000]) {
+        assert!(start >= planned - WALL, "{starts:?}");
+    }
+    // Long enough for a fourth one.
+    std::thread::sleep(Duration::from_millis(500));
+    let (said, _) = program.end();
+    assert!(said.contains("triggered by the configuration (window 3): 100ms") && !said.contains("window 4"), "{said}");
+    assert_eq!(place.traces().len(), 3);
+}
+
+fn without_a_count_windows_go_on() {
+    let place = Place::new();
+    let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "10"), ("KINETO_START_PERIOD_MS", "50")];
+    let program = start(&place, "serve", &env);
+    for window in [".1", ".5"] {
+        Trace::wait_for(&file(&place, &program, window));
+    }
+    program.end();
+}
+
+fn the_configuration_file_says_it_too() {
+    let place = Place::new();
+    let config = place.sockets().join("kineto.conf");
+    std::fs::write(&config, "START_DELAY_MS=50\nACTIVITIES_DURATION_SECS=1\n").unwrap();
+    let env = [("KINETO_CONFIG", config.to_str().unwrap()), ("KINETO_ACTIVITIES_DURATION_MSECS", "20")];
+    let program = start(&place, "works at once", &env);
+    let trace = Trace::wait_for(&file(&place, &program, ""));
+    let from = &trace.json["tracing_kineto"]["config"]["from"];
+    assert_eq!((&from["START_DELAY_MS"], &from["ACTIVITIES_DURATION_MSECS"]), (&"file".into(), &"environment".into()));
+    program.wait_for("triggered by the configuration: 20ms into");
+    program.end();
+}
+
+fn iterations_are_waited_for() {
+    let place = Place::new();
+    let env = [("KINETO_ACTIVITIES_ITERATIONS", "3"), ("KINETO_PROFILE_START_ITERATION", "5")];
+    let program = start(&place, "steps", &env);
+    let trace = Trace::wait_for(&file(&place, &program, ""));
+    let numbers: Vec<_> = trace.slices("iteration").iter().map(|row| row["args"]["n"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [5, 6, 7]);
+    program.end();
+    // And are not if the program counts none.
+    let program = start(&place, "serve", &env);
+    program.wait_for("triggered by the configuration: 3 iterations into");
+    let (said, _) = program.end();
+    assert!(said.contains("the request by the configuration is refused because the program ends"), "{said}");
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn a_program_that_ends_in_a_window_has_it_written() {
+    let place = Place::new();
+    for scenario in ["works at once", "exits"] {
+        let program = start(&place, scenario, &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
+        program.wait_for("started what");
+        let path = file(&place, &program, "");
+        let (said, _) = program.end();
+        assert!(said.contains("(ended early: the program ends)"), "{said}");
+        assert!(!Trace::wait_for(&path).slices("work").is_empty());
+    }
+    let env = [("KINETO_ACTIVITIES_DURATION_SECS", "600"), ("KINETO_FLUSH_ON_SIGTERM", "1")];
+    let program = start(&place, "works at once", &env);
+    program.wait_for("has worked");
+    assert!(std::process::Command::new("kill").arg(program.pid().to_string()).status().unwrap().success());
+    assert!(!Trace::wait_for(&file(&place, &program, "")).slices("work").is_empty());
+}
+
+fn a_program_that_ends_before_says_so() {
+    let place = Place::new();
+    let program = start(&place, "idle", &[("KINETO_START_DELAY_MS", "600000")]);
+    let (said, _) = program.end();
+    assert!(said.contains("nothing was recorded: the program ends within the 600s of START_DELAY_MS"), "{said}");
+    // This one has been handed over by then.
+    let program = start(&place, "serve", &[("KINETO_START_DELAY_MS", "5900")]);
+    program.wait_for("triggered by the configuration");
+    let (said, _) = program.end();
+    assert!(said.contains("is refused because the program ends"), "{said}");
+    assert_eq!(place.traces().len(), 0);
+}
+
+fn the_programs_own_recording_goes_first() {
+    let place = Place::new();
+    let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "50"), ("KINETO_START_PERIOD_MS", "200")];
+    let mut program = start(&place, "commanded", &env);
+    program.wait_for("written to");
+    program.tell("start");
+    program.wait_for("is refused because a recording of the program's own is going on");
+    program.tell("stop");
+    program.wait_for("done: stop");
+    let (before, deadline) = (place.traces().len(), Instant::now() + Duration::from_secs(60));
+    while place.traces().len() == before {
+        assert!(Instant::now() < deadline, "no further window: {}", program.said());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let (_, out) = program.end();
+    assert!(out.contains(" slices of its own"), "{out}");
+    // The other way round, what goes on is thrown away.
+    let mut program = start(&place, "commanded", &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
+    program.wait_for("started what");
+    program.tell("start");
+    program.wait_for("is refused because the program has started a recording of its own");
+    program.tell("stop");
+    program.end();
+}
+
+fn the_programs_schedule_goes_first() {
+    let place = Place::new();
+    let program = start(&place, "scheduled", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
+    program.wait_for("change nothing: the program has a schedule, which says when to record");
+    let (said, _) = program.end();
+    assert!(!said.contains("triggered") && place.traces().is_empty(), "{said}");
+}
+
+fn windows_and_the_daemon_take_turns() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let traces = place.trace("");
+    let env = [
+        ("KINETO_USE_DAEMON", "1"),
+        ("KINETO_ONDEMAND_TRACE_DIR", traces.to_str().unwrap()),
+        ("KINETO_ACTIVITIES_DURATION_MSECS", "1000"),
+    ];
+    let program = start(&place, "works at once", &env);
+    let poll = stub.poll();
+    // While the window goes on, a request stays with the daemon.
+    assert_eq!(poll.wanted(), 0);
+    stub.answer(&poll, "");
+    // A request has its own defaults, and its own bounds.
+    stub.answer(&stub.poll_for_a_trace(), &format!("ACTIVITIES_LOG_FILE={}", place.trace("b.json").display()));
+    let request = Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    let window = Trace::wait_for(&file(&place, &program, ""));
+    assert!(request.window().0 >= window.window().0 + window.window().1 - WALL);
+    assert_eq!(window.slices("first").len(), 1);
+    stub.answer(&stub.poll_for_a_trace(), "ACTIVITIES_DURATION_SECS=3601");
+    program.wait_for("the duration must be between 1 ms and an hour");
+    let (said, _) = program.end();
+    assert!(said.contains(": 500ms into") && said.contains("triggered by the configuration: 1s"), "{said}");
+}
+
+fn what_does_not_go_together_is_an_error() {
+    let place = Place::new();
+    for (env, message) in [
+        (&[("KINETO_START_PERIOD_MS", "9")][..], "START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS"),
+        (&[("KINETO_START_WINDOWS", "9")], "START_WINDOWS needs START_PERIOD_MS"),
+        (&[("KINETO_START_WINDOWS", "0")], "`KINETO_START_WINDOWS=0`: expected a whole number from 1 to"),
+        (&[("KINETO_START_DELAY_MS", "-1")], "`KINETO_START_DELAY_MS=-1`: expected ms, a whole number from 0"),
+        (&[("KINETO_ACTIVITIES_DURATION_SECS", "0")], "a duration of 0"),
+        (
+            &[("KINETO_START_PERIOD_MS", "9"), ("KINETO_ACTIVITIES_DURATION_MSECS", "10")],
+            "is shorter than a window of 10ms",
+        ),
+        (
+            &[
+                ("KINETO_ACTIVITIES_ITERATIONS", "1"),
+                ("KINETO_PROFILE_START_ITERATION", "1"),
+                ("KINETO_START_DELAY_MS", "1"),
+            ],
+            "set the ones or the others",
+        ),
+    ] {
+        let (said, _) = start(&place, "fails", env).end();
+        assert!(said.contains(message), "{env:?}: {said}");
+    }
+    // Half of a pair is passed over, and said.
+    let program = start(&place, "serve", &[("KINETO_ACTIVITIES_ITERATIONS", "1")]);
+    program.wait_for("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION");
+    let path = file(&place, &program, "");
+    program.end();
+    assert!(path.is_file());
+}
+
+fn a_forked_child_has_no_windows() {
+    let place = Place::new();
+    let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "5"), ("KINETO_START_PERIOD_MS", "300")];
+    let program = start(&place, "forks", &env);
+    program.wait_for("the child has ended with 7");
+    for window in [".1", ".2"] {
+        Trace::wait_for(&file(&place, &program, window));
+    }
+    let own = format!("a_{}.", program.pid());
+    program.end();
+    assert!(place.traces().iter().all(|name| name.starts_with(&own)), "{:?}", place.traces());
+}
+
+fn a_program_without_output_has_libkinetos_file() {
+    let place = Place::new();
+    let program = start(&place, "keeps", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
+    let path = PathBuf::from(format!("/tmp/libkineto_activities_{}.json", program.pid()));
+    program.wait_for(&format!("written to {}", path.display()));
+    std::fs::remove_file(&path).unwrap();
+    program.end();
+    assert!(place.traces().is_empty());
+}
