@@ -43,18 +43,22 @@ unsafe extern "C" fn look(file: *mut libc::dl_phdr_info, _: usize, found: *mut s
     let own = (&raw const NOTE).cast::<u8>();
     // SAFETY: the note has no padding.
     let note = unsafe { std::slice::from_raw_parts(own, size_of::<Note>()) };
-    // SAFETY: the loader hands in a file that stays loaded meanwhile, with as many headers as it says.
-    let (file, headers) = unsafe { (&*file, std::slice::from_raw_parts((*file).dlpi_phdr, (*file).dlpi_phnum.into())) };
+    // SAFETY: the loader hands in a file that stays loaded meanwhile.
+    let file = unsafe { &*file };
+    // SAFETY: it has as many headers as it says.
+    let headers = unsafe { std::slice::from_raw_parts(file.dlpi_phdr, file.dlpi_phnum.into()) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
-        let start = (file.dlpi_addr + header.p_vaddr) as *const u8;
+        let (start, length) = ((file.dlpi_addr + header.p_vaddr) as *const u8, usize::try_from(header.p_memsz));
         // SAFETY: the file's notes are mapped there, and nobody writes to them.
-        let notes = unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) };
+        let notes = unsafe { std::slice::from_raw_parts(start, length.unwrap_or(0)) };
         if notes.as_ptr_range().contains(&own) {
             return 0;
         }
         if notes.windows(note.len()).any(|part| part == note) {
-            // SAFETY: it is a C string, and `found` is the place of `other_copy`.
-            unsafe { *found.cast::<Option<PathBuf>>() = Some(path(std::ffi::CStr::from_ptr(file.dlpi_name))) };
+            // SAFETY: it is a C string.
+            let name = unsafe { std::ffi::CStr::from_ptr(file.dlpi_name) };
+            // SAFETY: it is the place of `other_copy` for the result.
+            unsafe { *found.cast::<Option<PathBuf>>() = Some(path(name)) };
             return 1;
         }
     }

@@ -102,7 +102,7 @@ fn a_program_that_knows_nothing_of_it_is_recorded_from_its_first_kernel() {
 }
 
 #[test]
-fn a_driver_that_may_be_called_is_not_called_either() {
+fn a_driver_that_may_be_called_makes_no_difference() {
     let program = program();
     let output = program.file("output.json");
     run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", output).env("SIM_CUDA", "inside_init=1"));
