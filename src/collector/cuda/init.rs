@@ -35,7 +35,8 @@ mod tests {
     #[test]
     fn one_thread_is_inside_until_it_comes_out() {
         assert!(!is_inside_init());
-        let seen = inside_init(|| (is_inside_init(), std::thread::spawn(is_inside_init).join().unwrap()));
+        let elsewhere = || std::thread::Builder::new().spawn(is_inside_init).unwrap().join().unwrap();
+        let seen = inside_init(|| (is_inside_init(), elsewhere()));
         assert_eq!((seen, is_inside_init()), ((true, false), false));
         assert!(std::panic::catch_unwind(|| inside_init(|| panic!("on purpose"))).is_err());
         assert!(!is_inside_init());
