@@ -19,6 +19,18 @@
  * is built with that crate's feature `capi` and has these functions already, so that both halves are in one trace. Such a
  * program does not load the shared library; with both there are two profilers that know nothing of each other, of which one
  * alone gets the GPU's records.
+ *
+ * A program that cannot be rebuilt is recorded without any of these functions: CUDA's driver loads the library that a
+ * variable names, and calls its InitializeInjection, when the program first uses CUDA.
+ *
+ *   CUDA_INJECTION64_PATH=/path/to/libtracing_kineto_capi.so KINETO_ACTIVITIES_LOG_FILE=app.pt.trace.json ./app
+ *
+ * Kernels, copies and the CUDA calls that made them are in the file that is written when main returns or exit is called,
+ * not by _exit or a signal (but see KINETO_FLUSH_ON_SIGTERM). With KINETO_USE_DAEMON=1 in place of the file, `dyno gputrace`
+ * has traces taken. KINETO_NVTX_RANGES=1 and NVTX_INJECTION64_PATH=/path/to/libcupti.so.13 add the program's NVTX ranges.
+ * A child process is recorded where it first uses CUDA itself, in a file of its own. If the program calls
+ * tracing_kineto_init after all, by the same file of the library, it gets that profiler. One that has tracing-kineto in
+ * it otherwise records by itself: the variable changes nothing then, and a message says so.
  */
 #ifndef TRACING_KINETO_H
 #define TRACING_KINETO_H

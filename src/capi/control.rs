@@ -25,6 +25,8 @@ static PROFILER: OnceLock<Profiler> = OnceLock::new();
 struct Kept {
     /// Of the layer that was made here; none if the program has brought its own, and none in a forked child.
     guard: Option<KinetoGuard>,
+    /// It was made without the program's doing.
+    is_injected: bool,
     /// The recording that was stopped last, until the next one starts.
     last: Option<Trace>,
 }
@@ -61,10 +63,27 @@ fn profiler() -> Result<&'static Profiler, Fault> {
 pub(super) fn init() -> Result<(), Fault> {
     let mut kept = kept().lock();
     match state() {
-        Status::NotInitialized => {}
-        Status::Ok => return Err(Fault::new(Status::AlreadyInitialized, "tracing_kineto_init was called before")),
-        other => return Err(Fault::of(other)),
+        Status::NotInitialized => make(&mut kept),
+        // The program is to be as well off as without.
+        Status::Ok if std::mem::take(&mut kept.is_injected) => Ok(()),
+        Status::Ok => Err(Fault::new(Status::AlreadyInitialized, "tracing_kineto_init was called before")),
+        other => Err(Fault::of(other)),
     }
+}
+
+/// Does the same for a program that does not, inside of `cuInit`; `false` if the program has done it, or is at it.
+pub(super) fn inject() -> Result<bool, Fault> {
+    // Not waited for: who is at it may be waiting for this very `cuInit`, on this thread or on another.
+    let Some(mut kept) = kept().try_lock() else { return Ok(false) };
+    if state() != Status::NotInitialized {
+        return Ok(false);
+    }
+    make(&mut kept)?;
+    kept.is_injected = true;
+    Ok(true)
+}
+
+fn make(kept: &mut Kept) -> Result<(), Fault> {
     if let Some(session) = session::newest() {
         let _ = PROFILER.set(Profiler::new(Some(session)));
         set_state(Status::Ok);
@@ -98,7 +117,7 @@ pub(super) fn init() -> Result<(), Fault> {
 ///
 /// A layer that the program has brought is left as it is.
 pub(super) fn shutdown() -> Result<(), Fault> {
-    let Kept { guard, last } = {
+    let Kept { guard, last, .. } = {
         let mut kept = kept().lock();
         if state() != Status::Ok {
             return Err(Fault::of(state()));

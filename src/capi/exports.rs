@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "who calls is foreign code")]
 
 use super::control;
+use super::injection;
 use super::ranges::{self, Kind, Way};
 use super::status::{Fault, Status, last};
 use std::borrow::Cow;
@@ -110,6 +111,19 @@ extern "C" fn tracing_kineto_start() -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_stop() -> c_int {
     at_work(control::stop)
+}
+
+/// What CUDA's driver calls if `CUDA_INJECTION64_PATH` names the library, inside of the program's first `cuInit`.
+///
+/// 1 says that all is well. It is returned whatever comes of it, as libkineto does: what a driver makes of another answer is
+/// documented nowhere, and the program is not to suffer.
+#[unsafe(no_mangle)]
+extern "C" fn InitializeInjection() -> c_int {
+    answer(|| {
+        injection::initialize();
+        Ok(())
+    });
+    1
 }
 
 /// # Safety

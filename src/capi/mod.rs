@@ -6,6 +6,7 @@
 
 mod control;
 mod exports;
+mod injection;
 mod keys;
 mod ranges;
 mod status;

@@ -30,7 +30,7 @@ pub(super) enum Status {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) status: Status,
-    why: Cow<'static, str>,
+    pub(super) why: Cow<'static, str>,
 }
 
 thread_local! {

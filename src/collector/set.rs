@@ -117,10 +117,14 @@ impl CollectorSet {
             let state = collector.start(selection, sink.clone());
             running.push(Running { collector: collector.clone(), sink, state, readings: Vec::new() });
         }
-        let report = |running: &Running| CollectorReport::new(running.collector.name(), running.state.clone());
-        let reports = CollectorReport::tell_apart(running.iter().map(report));
         *self.running() = running;
-        reports
+        self.reports()
+    }
+
+    /// Returns how each has fared that was asked to record.
+    pub(crate) fn reports(&self) -> Vec<CollectorReport> {
+        let report = |running: &Running| CollectorReport::new(running.collector.name(), running.state.clone());
+        CollectorReport::tell_apart(self.running().iter().map(report))
     }
 
     /// The recording begins: what has come until now is none of it.

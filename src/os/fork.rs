@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// A value behind a lock, of which each forked child has one of its own, at its default: in its parent's, a thread that the
 /// child does not have may hold the lock for ever.
@@ -22,8 +22,21 @@ struct Link<T> {
 impl<T: Default> Own<T> {
     /// Locks the value of this process, which is whole whoever has panicked with it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let own = (self.born..generation()).fold(&self.link, |link, _| link.child.get_or_init(Box::default));
-        own.value.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if nobody has it locked.
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.own().try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn own(&self) -> &Mutex<T> {
+        &(self.born..generation()).fold(&self.link, |link, _| link.child.get_or_init(Box::default)).value
     }
 }
 

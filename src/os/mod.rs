@@ -7,6 +7,7 @@ pub(crate) mod datagram;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod memory;
+pub(crate) mod note;
 pub(crate) mod process;
 pub(crate) mod signal;
 pub(crate) mod terminal;

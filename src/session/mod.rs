@@ -259,6 +259,12 @@ impl Session {
         }
     }
 
+    /// Returns how each collector fares that was asked to record.
+    #[cfg(feature = "capi")]
+    pub(crate) fn collector_reports(&self) -> Vec<CollectorReport> {
+        self.collectors.reports()
+    }
+
     /// Asks each collector what it can do here.
     pub(crate) fn probe(&self) -> Vec<CollectorReport> {
         self.collectors.probe()

@@ -274,7 +274,11 @@ impl Trace {
         set(Loss::OverlappingWork, self.met().overlapping_work);
         for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
             collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
-            linked.losses(&mut set);
+            linked.losses(|loss, count| match loss {
+                // There is nothing that a launch could belong to.
+                Loss::LaunchesUnlinked if index.slices == 0 => {}
+                loss => set(loss, count),
+            });
         }
         let (mut slices, mut events, mut own_bytes) = (index.slices, index.events, 0);
         for own in &self.inner.own {

@@ -7,9 +7,13 @@
 mod common;
 #[path = "../common/cuda.rs"]
 mod cuda;
+#[allow(dead_code, reason = "one of its two daemons is used")]
+#[path = "../ondemand/daemon.rs"]
+mod daemon;
 #[path = "../common/gpu.rs"]
 mod gpu;
 mod halves;
+mod injection;
 mod program;
 
 use program::{Program, Trace, libraries};

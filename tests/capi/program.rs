@@ -43,7 +43,8 @@ impl Program {
         Program::linked("cc", "-std=c11", source, &what)
     }
 
-    fn linked(compiler: &str, standard: &str, source: &str, what: &[String]) -> Program {
+    /// One that is linked with what the arguments say.
+    pub(crate) fn linked(compiler: &str, standard: &str, source: &str, what: &[String]) -> Program {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = Program { folder: tempfile::tempdir().unwrap() };
         let mut cc = Command::new(compiler);

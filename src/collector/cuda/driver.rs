@@ -1,6 +1,7 @@
 //! The part of the CUDA driver's API that a profiler needs, called through the library that is there.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
+use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library};
 use crate::collector::{Device, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -76,8 +77,12 @@ impl Driver {
         self.version
     }
 
-    /// Returns the devices, asked for once. Initialises the driver the first time, as any CUDA program does.
+    /// Returns the devices, asked for once. Initialises the driver the first time, as any CUDA program does; there are none
+    /// yet on a thread that is doing so.
     pub(crate) fn devices(&self) -> &[Device] {
+        if is_inside_init() {
+            return &[];
+        }
         self.devices.get_or_init(|| {
             let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
             calls
@@ -86,6 +91,11 @@ impl Driver {
                 .filter_map(|(number, handle)| super::devices::describe(&calls, number, handle))
                 .collect()
         })
+    }
+
+    /// Whether the devices have been asked for.
+    pub(crate) fn knows_devices(&self) -> bool {
+        self.devices.get().is_some()
     }
 
     /// Returns the library, for functions beside those that are here.

@@ -34,6 +34,8 @@ pub(super) struct Reader {
     newest: usize,
     /// The context that was seen last, which is the next one too, mostly.
     context: (u32, u32),
+    /// A thread of our own, and until when its calls are.
+    own: (u32, u64),
 }
 
 impl std::fmt::Debug for Reader {
@@ -102,7 +104,13 @@ impl Reader {
             pushed: [Pushed { correlation: 0, id: 0, taken: true }; THREADS],
             newest: 0,
             context: (0, u32::MAX),
+            own: (0, 0),
         }
+    }
+
+    /// Leaves out the calls of a thread that begin before that time: they are our own.
+    pub(super) fn leave_out(&mut self, thread: u32, until: u64) {
+        self.own = (thread, until);
     }
 
     pub(super) fn sink(&self) -> &RecordSink {
@@ -189,7 +197,8 @@ impl Reader {
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
         self.ledger.call(call.start());
         let external = self.id_around(correlation);
-        if does.is_noise {
+        let (own, until) = self.own;
+        if does.is_noise || thread == own && call.start() < until {
             return;
         }
         let worked = call.result() == 0;

@@ -7,7 +7,9 @@ use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use super::walk::{Records, Walker};
 use crate::buffer::Loss;
+use crate::collector::clock::now;
 use crate::collector::cuda::Driver;
+use crate::os::thread;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -135,6 +137,7 @@ impl Last {
 impl Worker {
     /// Reads what comes until the recording ends.
     pub(super) fn run(mut self) {
+        self.ask_for_devices();
         let orders = self.orders.clone();
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
@@ -159,6 +162,14 @@ impl Worker {
                 self.flush(false);
                 flush_at = Instant::now() + FLUSH_EVERY;
             }
+        }
+    }
+
+    /// Asks for the devices if the recording has begun inside of `cuInit`: this waits until that is done.
+    fn ask_for_devices(&mut self) {
+        if !self.driver.knows_devices() {
+            self.driver.devices();
+            self.reader.leave_out(thread::handle(), self.api.timestamp().unwrap_or_else(now));
         }
     }
 

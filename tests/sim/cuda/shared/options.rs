@@ -62,6 +62,7 @@ pub(crate) struct Options {
     pub(crate) early_kernels_ns: u64,
     pub(crate) timestamp_zero: bool,
     pub(crate) nested_driver: bool,
+    pub(crate) inside_init: bool,
 }
 
 /// The versions of CUPTI that can be asked for, each with the number that `cuptiGetVersion` gives.
@@ -118,6 +119,7 @@ impl Default for Options {
             early_kernels_ns: 0,
             timestamp_zero: false,
             nested_driver: false,
+            inside_init: false,
         }
     }
 }
@@ -167,6 +169,7 @@ impl Options {
             "early_kernels_ns" => self.early_kernels_ns = number(value)?,
             "timestamp_zero" => self.timestamp_zero = switch(value)?,
             "nested_driver" => self.nested_driver = switch(value)?,
+            "inside_init" => self.inside_init = switch(value)?,
             _ => return Err("no such key".to_owned()),
         }
         Ok(())

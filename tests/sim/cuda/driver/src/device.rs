@@ -3,6 +3,7 @@
 use crate::attributes;
 use crate::control;
 use crate::error::{Error, Outcome, describe, give};
+use crate::injection;
 use crate::state;
 use std::ffi::{CStr, c_char};
 
@@ -58,8 +59,7 @@ api! {
         if control::options().devices == 0 {
             return Err(Error::NO_DEVICE);
         }
-        state::lock().initialized = true;
-        Ok(())
+        injection::init(|| state::lock().initialized = true)
     }
 
     fn cuDriverGetVersion(version: *mut i32) |_| {

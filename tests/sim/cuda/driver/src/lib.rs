@@ -27,6 +27,7 @@ mod engine;
 mod error;
 mod event;
 mod graph;
+mod injection;
 mod launch;
 mod memory;
 mod module;

@@ -5,7 +5,7 @@ use crate::shared::calls::Call;
 use crate::shared::clock::now;
 use crate::shared::options::Options;
 use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
-use crate::{context, control};
+use crate::{context, control, injection};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -46,6 +46,7 @@ pub(crate) fn nested(
     correlation: u32,
     serve: impl FnOnce(Caller) -> Outcome,
 ) -> i32 {
+    injection::check(call);
     let Some(tracer) = tracer() else { return code(serve(Caller { correlation })) };
     let (context, context_id) = context::current_for_trace();
     let mut entry = ApiCall {
