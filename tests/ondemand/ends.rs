@@ -49,7 +49,7 @@ fn a_daemon_that_hangs_is_not_waited_for() {
     own.set_nonblocking(true).unwrap();
     while own.send(b"x").is_ok() {}
     let program = place.start("idle");
-    program.wait_for("does not read what it is sent");
+    program.wait_for("the dynolog daemon has not answered for 5s");
     let (_, out) = program.end();
     println!("a daemon that does not read: {out}");
     drop(stub);

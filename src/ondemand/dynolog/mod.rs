@@ -13,6 +13,7 @@ use fabric::{Fabric, Unsent};
 use pace::Pace;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wire::Wanted;
 
@@ -27,9 +28,13 @@ pub(super) struct Client {
     due: Instant,
     /// When the poll was sent that has no answer yet.
     asked: Option<Instant>,
+    /// Since when nothing was heard in spite of polls.
+    unheard: Option<Instant>,
     contact: Contact,
     /// How many datagrams were thrown away.
     strays: u64,
+    /// The folder in which requests may have files written.
+    folder: PathBuf,
 }
 
 /// What is known of the daemon, and was said.
@@ -43,7 +48,7 @@ enum Contact {
     Registered,
 }
 
-/// An answer that takes longer is not waited for with the next poll; it is taken whenever it comes.
+/// An answer that takes longer is not waited for with the next poll, and missed; it is taken whenever it comes.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// So many datagrams are looked at in one go.
 const BATCH: usize = 64;
@@ -58,8 +63,10 @@ impl Client {
             pace: Pace::new(settings.interval),
             due: Instant::now(),
             asked: None,
+            unheard: None,
             contact: Contact::Unknown,
             strays: 0,
+            folder: settings.trace_folder.clone(),
         })
     }
 
@@ -74,11 +81,11 @@ impl Client {
                     }
                     self.is_heard();
                     if !answer.text.is_empty() {
-                        let by = format!("dynolog (pid {})", answer.sender);
-                        requests.push(Incoming { text: answer.text, by, output: None });
+                        requests.push(Incoming { text: answer.text, by: named(answer.sender), output: None });
                     }
                 }
                 Some(Err(stray)) => {
+                    self.unheard = None;
                     self.strays += 1;
                     diag!(Warning, "ondemand", "datagram {} was thrown away: {stray}", self.strays);
                 }
@@ -92,40 +99,43 @@ impl Client {
         let wanted = if busy { Wanted::Nothing } else { Wanted::Activities };
         match self.fabric.send(&wire::poll(wanted, self.job, &self.pids)) {
             Ok(()) => self.asked = Some(now),
-            Err(unsent) => self.is_unheard(&unsent),
+            // As it is for a while where many processes start together.
+            Err(Unsent::Full) => {}
+            Err(Unsent::Absent(why)) => {
+                (self.asked, self.unheard) = (None, None);
+                let before = if self.contact == Contact::Registered { "no longer there" } else { "not there" };
+                return self.is_unheard(
+                    &format!("is {before} ({why})"),
+                    "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
+                     KINETO_IPC_SOCKET_DIR",
+                );
+            }
+        }
+        let since = *self.unheard.get_or_insert(now);
+        if now.saturating_duration_since(since) >= PATIENCE {
+            self.is_unheard(&format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
         }
     }
 
     fn is_heard(&mut self) {
         if self.contact != Contact::Registered {
-            let (pid, job) = (self.pids.first().copied().unwrap_or_default(), self.job);
             diag!(
                 Stage,
                 "ondemand",
-                "registered with the dynolog daemon: `dyno gputrace --job-id {job} --pids {pid}` traces this process"
+                "registered with the dynolog daemon: `dyno gputrace --job-id {} --pids {} --log-file {}` traces this \
+                 process",
+                self.job,
+                self.pids.first().copied().unwrap_or_default(),
+                self.folder.join("trace.json").display()
             );
         }
-        self.contact = Contact::Registered;
+        (self.contact, self.unheard) = (Contact::Registered, None);
     }
 
-    fn is_unheard(&mut self, unsent: &Unsent) {
-        self.asked = None;
-        if self.contact == Contact::None {
-            return;
-        }
-        let before = if self.contact == Contact::Registered { "no longer there" } else { "not there" };
-        match unsent {
-            Unsent::Absent(why) => diag!(
-                Warning,
-                "ondemand",
-                "the dynolog daemon is {before} ({why}); it is asked again and again: start it with \
-                 --enable_ipc_monitor, in the same network namespace, or with the same KINETO_IPC_SOCKET_DIR"
-            ),
-            Unsent::Full => diag!(
-                Warning,
-                "ondemand",
-                "the dynolog daemon does not read what it is sent; it is asked again and again: restart it"
-            ),
+    /// Says what is wrong with the daemon, once until it is heard.
+    fn is_unheard(&mut self, what: &str, advice: &str) {
+        if self.contact != Contact::None {
+            diag!(Warning, "ondemand", "the dynolog daemon {what}; it is asked again and again: {advice}");
         }
         self.contact = Contact::None;
     }
@@ -153,15 +163,70 @@ impl RequestSource for Client {
         self.due
     }
 
-    /// Waits a moment for the answer that is still to come: a daemon that answers somebody who has gone is held up.
+    /// Waits a moment for the answer that is still to come, to the first poll too: a daemon that answers somebody who has
+    /// gone is held up for ten seconds, each time.
     fn close(&mut self, deadline: Instant) {
         const MOMENT: Duration = Duration::from_millis(20);
         let deadline = deadline.min(Instant::now() + MOMENT);
-        while self.asked.is_some() && self.contact == Contact::Registered && Instant::now() < deadline {
+        while self.asked.is_some() && Instant::now() < deadline {
             crate::os::datagram::wait(&[self.fabric.descriptor()], Duration::from_millis(5));
             for request in self.take_answers(Instant::now()) {
                 diag!(Warning, "ondemand", "a request by {} is refused because the program ends", request.by);
             }
         }
+    }
+}
+
+/// The daemon as a requester, for people; the kernel gives one that is outside of this PID namespace no number.
+fn named(sender: i32) -> String {
+    if sender == 0 { "dynolog".to_owned() } else { format!("dynolog (pid {sender})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    /// A daemon in a folder of its own, and a client that has not asked it yet.
+    fn pair() -> (tempfile::TempDir, UnixDatagram, Client) {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = UnixDatagram::bind(folder.path().join("dynolog")).unwrap();
+        let settings = OnDemand { socket_folder: Some(folder.path().to_owned()), ..OnDemand::default() };
+        let client = Client::new(&settings).unwrap();
+        (folder, daemon, client)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn the_answer_to_the_first_poll_is_taken_at_the_end() {
+        let (_folder, daemon, mut client) = pair();
+        let now = Instant::now();
+        assert!(client.turn(now, false).is_empty() && client.asked.is_some());
+        let (_, asker) = daemon.recv_from(&mut [0; 256]).unwrap();
+        let nothing = [&[0; 8], b"req".as_slice(), &[0; 29]].concat();
+        daemon.send_to_addr(&nothing, &asker).unwrap();
+        client.close(now + Duration::from_secs(60));
+        assert!(client.asked.is_none() && client.contact == Contact::Registered);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_daemon_that_is_behind_is_missed_after_a_while() {
+        let (_folder, daemon, mut client) = pair();
+        let crowd = UnixDatagram::unbound().unwrap();
+        crowd.connect_addr(&daemon.local_addr().unwrap()).unwrap();
+        crowd.set_nonblocking(true).unwrap();
+        while crowd.send(b"x").is_ok() {}
+        let now = Instant::now();
+        client.poll(now, false);
+        client.poll(now + PATIENCE / 2, false);
+        assert_eq!((client.asked, client.contact), (None, Contact::Unknown));
+        client.poll(now + PATIENCE, false);
+        assert_eq!((client.asked, client.contact), (None, Contact::None));
+    }
+
+    #[test]
+    fn a_daemon_outside_of_the_pid_namespace_has_no_number() {
+        assert_eq!((named(0).as_str(), named(7).as_str()), ("dynolog", "dynolog (pid 7)"));
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Pace {
     fixed: Option<Duration>,
-    /// How long the last answer took.
-    latency: Duration,
+    /// How long the last two answers took: a single slow one tells nothing.
+    latencies: [Duration; 2],
     random: RandomState,
     polls: u64,
 }
@@ -24,18 +24,19 @@ const SHARE: u32 = 50;
 
 impl Pace {
     pub(super) fn new(fixed: Option<Duration>) -> Pace {
-        Pace { fixed, latency: Duration::ZERO, random: RandomState::new(), polls: 0 }
+        Pace { fixed, latencies: [Duration::ZERO; 2], random: RandomState::new(), polls: 0 }
     }
 
     /// An answer has come after that time.
     pub(super) fn answered(&mut self, latency: Duration) {
-        self.latency = latency;
+        self.latencies = [latency, self.latencies[0]];
     }
 
     /// Returns how long to wait until the next poll: up to a tenth more or less than would be said, so that processes
     /// which were started together do not ask together for ever.
     pub(super) fn next(&mut self) -> Duration {
-        let usual = self.fixed.unwrap_or_else(|| (self.latency * SHARE).clamp(SHORTEST, LONGEST));
+        let latency = self.latencies[0].min(self.latencies[1]);
+        let usual = self.fixed.unwrap_or_else(|| (latency * SHARE).clamp(SHORTEST, LONGEST));
         self.polls += 1;
         let thousandths = u32::try_from(900 + self.random.hash_one(self.polls) % 201).unwrap_or(1000);
         usual * thousandths / 1000
@@ -57,8 +58,11 @@ mod tests {
         around(&mut Pace::new(Some(Duration::from_millis(40))), Duration::from_millis(40));
         let mut pace = Pace::new(None);
         around(&mut pace, SHORTEST);
+        pace.answered(Duration::from_secs(100));
+        around(&mut pace, SHORTEST);
         pace.answered(Duration::from_millis(50));
         around(&mut pace, Duration::from_millis(2500));
+        pace.answered(Duration::from_secs(100));
         pace.answered(Duration::from_secs(100));
         around(&mut pace, LONGEST);
         pace.answered(Duration::from_millis(1));
