@@ -30,7 +30,7 @@ impl Profiler {
         self.session.as_ref().is_some_and(|session| session.is_recording())
     }
 
-    fn session(&self) -> Result<&Arc<Session>, Error> {
+    pub(crate) fn session(&self) -> Result<&Arc<Session>, Error> {
         let why = "the profiler is switched off (KINETO_ENABLED)";
         self.session.as_ref().ok_or_else(|| Error::new(ErrorKind::NotActive, why))
     }

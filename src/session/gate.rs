@@ -3,7 +3,7 @@
 use super::pulse::Pulse;
 use super::{FORKED_LOCK, lock_within};
 use crate::activity::{ActivityType, ActivityTypes};
-use crate::clock::Anchor;
+use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::memory;
@@ -11,6 +11,7 @@ use crate::recorder::{Recorder, Taken};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// Opens and closes the recording's windows.
 ///
@@ -147,7 +148,7 @@ impl Gate {
             return;
         }
         let end = self.anchor();
-        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end }));
+        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end, is_cut: false }));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
     }
 
@@ -177,7 +178,7 @@ impl Gate {
         let held = self.held();
         let since = held.since?;
         let mut host = held.host.windows.clone();
-        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now }));
+        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: false }));
         let devices = held.devices.iter().map(|device| device.windows_until(now)).collect();
         Some(Windows::new(host, devices, since))
     }
@@ -258,6 +259,21 @@ impl Windows {
 }
 
 impl Windows {
+    /// Cuts them to what lies between two times, unless the recording began behind the first of them.
+    pub(super) fn between(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> Windows {
+        let is_in_time = |from: SystemTime| converter.timestamp(self.whole.0) <= from.into();
+        let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
+        let (from, until) = (converter.ticks(from.into()), converter.ticks(until.into()));
+        let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
+        self.whole = cut(self.whole);
+        for window in &mut self.host {
+            (window.start, window.end) = cut((window.start, window.end));
+            window.is_cut = true;
+        }
+        self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
+        self
+    }
+
     /// Gives each collector its windows, and the host's to its records.
     pub(super) fn share(
         self,
