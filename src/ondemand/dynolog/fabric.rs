@@ -161,6 +161,12 @@ fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>
         let told = [b"\0", name.as_bytes()].concat();
         return Ok((SocketAddr::from_abstract_name(name)?, told));
     };
+    // The daemon ends where a name does not begin as its own folder does, so it cannot be made absolute here.
+    if !folder.is_absolute() {
+        let why =
+            format!("KINETO_IPC_SOCKET_DIR must be an absolute path, the daemon's too, and is {}", folder.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
     // As the daemon joins them, whatever the folder's end is.
     let mut path = folder.as_os_str().to_owned();
     path.push("/");
