@@ -54,7 +54,7 @@ fn sources(settings: &OnDemand) -> Vec<Box<dyn RequestSource>> {
         Err(why) => diag!(Warning, "ondemand", "requests {what} are not served: {why}"),
     };
     if settings.asks_daemon() {
-        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as _));
+        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as Box<dyn RequestSource>));
     }
     sources
 }

@@ -97,9 +97,7 @@ impl Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut values, mut early) = (Vec::new(), HashSet::new());
-        if recorded.windows.iter().any(|window| window.is_cut) {
-            index.ends = late_ends(recorded);
-        }
+        index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
@@ -107,8 +105,7 @@ impl Index {
             while let Some(record) = Record::read(records, at, *committed) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.meets(window, &record)) {
-                    let is_early = record.head.tag == Tag::Slice && Ticks(a) < window.start;
-                    early.extend(is_early.then(|| record.span()));
+                    early.extend(is_early(window, &record).then(|| record.span()));
                     index.runs.extend((run.to > run.from).then_some(run));
                     at = record.next();
                     run = Run { from: at, to: at, ..run };
@@ -118,10 +115,7 @@ impl Index {
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
-                        index.slices += 1;
-                        index.clipped += u64::from(is_clipped(cut, &record));
-                        let is_open = b == 0 || cut.is_some_and(|window| Ticks(b) > window.end);
-                        open.extend(is_open.then(|| record.id()));
+                        open.extend(index.count_slice(cut, &record));
                         if record.head.flags & flag::FIRST == 0 {
                             again.insert(record.span());
                         }
@@ -172,6 +166,15 @@ impl Index {
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
+    }
+
+    /// Counts a slice, and returns its id if its record does not say when it ended in its window.
+    fn count_slice(&mut self, cut: Option<&Window>, slice: &Record<'_>) -> Option<u64> {
+        let [_, end, _] = slice.words;
+        self.slices += 1;
+        self.clipped += u64::from(is_clipped(cut, slice));
+        let is_open = end == 0 || cut.is_some_and(|window| Ticks(end) > window.end);
+        is_open.then(|| slice.id())
     }
 
     /// Calls `each` with every slice: its record, its lane, its start and its end.
@@ -292,14 +295,19 @@ impl Index {
 
 /// Whether a slice began before the recording, or before the window that was cut.
 pub(super) fn is_clipped(window: Option<&Window>, slice: &Record<'_>) -> bool {
-    let is_before = |window: &Window| window.is_cut && Ticks(slice.words[0]) < window.start;
-    slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(is_before)
+    slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
 }
 
-/// Reads the ends of slices whose own record does not hold it.
+/// Whether a record is that of a slice that began before its window.
+fn is_early(window: &Window, record: &Record<'_>) -> bool {
+    record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
+}
+
+/// Reads the ends of slices whose own record does not hold it, for windows that were cut: which slices meet those depends on them.
 fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
     let mut ends = HashMap::new();
-    for (chunk, committed) in &recorded.chunks {
+    let is_cut = |chunk| recorded.window_with(chunk).is_some_and(|window| window.is_cut);
+    for (chunk, committed) in recorded.chunks.iter().filter(|(chunk, _)| is_cut(chunk)) {
         let mut at = 1;
         while let Some(record) = Record::read(chunk, at, *committed) {
             if record.head.tag == Tag::End {

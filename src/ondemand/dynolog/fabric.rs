@@ -222,6 +222,16 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_folder_that_is_another_one_for_each_process_is_refused() {
+        let error = Fabric::open(Some(Path::new("sockets")), None).unwrap_err().to_string();
+        assert!(
+            error.contains("KINETO_IPC_SOCKET_DIR must be an absolute path") && error.contains("sockets"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn the_daemons_answer_is_taken_and_what_is_malformed_is_thrown_away() {
         let (_folder, daemon, mut fabric) = pair();
         let mut buffer = [0; 64];
