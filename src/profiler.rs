@@ -30,7 +30,7 @@ impl Profiler {
         self.session.as_ref().is_some_and(|session| session.is_recording())
     }
 
-    fn session(&self) -> Result<&Arc<Session>, Error> {
+    pub(crate) fn session(&self) -> Result<&Arc<Session>, Error> {
         let why = "the profiler is switched off (KINETO_ENABLED)";
         self.session.as_ref().ok_or_else(|| Error::new(ErrorKind::NotActive, why))
     }
@@ -258,7 +258,7 @@ impl Profiler {
     /// For a look at memory on demand (libkineto's `PROFILE_MEMORY`), without a recording or beside one; the builder's
     /// [`with_memory`](crate::KinetoLayerBuilder::with_memory) is not needed for it. What is recorded has no slices around
     /// it; categories come from [`memory::scope`](crate::memory::scope) alone. It takes memory of its own, as much as the
-    /// layer's buffer limit at most.
+    /// layer's buffer limit at most. One that was asked for from outside makes way for it.
     ///
     /// # Errors
     /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a memory profile is being taken.

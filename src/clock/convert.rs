@@ -79,6 +79,20 @@ impl Converter {
         Cursor::new(self).timestamp(ticks)
     }
 
+    /// Returns the tick from which on it is that time or later: within the anchors, and where the clock was stepped over it, at
+    /// the step.
+    pub(crate) fn ticks(&self, at: Timestamp) -> Ticks {
+        let ends = self.pieces.iter().skip(1).map(|next| next.from).chain([u64::MAX]);
+        let reached = |piece: &Piece| {
+            let left = at.as_nanos().saturating_sub(piece.unix_ns);
+            let ticks = (u128::from(left) << 32).div_ceil(u128::from(piece.ns_per_tick));
+            piece.from.saturating_add(u64::try_from(ticks).unwrap_or(u64::MAX))
+        };
+        let found =
+            self.pieces.iter().zip(ends).map(|(piece, end)| (reached(piece), end)).find(|(tick, end)| tick < end);
+        Ticks(found.map_or(u64::MAX, |(tick, _)| tick))
+    }
+
     /// Returns how far from CLOCK_REALTIME a time may lie, in nanoseconds: half the widest bracket.
     pub(crate) fn error_ns(&self) -> u64 {
         self.error_ns
@@ -191,6 +205,27 @@ mod tests {
         let c = converter(&anchors);
         let times: Vec<_> = (0..130_000_000u64).step_by(1009).map(|t| at(&c, t)).collect();
         assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn a_time_is_reached_at_one_tick_and_not_before() {
+        let second = 1_000_000_000;
+        let c = converter(&[
+            anchor(1_000, 0, 10 * second),
+            anchor(1_000 + 3 * second, second, 11 * second),
+            anchor(1_000 + 6 * second, 2 * second, 72 * second),
+        ]);
+        for ns in [10 * second, 10 * second + 1, 10 * second + 333_333_333, 11 * second + 5, 72 * second, 80 * second] {
+            let tick = c.ticks(Timestamp::from_nanos(ns));
+            assert_eq!(c.timestamp(tick).as_nanos(), ns, "{tick:?}");
+            assert!(tick.0 == 1_000 || c.timestamp(Ticks(tick.0 - 1)).as_nanos() <= ns);
+        }
+        let stepped_over = c.ticks(Timestamp::from_nanos(30 * second));
+        assert_eq!(stepped_over, Ticks(1_000 + 6 * second));
+        assert_eq!(c.ticks(Timestamp::from_nanos(5 * second)), Ticks(1_000));
+        assert_eq!(converter(&[]).ticks(Timestamp::default()), Ticks(u64::MAX));
+        let back = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
+        assert_eq!(back.ticks(Timestamp::from_nanos(10 * second + 7)), Ticks(7), "the first time that it is so");
     }
 
     #[test]

@@ -248,7 +248,7 @@ keys! {
     OnDemandFolder: Environment Now "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
         "the folder in which, or below which, a request may have files written";
     SocketFolder: Environment Now "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
-        "the folder of the daemon's sockets";
+        "the folder of the daemon's sockets, an absolute path";
     DaemonUser: Environment Now "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
         "the user whose daemon is trusted beside root's and the program's own";
     SlurmJob: Environment Now "SLURM_JOB_ID", Kind::Text, Is("0"), "",

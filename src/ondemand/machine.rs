@@ -5,7 +5,7 @@
 use super::plan::{Plan, Until};
 use super::request::Request;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The request that is being done, and the one that waits for it to end.
 #[derive(Debug, Default)]
@@ -24,8 +24,11 @@ enum State {
     Waiting(Job),
     /// Collectors run, and nothing is recorded yet.
     Warming(Job),
+    /// Somebody begins the recording, and says so.
+    Starting(Job, Until),
     Collecting(Job, Until),
-    Writing(Job),
+    /// Somebody writes it or throws it away, and says so.
+    Ending(Job),
 }
 
 /// A request that was accepted.
@@ -48,6 +51,13 @@ pub(super) struct Moment {
     pub(super) begins: bool,
 }
 
+impl Moment {
+    /// The wall clock, since the Unix epoch.
+    pub(super) fn since_epoch(&self) -> Duration {
+        self.wall.duration_since(UNIX_EPOCH).unwrap_or_default()
+    }
+}
+
 /// What goes on in the program meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
@@ -66,7 +76,8 @@ pub(super) enum Offer {
     Refused(String),
 }
 
-/// Something that is to be done now.
+/// Something that is to be done now, without the machine's lock. Of a start, it is told that it has [`begun`](Machine::begun);
+/// of a stop, a cancel, and a start that has failed, that it has [`ended`](Machine::ended).
 #[derive(Debug)]
 pub(super) enum Act {
     /// Have collectors begin.
@@ -127,14 +138,21 @@ impl Machine {
         act
     }
 
-    /// The recording has begun by now, which may have taken its time.
-    pub(super) fn begun(&mut self, now: Instant) {
-        if let State::Collecting(job, until) = &mut self.state {
-            *until = job.plan.until_from(now, *until);
-        }
+    /// The recording of that number has begun by now, which may have taken its time; whether it is still wanted.
+    pub(super) fn begun(&mut self, ticket: u64, moment: &Moment) -> bool {
+        let (next, is_wanted) = match std::mem::take(&mut self.state) {
+            State::Starting(job, planned) if job.ticket == ticket => {
+                let until =
+                    if planned.iteration().is_some() { planned } else { job.plan.until(moment, job.request.longest()) };
+                (State::Collecting(job, until), true)
+            }
+            other => (other, false),
+        };
+        self.state = next;
+        is_wanted
     }
 
-    /// The recording of that number is written, or cannot go on; whether that was news.
+    /// The request of that number is done, or cannot be; whether that was news.
     pub(super) fn ended(&mut self, ticket: u64) -> bool {
         let is_it = self.job().is_some_and(|job| job.ticket == ticket);
         if is_it {
@@ -143,11 +161,11 @@ impl Machine {
         is_it
     }
 
-    /// Takes back what goes on, unless it is being written already.
+    /// Takes back what goes on, unless it ends already.
     pub(super) fn cancel(&mut self, why: &str) -> Option<Act> {
         let (next, act) = match std::mem::take(&mut self.state) {
             State::Waiting(job) => (State::Idle, Some(Act::Refuse(job.request, why.to_owned()))),
-            State::Warming(job) | State::Collecting(job, _) => (State::Idle, Some(Act::Cancel(job, why.to_owned()))),
+            State::Warming(job) | State::Starting(job, _) | State::Collecting(job, _) => cancelled(job, why.to_owned()),
             other => (other, None),
         };
         self.state = next;
@@ -155,31 +173,30 @@ impl Machine {
     }
 
     /// The program ends: what was collected is written, and the rest is not done.
-    pub(super) fn close(&mut self) -> Vec<Act> {
+    pub(super) fn close(&mut self, moment: &Moment) -> Vec<Act> {
         const WHY: &str = "the program ends";
         let pending = self.pending.take().map(|request| Act::Refuse(request, WHY.to_owned()));
-        let current = match std::mem::take(&mut self.state) {
-            State::Collecting(job, _) => {
-                self.state = State::Writing(job.clone());
-                let early = (!job.request.is_endless()).then(|| WHY.to_owned());
-                Some(Act::Stop(job, early))
+        let (next, current) = match std::mem::take(&mut self.state) {
+            // It was to go on until then.
+            State::Collecting(job, _) if job.request.is_endless() => {
+                (State::Ending(job.clone()), Some(Act::Stop(job, None)))
             }
-            other => {
-                self.state = other;
-                self.cancel(WHY)
-            }
+            State::Collecting(job, _) => ended_early(job, WHY.to_owned(), moment),
+            other => (other, None),
         };
-        pending.into_iter().chain(current).collect()
+        self.state = next;
+        pending.into_iter().chain(current.or_else(|| self.cancel(WHY))).collect()
     }
 
     fn job(&self) -> Option<&Job> {
         match &self.state {
             State::Idle => None,
-            State::Waiting(job) | State::Warming(job) | State::Collecting(job, _) | State::Writing(job) => Some(job),
+            State::Waiting(job) | State::Warming(job) | State::Ending(job) => Some(job),
+            State::Starting(job, _) | State::Collecting(job, _) => Some(job),
         }
     }
 
-    /// Returns the number of what the session is used for.
+    /// Returns the number of what the session is used for, if it has been given that.
     pub(super) fn in_session(&self) -> Option<u64> {
         match &self.state {
             State::Warming(job) | State::Collecting(job, _) => Some(job.ticket),
@@ -198,17 +215,18 @@ impl Machine {
         matches!(&self.state, State::Waiting(job) if is_ahead(job))
     }
 
-    pub(super) fn is_writing(&self) -> bool {
-        matches!(self.state, State::Writing(_))
+    /// Whether somebody begins or ends a recording, after which he goes on with what is due.
+    pub(super) fn is_underway(&self) -> bool {
+        matches!(self.state, State::Starting(..) | State::Ending(_))
     }
 
     /// Returns when something is due by time alone.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self, moment: &Moment) -> Option<Instant> {
         match &self.state {
-            State::Waiting(job) => Some(job.plan.warm_at()),
-            State::Warming(job) => Some(job.plan.start_at()),
-            State::Collecting(_, until) => Some(until.at()),
-            State::Idle | State::Writing(_) => None,
+            State::Waiting(job) => Some(job.plan.warm_at(moment)),
+            State::Warming(job) => Some(job.plan.start_at(moment)),
+            State::Collecting(_, until) => Some(until.at(moment)),
+            State::Idle | State::Starting(..) | State::Ending(_) => None,
         }
     }
 
@@ -217,45 +235,57 @@ impl Machine {
         match &self.state {
             State::Waiting(job) => job.plan.warm_iteration(),
             State::Warming(job) => job.plan.start_iteration(),
-            State::Collecting(_, until) => until.iteration(),
-            State::Idle | State::Writing(_) => None,
+            State::Starting(_, until) | State::Collecting(_, until) => until.iteration(),
+            State::Idle | State::Ending(_) => None,
         }
     }
 }
 
 fn waiting(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
-    match (job.plan.is_expired(moment), job.plan.is_warm(moment), host.busy) {
-        (true, _, _) => (State::Idle, Some(Act::Refuse(job.request, job.plan.why_expired()))),
-        (_, true, Some(busy)) => (State::Idle, Some(Act::Refuse(job.request, busy.to_owned()))),
-        (_, true, None) => (State::Warming(job.clone()), Some(Act::Prepare(job))),
-        (_, false, _) => (State::Waiting(job), None),
+    match (job.plan.why_expired(moment), job.plan.is_warm(moment), host.busy) {
+        (Some(why), _, _) => (State::Idle, Some(Act::Refuse(job.request, why))),
+        (None, true, Some(busy)) => (State::Idle, Some(Act::Refuse(job.request, busy.to_owned()))),
+        (None, true, None) => (State::Warming(job.clone()), Some(Act::Prepare(job))),
+        (None, false, _) => (State::Waiting(job), None),
     }
 }
 
 fn warming(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
     if let Some(why) = &host.stopped {
-        let why = format!("a collector stopped before the start: {why}");
-        return (State::Idle, Some(Act::Cancel(job, why)));
+        return cancelled(job, format!("a collector stopped before the start: {why}"));
     }
-    if job.plan.is_expired(moment) {
-        let why = job.plan.why_expired();
-        return (State::Idle, Some(Act::Cancel(job, why)));
+    if let Some(why) = job.plan.why_expired(moment) {
+        return cancelled(job, why);
     }
     if !job.plan.is_due(moment) {
         return (State::Warming(job), None);
     }
     let until = job.plan.until(moment, job.request.longest());
-    (State::Collecting(job.clone(), until), Some(Act::Start(job)))
+    (State::Starting(job.clone(), until), Some(Act::Start(job)))
 }
 
 fn collecting(job: Job, until: Until, moment: &Moment, host: &Host) -> (State, Option<Act>) {
-    let early = match &host.stopped {
-        Some(why) => Some(format!("a collector stopped: {why}")),
-        None if until.is_over(moment) => None,
-        None if until.is_too_long(moment) => Some(format!("it took longer than {:?}", job.request.longest())),
-        None => return (State::Collecting(job, until), None),
-    };
-    (State::Writing(job.clone()), Some(Act::Stop(job, early)))
+    match &host.stopped {
+        Some(why) => ended_early(job, format!("a collector stopped: {why}"), moment),
+        None if until.is_over(moment) => (State::Ending(job.clone()), Some(Act::Stop(job, None))),
+        None if until.is_too_long(moment) => {
+            let why = format!("it took longer than {:?}", job.request.longest());
+            ended_early(job, why, moment)
+        }
+        None => (State::Collecting(job, until), None),
+    }
+}
+
+/// Ends a recording before its time; if the time that was said for its start is still ahead, there is nothing to write.
+fn ended_early(job: Job, why: String, moment: &Moment) -> (State, Option<Act>) {
+    if !job.plan.ahead(moment).is_zero() {
+        return cancelled(job, why);
+    }
+    (State::Ending(job.clone()), Some(Act::Stop(job, Some(why))))
+}
+
+fn cancelled(job: Job, why: String) -> (State, Option<Act>) {
+    (State::Ending(job.clone()), Some(Act::Cancel(job, why)))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod source;
 
 use crate::config::OnDemand;
 use crate::diag::diag;
-use crate::os::fork;
+use crate::os::{fork, process};
 use crate::session::Session;
 use alarm::Alarm;
 use dynolog::Client;
@@ -28,6 +28,13 @@ static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::def
 /// Has requests taken from all sources that are asked for, and done by the session, on a thread of its own; nothing
 /// waits here but for the start of what is to be recorded from now on.
 pub(crate) fn serve(session: &Arc<Session>) {
+    if process::has_more_rights() {
+        return diag!(
+            Warning,
+            "ondemand",
+            "no requests are served: the program has more rights than its caller, who could say whom it trusts"
+        );
+    }
     let mut serving = SERVING.lock();
     let is_served = serving.upgrade().is_some_and(|runner| !runner.is_closing());
     let runner = (!is_served).then(|| Runner::new(session));

@@ -1,8 +1,11 @@
 //! Where a request may have a file written.
 
+use crate::error::{Error, ErrorKind};
 use crate::write::file::Format;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// A request's file: in the folder that requests may write to, or below it.
@@ -33,10 +36,48 @@ impl Place {
             Some(Err(why)) => Place { path: fallback(), instead: Some(why) },
         })
     }
+}
 
-    /// Whether its folder is still the one that was looked at: a link may have taken the place of a part of it.
-    pub(super) fn is_unchanged(path: &Path) -> bool {
-        path.parent().is_some_and(|folder| fs::canonicalize(folder).is_ok_and(|now| now == folder))
+/// A file's folder, held open: the file comes into this one, whatever takes the place of a part of its path meanwhile.
+#[derive(Debug)]
+pub(super) struct Held<'p> {
+    folder: File,
+    path: &'p Path,
+}
+
+impl<'p> Held<'p> {
+    /// Holds the folder of a file.
+    ///
+    /// # Errors
+    /// It is no longer the one that was looked at, such as where a link has taken its place.
+    pub(super) fn of(path: &'p Path) -> Result<Held<'p>, Error> {
+        let found = path.parent().unwrap_or(Path::new("/"));
+        let refuse = |why: &str| Error::new(ErrorKind::Io, format!("the folder {} {why}", found.display()));
+        // What it is, is asked of the open one.
+        let open = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(found);
+        let held = Held { folder: open.map_err(|error| refuse(&format!("cannot be opened: {error}")))?, path };
+        let now =
+            fs::read_link(held.itself()).map_err(|error| refuse(&format!("cannot be looked at in /proc: {error}")))?;
+        if now != found {
+            return Err(refuse("has become another one since it was looked at"));
+        }
+        Ok(held)
+    }
+
+    fn itself(&self) -> PathBuf {
+        // Not the process's: its first thread may have ended.
+        PathBuf::from(format!("/proc/thread-self/fd/{}", self.folder.as_raw_fd()))
+    }
+
+    /// Returns a path of the file that leads through the open folder, for this thread: as `openat` and `renameat`.
+    pub(super) fn path(&self) -> PathBuf {
+        self.itself().join(self.path.file_name().unwrap_or_default())
+    }
+
+    /// Tells an error with the file's own path.
+    pub(super) fn told(&self, error: &Error) -> Error {
+        let folder = self.path.parent().unwrap_or(Path::new("/")).display().to_string();
+        Error::new(error.kind(), error.to_string().replace(&self.itself().display().to_string(), &folder))
     }
 }
 
@@ -142,14 +183,25 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_folder_that_becomes_a_link_is_noticed() {
+    fn a_folder_that_becomes_a_link_is_noticed_and_one_that_is_held_stays() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir(root.join("a")).unwrap();
         let path = root.join("a/t.json");
-        assert!(Place::is_unchanged(&path));
-        fs::remove_dir(root.join("a")).unwrap();
+        let held = Held::of(&path).unwrap();
+        fs::rename(root.join("a"), root.join("moved")).unwrap();
         std::os::unix::fs::symlink("/", root.join("a")).unwrap();
-        assert!(!Place::is_unchanged(&path));
+        let error = Held::of(&path).unwrap_err().to_string();
+        assert!(error.contains("has become another one"), "{error}");
+        // What is held is where it was.
+        crate::write::file::save(&held.path(), 1, |out| out.write_all(b"{}")).unwrap();
+        assert_eq!(fs::read(root.join("moved/t.json")).unwrap(), b"{}");
+        let full = |_: &mut dyn std::io::Write| Err(std::io::ErrorKind::StorageFull.into());
+        let error = held.told(&crate::write::file::save(&held.path(), 1, full).unwrap_err()).to_string();
+        assert!(error.contains(path.to_str().unwrap()) && !error.contains("/proc/"), "{error}");
+        assert_eq!(fs::read_dir(root.join("moved")).unwrap().count(), 1);
+        fs::remove_file(root.join("a")).unwrap();
+        let error = Held::of(&path).unwrap_err().to_string();
+        assert!(error.contains("cannot be opened"), "{error}");
     }
 }

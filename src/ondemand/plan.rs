@@ -2,7 +2,7 @@
 
 use super::machine::Moment;
 use super::request::When;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// When collectors begin, and when the recording does.
 #[derive(Clone, Debug)]
@@ -10,10 +10,8 @@ pub(super) struct Plan {
     warm: Point,
     start: Point,
     length: Length,
-    /// When an iteration is no longer waited for.
+    /// When the start is no longer waited for.
     expires: Instant,
-    /// How late it was already when it came.
-    pub(super) late: Duration,
     /// It was to be for iterations, and the program counts none.
     pub(super) is_by_time_instead: bool,
 }
@@ -21,6 +19,8 @@ pub(super) struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Time(Instant),
+    /// Since the Unix epoch: a clock that may be set meanwhile.
+    Clock(Duration),
     Iteration(u64),
 }
 
@@ -42,17 +42,20 @@ pub(super) struct Until {
 const LATE: Duration = Duration::from_secs(10);
 /// Collectors begin so many iterations before the start, so that loading their libraries holds nobody up.
 const LEAD: u64 = 10;
+/// Records are made so long before a time that was said. They are cut off; so a thread that is woken late begins in time.
+const AHEAD: Duration = Duration::from_millis(50);
 
 impl Plan {
-    /// Plans a request that has come at `moment`.
+    /// Plans a request that has come at `moment`; nothing is waited for longer than `longest`.
     ///
     /// # Errors
     /// Why it comes too late.
     pub(super) fn new(when: &When, moment: &Moment, longest: Duration) -> Result<Plan, String> {
+        let expires = moment.now + longest;
         match (*when, moment.iteration) {
             (When::Iterations { or: Some(or), .. }, None) => {
-                let plan = Plan::by_time(None, Duration::ZERO, or, moment)?;
-                Ok(Plan { is_by_time_instead: true, ..plan })
+                let (warm, start) = (Point::Time(moment.now), Point::Time(moment.now));
+                Ok(Plan { warm, start, length: Length::Time(or), expires, is_by_time_instead: true })
             }
             (When::Iterations { start, roundup, warmup, count, .. }, current) => {
                 let start = first(current.unwrap_or(0), start, roundup, warmup);
@@ -60,81 +63,90 @@ impl Plan {
                     warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
                     start: Point::Iteration(start),
                     length: Length::Iterations(count),
-                    expires: moment.now + longest,
-                    late: Duration::ZERO,
+                    expires,
                     is_by_time_instead: false,
                 })
             }
-            (When::Time { start, warmup, length }, _) => Plan::by_time(start, warmup, length, moment),
+            (When::Time { start, warmup, length }, _) => {
+                let (warm, start) = match start {
+                    Some(at) => {
+                        too_late(at, moment).map_or(Ok(()), Err)?;
+                        (Point::Clock(at.saturating_sub(warmup.max(AHEAD))), Point::Clock(at))
+                    }
+                    None => (Point::Time(moment.now), Point::Time(moment.now + warmup)),
+                };
+                let (length, expires) = (Length::Time(length), expires + LATE);
+                Ok(Plan { warm, start, length, expires, is_by_time_instead: false })
+            }
         }
     }
 
-    fn by_time(start: Option<Duration>, warmup: Duration, length: Duration, moment: &Moment) -> Result<Plan, String> {
-        let wall = moment.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ahead = start.map_or(warmup, |start| start.saturating_sub(wall));
-        let late = start.map_or(Duration::ZERO, |start| wall.saturating_sub(start));
-        if late > LATE {
-            return Err(format!("its start time passed {:.1} s ago", late.as_secs_f64()));
-        }
-        let start = moment.now + ahead;
-        // As much of the warm-up as is left.
-        let warm = moment.now + ahead.saturating_sub(warmup);
-        let (warm, start) = (Point::Time(warm), Point::Time(start));
-        let expires = moment.now + ahead + LATE;
-        Ok(Plan { warm, start, length: Length::Time(length), expires, late, is_by_time_instead: false })
-    }
-
+    /// Whether collectors are to begin: so long before the start, or now if less is left.
     pub(super) fn is_warm(&self, moment: &Moment) -> bool {
         self.warm.is_reached(moment)
     }
 
     /// Whether the recording is to begin: of iterations, with a whole one.
     pub(super) fn is_due(&self, moment: &Moment) -> bool {
-        self.start.is_reached(moment) && (moment.begins || self.start_iteration().is_none())
-    }
-
-    /// Whether the iteration has been waited for long enough.
-    pub(super) fn is_expired(&self, moment: &Moment) -> bool {
-        matches!(self.start, Point::Iteration(_)) && !self.is_due(moment) && moment.now >= self.expires
-    }
-
-    pub(super) fn why_expired(&self) -> String {
         match self.start {
-            Point::Iteration(number) => format!("the program has not come to iteration {number} in an hour"),
-            Point::Time(_) => "its time has passed".to_owned(),
+            Point::Clock(at) => moment.since_epoch() + AHEAD >= at,
+            Point::Iteration(_) => moment.begins && self.start.is_reached(moment),
+            Point::Time(_) => self.start.is_reached(moment),
+        }
+    }
+
+    /// Says why the start is no longer waited for, if it is not.
+    pub(super) fn why_expired(&self, moment: &Moment) -> Option<String> {
+        let is_over = !self.is_due(moment) && moment.now >= self.expires;
+        match self.start {
+            Point::Clock(at) => too_late(at, moment)
+                .or_else(|| is_over.then(|| "the clock was set back, and its start time is too far ahead".to_owned())),
+            Point::Iteration(number) => {
+                is_over.then(|| format!("the program has not come to iteration {number} in an hour"))
+            }
+            Point::Time(_) => None,
+        }
+    }
+
+    /// How long it is until the time that was said, if one was.
+    pub(super) fn ahead(&self, moment: &Moment) -> Duration {
+        if let Point::Clock(at) = self.start { at.saturating_sub(moment.since_epoch()) } else { Duration::ZERO }
+    }
+
+    /// How long ago it should have begun by the time that was said.
+    pub(super) fn lateness(&self, moment: &Moment) -> Duration {
+        if let Point::Clock(at) = self.start { moment.since_epoch().saturating_sub(at) } else { Duration::ZERO }
+    }
+
+    /// Returns the times between which the recording is to lie, if they were said.
+    pub(super) fn between(&self) -> Option<(SystemTime, SystemTime)> {
+        match (self.start, self.length) {
+            (Point::Clock(at), Length::Time(length)) => Some((UNIX_EPOCH + at, UNIX_EPOCH + at + length)),
+            _ => None,
         }
     }
 
     /// Returns when a recording ends that begins now.
     pub(super) fn until(&self, moment: &Moment, longest: Duration) -> Until {
-        let longest = moment.now + longest;
+        let from = moment.now + self.ahead(moment);
         let point = match self.length {
-            Length::Time(length) => Point::Time(moment.now + length),
+            Length::Time(length) => Point::Time(from + length),
             Length::Iterations(count) => {
-                let planned = match self.start {
-                    Point::Iteration(start) => start,
-                    Point::Time(_) => 0,
-                };
+                let planned = self.start_iteration().unwrap_or(0);
                 Point::Iteration(moment.iteration.unwrap_or(0).max(planned) + count)
             }
         };
-        Until { point, longest }
+        Until { point, longest: from + longest }
     }
 
-    /// The same, of a recording that has begun only now.
-    pub(super) fn until_from(&self, now: Instant, until: Until) -> Until {
-        match self.length {
-            Length::Time(length) => Until { point: Point::Time(now + length), ..until },
-            Length::Iterations(_) => until,
-        }
+    pub(super) fn warm_at(&self, moment: &Moment) -> Instant {
+        self.warm.at(moment, self.expires)
     }
 
-    pub(super) fn warm_at(&self) -> Instant {
-        self.warm.at(self.expires)
-    }
-
-    pub(super) fn start_at(&self) -> Instant {
-        self.start.at(self.expires)
+    pub(super) fn start_at(&self, moment: &Moment) -> Instant {
+        let begins =
+            if let Point::Clock(at) = self.start { Point::Clock(at.saturating_sub(AHEAD)) } else { self.start };
+        begins.at(moment, self.expires)
     }
 
     pub(super) fn warm_iteration(&self) -> Option<u64> {
@@ -143,14 +155,6 @@ impl Plan {
 
     pub(super) fn start_iteration(&self) -> Option<u64> {
         self.start.iteration()
-    }
-
-    /// How long ago it should have begun.
-    pub(super) fn lateness(&self, now: Instant) -> Duration {
-        match self.start {
-            Point::Time(start) => self.late + now.saturating_duration_since(start),
-            Point::Iteration(_) => Duration::ZERO,
-        }
     }
 }
 
@@ -164,8 +168,8 @@ impl Until {
         moment.now >= self.longest
     }
 
-    pub(super) fn at(&self) -> Instant {
-        self.point.at(self.longest)
+    pub(super) fn at(&self, moment: &Moment) -> Instant {
+        self.point.at(moment, self.longest)
     }
 
     pub(super) fn iteration(&self) -> Option<u64> {
@@ -177,17 +181,28 @@ impl Point {
     fn is_reached(self, moment: &Moment) -> bool {
         match self {
             Point::Time(at) => moment.now >= at,
+            Point::Clock(at) => moment.since_epoch() >= at,
             Point::Iteration(number) => moment.iteration.unwrap_or(0) >= number,
         }
     }
 
-    fn at(self, otherwise: Instant) -> Instant {
-        if let Point::Time(at) = self { at } else { otherwise }
+    fn at(self, moment: &Moment, otherwise: Instant) -> Instant {
+        match self {
+            Point::Time(at) => at,
+            Point::Clock(at) => moment.now + at.saturating_sub(moment.since_epoch()),
+            Point::Iteration(_) => otherwise,
+        }
     }
 
     fn iteration(self) -> Option<u64> {
         if let Point::Iteration(number) = self { Some(number) } else { None }
     }
+}
+
+/// Says that a start has passed by so much that it is not made up for, if it has.
+fn too_late(at: Duration, moment: &Moment) -> Option<String> {
+    let late = moment.since_epoch().saturating_sub(at);
+    (late > LATE).then(|| format!("its start time passed {:.1} s ago", late.as_secs_f64()))
 }
 
 /// The iteration with which a recording begins: the one that was named, if that is far enough ahead, else the next

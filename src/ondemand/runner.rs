@@ -2,17 +2,18 @@
 
 use super::bell::Bell;
 use super::machine::{Act, Host, Job, Machine, Moment, Offer};
-use super::place::Place;
+use super::place::Held;
 use super::request::{Request, What};
 use super::source::{Incoming, RequestSource};
 use crate::config::Config;
 use crate::diag::diag;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
-use crate::session::{Outside, Session};
+use crate::session::{Outside, Session, save_memory_profile};
 use std::io;
 use std::mem::ManuallyDrop;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,8 +24,8 @@ pub(super) struct Runner {
     own: Weak<Runner>,
     session: Weak<Session>,
     machine: Mutex<Machine>,
-    /// A file is written.
-    written: Condvar,
+    /// A file is written, or a recording thrown away.
+    ended: Condvar,
     bell: Bell,
     is_closing: AtomicBool,
     /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
@@ -35,8 +36,6 @@ pub(super) struct Runner {
 
 /// Nothing is waited for longer before it is looked at again.
 const TICK: Duration = Duration::from_secs(1);
-/// So long before its time a thread sleeps by the clock, which is more exact than waiting for something to be read.
-const EXACT: Duration = Duration::from_millis(3);
 
 impl Runner {
     pub(super) fn new(session: &Arc<Session>) -> io::Result<Arc<Runner>> {
@@ -45,7 +44,7 @@ impl Runner {
             own: own.clone(),
             session: Arc::downgrade(session),
             machine: Mutex::default(),
-            written: Condvar::new(),
+            ended: Condvar::new(),
             bell,
             is_closing: AtomicBool::new(false),
             has_ended: Mutex::default(),
@@ -105,18 +104,14 @@ impl Runner {
         sources.iter_mut().for_each(|source| source.close(Instant::now() + TICK));
     }
 
-    /// Waits until something comes, or is due.
+    /// Waits until something comes, or is due. The clock may be set meanwhile, so that is looked at each second.
     fn wait(&self, sources: &[Box<dyn RequestSource>]) {
-        let now = Instant::now();
-        let due = self.machine().due().into_iter().chain(sources.iter().map(|source| source.due())).min();
-        let left = due.map_or(TICK, |due| due.saturating_duration_since(now)).min(TICK);
-        if left < EXACT {
-            std::thread::sleep(left);
-        } else {
-            let sources = sources.iter().filter_map(|source| source.descriptor());
-            let descriptors: Vec<_> = sources.chain([self.bell.descriptor()]).collect();
-            datagram::wait(&descriptors, left - Duration::from_millis(1));
-        }
+        let moment = moment(None);
+        let due = self.machine().due(&moment).into_iter().chain(sources.iter().map(|source| source.due())).min();
+        let left = due.map_or(TICK, |due| due.saturating_duration_since(moment.now)).min(TICK);
+        let sources = sources.iter().filter_map(|source| source.descriptor());
+        let descriptors: Vec<_> = sources.chain([self.bell.descriptor()]).collect();
+        datagram::wait(&descriptors, left);
         self.bell.hear();
     }
 
@@ -131,8 +126,9 @@ impl Runner {
         diag!(Stage, "ondemand", "triggered by {by}{name}: {request}");
         request.warnings.iter().for_each(|warning| diag!(Warning, "ondemand", "the request by {by}{name}: {warning}"));
         // Nobody is told anything while the lock is held: who is told may step, or start.
+        let moment = moment(session.iteration());
         let mut machine = self.machine();
-        let offer = machine.offer(request, &moment(session));
+        let offer = machine.offer(request, &moment);
         session.watch_iteration(machine.watched());
         drop(machine);
         match offer {
@@ -143,35 +139,48 @@ impl Runner {
     }
 
     /// Takes back what the program has thrown out of the session.
-    fn check_guest(&self, session: &Session) {
+    fn check_guest(&self, session: &Arc<Session>) {
+        let ticket = self.machine().in_session();
+        let Some(why) = ticket.and_then(|ticket| session.why_evicted(ticket)) else { return };
         let mut machine = self.machine();
-        let Some(ticket) = machine.in_session() else { return };
-        if !session.is_evicted(ticket) {
-            return;
-        }
-        let cancelled = machine.cancel("the program has started a recording of its own");
+        let act = if machine.in_session() == ticket { machine.cancel(why) } else { None };
         drop(machine);
-        if let Some(Act::Cancel(job, why)) = cancelled {
-            refuse(&job.request.by, &named(&job.request), &why);
-        }
+        act.into_iter().for_each(|act| self.perform(session, act));
     }
 
     /// Does all that is due; `begins` if an iteration waits for it.
     fn drive(&self, session: &Arc<Session>, begins: bool) {
-        loop {
+        // Who is under way does not keep others, and goes on with what is due.
+        while !self.machine().is_underway() {
             let host = Host { busy: session.used_by_program(), stopped: session.stopped() };
+            let moment = Moment { begins, ..moment(session.iteration()) };
             let mut machine = self.machine();
-            let act = machine.advance(&Moment { begins, ..moment(session) }, &host);
+            let act = machine.advance(&moment, &host);
             session.watch_iteration(machine.watched());
-            match act {
-                None => return,
-                // Takes its time, in which the program may come to the start: it has it begin then.
-                Some(Act::Prepare(job)) => {
-                    drop(machine);
-                    self.prepare(session, &job);
+            drop(machine);
+            let Some(act) = act else { return };
+            self.perform(session, act);
+        }
+    }
+
+    /// Does what was decided. It may take its time, in which the program may step, start or end, so no lock is held.
+    fn perform(&self, session: &Arc<Session>, act: Act) {
+        match act {
+            Act::Prepare(job) => self.prepare(session, &job),
+            Act::Start(job) => self.begin(session, &job),
+            Act::Stop(job, early) => {
+                if job.request.what == What::Trace {
+                    // What hinders it is told when it is written.
+                    let _ = session.halt_for(job.ticket);
                 }
-                Some(act) => self.perform(session, machine, act),
+                self.write(session, job, early);
             }
+            Act::Cancel(job, why) => {
+                cancel(session, &job);
+                self.ended(job.ticket);
+                refuse(&job.request.by, &named(&job.request), &why);
+            }
+            Act::Refuse(request, why) => refuse(&request.by, &named(&request), &why),
         }
     }
 
@@ -197,36 +206,16 @@ impl Runner {
         }
     }
 
-    /// Does what takes no time, and has the rest done elsewhere.
-    fn perform(&self, session: &Arc<Session>, mut machine: MutexGuard<'_, Machine>, act: Act) {
-        match act {
-            Act::Prepare(_) => {}
-            Act::Start(job) => {
-                let begun = start(session, &job);
-                match &begun {
-                    Ok(()) => machine.begun(Instant::now()),
-                    Err(_) => drop(machine.ended(job.ticket)),
-                }
-                drop(machine);
-                report_start(&job, begun);
-            }
-            Act::Stop(job, early) => {
-                if job.request.what == What::Trace {
-                    // What hinders it is told when it is written.
-                    let _ = session.halt_for(job.ticket);
-                }
-                drop(machine);
-                self.write(session, job, early);
-            }
-            Act::Cancel(job, why) => {
-                cancel(session, &job);
-                drop(machine);
-                refuse(&job.request.by, &named(&job.request), &why);
-            }
-            Act::Refuse(request, why) => {
-                drop(machine);
-                refuse(&request.by, &named(&request), &why);
-            }
+    fn begin(&self, session: &Session, job: &Job) {
+        let begun = start(session, job);
+        let moment = moment(session.iteration());
+        let is_wanted = match &begun {
+            Ok(()) => self.machine().begun(job.ticket, &moment),
+            Err(_) => self.machine().ended(job.ticket),
+        };
+        // Else whoever takes it back says so.
+        if is_wanted {
+            report_start(job, begun, job.plan.lateness(&moment));
         }
     }
 
@@ -238,29 +227,30 @@ impl Runner {
             let _own = Own::begin();
             report_end(&job, early, save(&owned, &job));
             drop(owned);
-            runner.written(job.ticket);
+            runner.ended(job.ticket);
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
             cancel(session, &lost);
             diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
-            self.written(lost.ticket);
+            self.ended(lost.ticket);
         }
     }
 
-    fn written(&self, ticket: u64) {
+    /// A request is done: the next one may be.
+    fn ended(&self, ticket: u64) {
         self.machine().ended(ticket);
-        self.written.notify_all();
+        self.ended.notify_all();
         self.bell.ring();
     }
 
     /// The program ends.
     fn finish(&self, session: &Arc<Session>) {
-        let acts = self.machine().close();
-        acts.into_iter().for_each(|act| self.perform(session, self.machine(), act));
+        let acts = self.machine().close(&moment(session.iteration()));
+        acts.into_iter().for_each(|act| self.perform(session, act));
         let machine = self.machine();
         // Who closes waits no longer than it may.
-        drop(self.written.wait_while(machine, |machine| machine.is_writing()));
+        drop(self.ended.wait_while(machine, |machine| machine.is_underway()));
     }
 }
 
@@ -272,6 +262,8 @@ impl Outside for Runner {
             self.bell.ring();
         } else {
             self.drive(&session, true);
+            // What is due by time is another thing now.
+            self.bell.ring();
         }
     }
 
@@ -311,10 +303,10 @@ impl Drop for End<'_> {
     }
 }
 
-fn moment(session: &Session) -> Moment {
+fn moment(iteration: Option<u64>) -> Moment {
     // In that order, so that a pause between the clocks makes a start later than was said, never earlier.
     let wall = SystemTime::now();
-    Moment { now: Instant::now(), wall, iteration: session.iteration(), begins: false }
+    Moment { now: Instant::now(), wall, iteration, begins: false }
 }
 
 /// The settings of a recording; what it lacks is told once.
@@ -327,14 +319,17 @@ fn settings(session: &Session, job: &Job) -> Config {
 fn start(session: &Session, job: &Job) -> Result<(), Error> {
     let path = || job.request.output.clone();
     match job.request.what {
-        What::MemoryProfile => session.start_memory_profile(),
-        What::Trace => session.start_for(job.ticket, || session.settings_for(&job.request.asked, path()).0),
+        What::MemoryProfile => session.start_memory_profile_for(job.ticket, job.plan.between()),
+        What::Trace => {
+            let settings = || session.settings_for(&job.request.asked, path()).0;
+            session.start_for(job.ticket, job.plan.between(), settings)
+        }
     }
 }
 
 fn cancel(session: &Session, job: &Job) {
     match job.request.what {
-        What::MemoryProfile => drop(session.stop_memory_profile()),
+        What::MemoryProfile => session.drop_memory_profile_for(job.ticket),
         What::Trace => session.drop_for(job.ticket),
     }
 }
@@ -343,31 +338,37 @@ fn cancel(session: &Session, job: &Job) {
 fn save(session: &Session, job: &Job) -> Result<String, Error> {
     let path = &job.request.output;
     let trace = match job.request.what {
-        What::MemoryProfile => session.stop_memory_profile()?,
+        What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
         What::Trace => session.stop_for(job.ticket)?,
     };
-    if !job.request.is_own && !Place::is_unchanged(path) {
-        let why = format!("the folder of {} has become another one since it was looked at", path.display());
-        return Err(Error::new(ErrorKind::Io, why));
-    }
-    if job.request.what == What::MemoryProfile {
-        return session.export_memory_profile(path).map(|()| "allocations".to_owned());
-    }
     // Nobody could take it; they stand in the file.
     let _ = trace.check_violations();
-    trace.save_all(path)?;
+    let write = |to: &Path| match job.request.what {
+        What::MemoryProfile => save_memory_profile(&trace, to),
+        What::Trace => trace.save_all_as(to, path),
+    };
+    if job.request.is_own {
+        write(path)?;
+    } else {
+        let held = Held::of(path)?;
+        write(&held.path()).map_err(|error| held.told(&error))?;
+    }
+    if job.request.what == What::MemoryProfile {
+        return Ok("allocations".to_owned());
+    }
     Ok(trace.why_empty().map_or_else(|| trace.stats().to_string(), |why| format!("empty: {why}")))
 }
 
-fn report_start(job: &Job, begun: Result<(), Error>) {
-    /// A start that is later is told so.
-    const LATE: Duration = Duration::from_millis(10);
-    let (request, late) = (&job.request, job.plan.lateness(Instant::now()));
+fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
+    /// A start that is later than the time that was said is told so.
+    const LATE: Duration = Duration::from_millis(1);
+    let request = &job.request;
     let name = named(request);
     match begun {
         Err(why) => refuse(&request.by, &name, &why.to_string()),
         Ok(()) if late > LATE => {
-            diag!(Stage, "ondemand", "started what {} has asked for{name}, {} ms late", request.by, late.as_millis());
+            let late = late.as_secs_f64() * 1e3;
+            diag!(Stage, "ondemand", "started what {} has asked for{name}, {late:.1} ms late", request.by);
         }
         Ok(()) => diag!(Stage, "ondemand", "started what {} has asked for{name}", request.by),
     }

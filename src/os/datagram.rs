@@ -115,7 +115,8 @@ fn close_all(data: *const u8, length: usize) {
 pub(crate) fn wait(descriptors: &[RawFd], patience: Duration) {
     let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polls: Vec<_> = descriptors.iter().map(poll).collect();
-    let milliseconds = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    // Rounded up, or a wait would end before its time, and somebody come back for the rest.
+    let milliseconds = i32::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
     // SAFETY: the list is as long as it says and outlives the call.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
 }

@@ -1,5 +1,5 @@
-//! Names of the process and of the host.
-#![allow(unsafe_code, reason = "gethostname has no safe form")]
+//! Names of the process and of the host, and whether its rights are its caller's.
+#![allow(unsafe_code, reason = "gethostname and getauxval have no safe form")]
 
 /// Returns the name of the program: the last part of the path with which it was started, as libkineto has it.
 pub(crate) fn name() -> String {
@@ -22,6 +22,13 @@ pub(crate) fn host_name() -> String {
 #[cfg(not(unix))]
 pub(crate) fn host_name() -> String {
     String::new()
+}
+
+/// Whether the program has rights that its caller has not (set-user-ID and the like), who says what its environment is.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_more_rights() -> bool {
+    // SAFETY: getauxval takes a number, and returns 0 for what is not there.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::pulse::Pulse;
 use super::{FORKED_LOCK, lock_within};
 use crate::activity::{ActivityType, ActivityTypes};
-use crate::clock::Anchor;
+use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::memory;
@@ -11,6 +11,7 @@ use crate::recorder::{Recorder, Taken};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// Opens and closes the recording's windows.
 ///
@@ -147,7 +148,7 @@ impl Gate {
             return;
         }
         let end = self.anchor();
-        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end }));
+        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end, is_cut: false }));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
     }
 
@@ -177,7 +178,7 @@ impl Gate {
         let held = self.held();
         let since = held.since?;
         let mut host = held.host.windows.clone();
-        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now }));
+        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: false }));
         let devices = held.devices.iter().map(|device| device.windows_until(now)).collect();
         Some(Windows::new(host, devices, since))
     }
@@ -258,6 +259,21 @@ impl Windows {
 }
 
 impl Windows {
+    /// Cuts them to what lies between two times, unless the recording began behind the first of them.
+    pub(super) fn between(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> Windows {
+        let is_in_time = |from: SystemTime| converter.timestamp(self.whole.0) <= from.into();
+        let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
+        let (from, until) = (converter.ticks(from.into()), converter.ticks(until.into()));
+        let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
+        self.whole = cut(self.whole);
+        for window in &mut self.host {
+            (window.start, window.end) = cut((window.start, window.end));
+            window.is_cut = true;
+        }
+        self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
+        self
+    }
+
     /// Gives each collector its windows, and the host's to its records.
     pub(super) fn share(
         self,
@@ -283,6 +299,8 @@ mod tests {
     use super::*;
     use crate::activity::ActivityGroup;
     use crate::collector::CollectorSet;
+    use crate::time::Timestamp;
+    use std::time::Duration;
 
     fn gate() -> Gate {
         let recorder = Arc::new(Recorder::for_tests());
@@ -320,5 +338,96 @@ mod tests {
         assert!(gate.begin(vec![], None));
         let windows = gate.end().unwrap();
         assert_eq!((windows.host.len(), windows.whole), (0, (windows.since.ticks(), windows.since.ticks())));
+    }
+
+    #[test]
+    fn devices_are_cut_as_the_host_is_unless_all_began_too_late() {
+        let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+        let stretch = |start, end| (Ticks(start), Ticks(end));
+        let windows = |start| {
+            let window = Window { epoch: 1, start: Ticks(start), end: Ticks(900), is_cut: false };
+            let devices = vec![vec![stretch(start, 300), stretch(400, 900)], vec![]];
+            Windows::new(vec![window], devices, Anchor::take())
+        };
+        let between = |windows: Windows, from, until| {
+            let cut = windows.between(Some((at(from), at(until))), &Converter::of_nanoseconds());
+            let host: Vec<_> = cut.host.iter().map(|window| (window.start, window.end, window.is_cut)).collect();
+            (host, cut.devices, cut.whole)
+        };
+        let devices = vec![vec![stretch(200, 300), stretch(400, 800)], vec![]];
+        let expected = (vec![(Ticks(200), Ticks(800), true)], devices, stretch(200, 800));
+        assert_eq!(between(windows(150), 200, 800), expected);
+        let untouched = windows(201);
+        let devices = untouched.devices.clone();
+        let expected = (vec![(Ticks(201), Ticks(900), false)], devices, stretch(201, 900));
+        assert_eq!(between(untouched, 200, 800), expected);
+        assert_eq!(between(windows(150), 1000, 1100).2, stretch(1000, 1000), "looked at before it began");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "waits for the real clock")]
+    fn a_recording_between_two_times_has_what_lies_between_them() {
+        use tracing_subscriber::prelude::*;
+        let builder = crate::KinetoLayer::builder().no_output().record_from_start(false).events(tracing::Level::INFO);
+        let (layer, guard) = builder.build().unwrap();
+        let session = guard.profiler().session().unwrap().clone();
+        let now = || {
+            // So that no clock's error tells otherwise.
+            std::thread::sleep(Duration::from_millis(2));
+            let now = SystemTime::now();
+            std::thread::sleep(Duration::from_millis(2));
+            now
+        };
+        let (from, until) = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            session.start().unwrap();
+            tracing::info_span!("before").in_scope(|| tracing::info!("an event before"));
+            let around = tracing::info_span!("around", field = 7).entered();
+            let ends_inside = tracing::info_span!("ends inside").entered();
+            let from = now();
+            drop(ends_inside);
+            tracing::info_span!("inside").in_scope(|| tracing::info!("an event inside"));
+            let ends_behind = tracing::info_span!("ends behind").entered();
+            let until = now();
+            drop(ends_behind);
+            tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
+            drop(around);
+            (from, until)
+        });
+        session.lock().unwrap().between = Some((from, until));
+        for trace in [session.look().unwrap(), session.stop().unwrap()] {
+            let mut rows = Vec::new();
+            trace.for_each(|row| {
+                let mut args = Vec::new();
+                row.args.visit(&mut |key, value| args.push(format!("{key}={value:?}")));
+                let said = |key: &str| args.iter().any(|arg| arg.starts_with(key));
+                rows.push((row.name.to_owned(), said("field"), said("clipped"), said("finished")));
+            });
+            let row =
+                |name: &str, field, is_clipped, is_unfinished| (name.to_owned(), field, is_clipped, is_unfinished);
+            let mut expected = vec![
+                row("around", true, true, true),
+                row("ends inside", false, true, false),
+                row("inside", false, false, false),
+                row("an event inside", false, false, false),
+                row("ends behind", false, false, true),
+            ];
+            expected.sort();
+            rows.sort();
+            assert_eq!(rows, expected);
+            let window = trace.window();
+            let nanoseconds = |time: SystemTime| Timestamp::from(time).as_nanos();
+            assert!(window.0.as_nanos().abs_diff(nanoseconds(from)) <= 1, "{window:?} {from:?}");
+            assert!(window.1.as_nanos().abs_diff(nanoseconds(until)) <= 1, "{window:?} {until:?}");
+            let stats = trace.stats();
+            let losses: Vec<_> = stats.losses.iter().map(|(loss, count)| (loss.as_str(), *count)).collect();
+            assert_eq!((stats.slices, stats.events), (4, 1));
+            assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
+        }
+        // One that has begun later is what it is.
+        session.start_between(Some((from, until))).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        let (start, end) = session.stop().unwrap().window();
+        assert!(start > until.into() && end.since(start) >= 5_000_000, "{start:?} {end:?}");
+        drop(guard);
     }
 }

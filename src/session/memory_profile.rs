@@ -1,6 +1,7 @@
 //! Memory profiles on demand: recordings of what allocators report, and nothing else, beside the session's own.
 
 use super::Session;
+use super::requested::FOREIGN;
 use crate::collector::CollectorSet;
 use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
@@ -11,8 +12,9 @@ use crate::trace::Trace;
 use crate::write::sink::Sinks;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-/// The memory profile of a session.
+/// The memory profiles of a session: the program's own, or one that was asked for from outside, which makes way for it.
 #[derive(Debug, Default)]
 pub(super) struct MemoryProfile {
     /// A forked child takes one of its own.
@@ -20,18 +22,75 @@ pub(super) struct MemoryProfile {
 }
 
 #[derive(Debug, Default)]
-enum State {
-    #[default]
-    None,
-    Running(Arc<Session>),
-    Taken(Trace),
+struct State {
+    running: Option<Running>,
+    /// The program's last one.
+    taken: Option<Trace>,
+    /// The last request that there was.
+    last_guest: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    session: Arc<Session>,
+    /// The request that it is for.
+    guest: Option<u64>,
+}
+
+const EVICTED: &str = "the program has started a memory profile of its own";
+
+impl MemoryProfile {
+    /// Returns why that request had a memory profile and has it no more, if so.
+    pub(super) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
+        let state = self.state.lock();
+        (state.guest() != Some(ticket) && state.last_guest >= ticket).then_some(EVICTED)
+    }
+}
+
+impl State {
+    fn guest(&self) -> Option<u64> {
+        self.running.as_ref()?.guest
+    }
+
+    /// Ends the one that is for `guest`.
+    fn stop(&mut self, guest: Option<u64>, none: &str) -> Result<Trace, Error> {
+        let running = self.running.take_if(|running| running.guest == guest);
+        running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?.session.stop()
+    }
 }
 
 impl Session {
-    /// Starts a memory profile.
+    /// Starts a memory profile of the program's own; one that was asked for from outside is over.
     pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
         let mut state = self.memory_profile.state.lock();
-        if let State::Running(_) = &*state {
+        if let Some(ticket) = state.guest() {
+            drop(state.stop(Some(ticket), EVICTED));
+            self.requests.evicted();
+        }
+        self.run_memory_profile(&mut state, None, None)
+    }
+
+    /// Starts a memory profile for a request, of which only what lies between two times is kept if they are given.
+    pub(crate) fn start_memory_profile_for(
+        &self,
+        ticket: u64,
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<(), Error> {
+        let mut state = self.memory_profile.state.lock();
+        if ticket <= state.last_guest {
+            return Err(Error::new(ErrorKind::NotActive, EVICTED));
+        }
+        state.last_guest = ticket;
+        self.run_memory_profile(&mut state, Some(ticket), between)
+    }
+
+    fn run_memory_profile(
+        &self,
+        state: &mut State,
+        guest: Option<u64>,
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<(), Error> {
+        if state.running.is_some() {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
@@ -51,37 +110,57 @@ impl Session {
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(Vec::new(), Vec::new()));
-        session.start()?;
-        *state = State::Running(session);
+        session.start_between(between)?;
+        state.running = Some(Running { session, guest });
         Ok(())
     }
 
-    /// Ends the memory profile and keeps it until the next one.
+    /// Ends the program's memory profile and keeps it until the next one.
     pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
         let mut state = self.memory_profile.state.lock();
-        let State::Running(session) = &*state else {
-            let why = "no memory profile is being taken; start one first";
-            return Err(Error::new(ErrorKind::NotActive, why));
+        let none = match state.guest() {
+            Some(_) => FOREIGN,
+            None => "no memory profile is being taken; start one first",
         };
-        let trace = session.stop()?;
-        *state = State::Taken(trace.clone());
+        let trace = state.stop(None, none)?;
+        state.taken = Some(trace.clone());
         Ok(trace)
     }
 
-    /// Writes the memory profile that was taken last.
-    pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
-        let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
-        let trace = match &*self.memory_profile.state.lock() {
-            State::Taken(trace) => trace.clone(),
-            State::Running(_) => return refused("the memory profile is still being taken; stop it first"),
-            State::None => return refused("no memory profile was taken; start and stop one first"),
-        };
-        let devices = trace.memory_devices();
-        let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
-            return refused(
-                "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record",
-            );
-        };
-        trace.memory_timeline(*device).save(path)
+    /// Ends the memory profile of a request and hands it out.
+    pub(crate) fn stop_memory_profile_for(&self, ticket: u64) -> Result<Trace, Error> {
+        self.memory_profile.state.lock().stop(Some(ticket), EVICTED)
     }
+
+    /// Throws away the memory profile that a request has.
+    pub(crate) fn drop_memory_profile_for(&self, ticket: u64) {
+        let mut state = self.memory_profile.state.lock();
+        state.last_guest = state.last_guest.max(ticket);
+        drop(state.stop(Some(ticket), EVICTED));
+    }
+
+    /// Writes the memory profile that the program has taken last.
+    pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
+        let state = self.memory_profile.state.lock();
+        let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
+        if state.running.as_ref().is_some_and(|running| running.guest.is_none()) {
+            return refused("the memory profile is still being taken; stop it first");
+        }
+        let Some(trace) = state.taken.clone() else {
+            return refused("no memory profile was taken; start and stop one first");
+        };
+        drop(state);
+        save_memory_profile(&trace, path)
+    }
+}
+
+/// Writes a memory profile: the timeline of the first device that is not the host, if there is one.
+pub(crate) fn save_memory_profile(trace: &Trace, path: &Path) -> Result<(), Error> {
+    let devices = trace.memory_devices();
+    let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
+        let why =
+            "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
+        return Err(Error::new(ErrorKind::NotActive, why));
+    };
+    trace.memory_timeline(*device).save(path)
 }

@@ -15,6 +15,7 @@ mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
+pub(crate) use memory_profile::save_memory_profile;
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use requested::Outside;
 pub(crate) use steps::{Ending, Habits, Steps};
@@ -40,7 +41,7 @@ use reports::Reports;
 use requested::Requests;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
 
 /// One layer's recordings, shared by its guard and profilers.
@@ -72,6 +73,8 @@ struct State {
     /// The request from outside that it is for, and the last one that there was.
     guest: Option<u64>,
     last_guest: u64,
+    /// Between which times the recording is to lie, if somebody has said so: it begins a little earlier.
+    between: Option<(SystemTime, SystemTime)>,
     /// How often collectors were prepared.
     prepared: u64,
     /// The name of the trace being recorded, once somebody has asked for it.
@@ -121,6 +124,7 @@ impl Session {
             config: config.clone(),
             guest: None,
             last_guest: 0,
+            between: None,
             prepared: 0,
             trace_id: OnceLock::new(),
             metadata: Arc::new(metadata),
@@ -272,11 +276,17 @@ impl Session {
 
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
+        self.start_between(None)
+    }
+
+    /// Starts a recording of which only what lies between two times is kept.
+    fn start_between(&self, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
         let _own = Own::begin();
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
         self.ready(&mut state, Phase::Idle, name, self.config.clone())?;
+        state.between = between;
         self.run(&mut state)
     }
 
@@ -350,6 +360,7 @@ impl Session {
         state.reports.close(end);
         self.recorder.gather_losses();
         let converter = converter(self.pulse.stop(), windows.since, None);
+        let windows = windows.between(state.between, &converter);
         let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
         Ok(self.trace(state, recorded, collections, converter, &self.recorder.losses.take()))
     }
@@ -368,6 +379,7 @@ impl Session {
         state.reports.close(end.unix);
         let mut collections = self.collectors.look();
         let converter = converter(self.pulse.anchors(), windows.since, Some(end));
+        let windows = windows.between(state.between, &converter);
         let recorded = windows.share(&mut collections, taken, &self.recorder, false);
         Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
@@ -459,6 +471,15 @@ impl Session {
             Some(Phase::Recording) => Status::Paused,
             Some(Phase::Prepared(_)) => Status::Prepared,
             Some(Phase::Idle) | None => Status::Idle,
+        }
+    }
+
+    /// The same without a wait for whoever starts or stops, and so without knowing what is prepared.
+    fn status_now(&self) -> Status {
+        match (!self.recorder.is_forked()).then(|| self.gate.is_open()).flatten() {
+            Some(true) => Status::Recording,
+            Some(false) => Status::Paused,
+            None => Status::Idle,
         }
     }
 
@@ -556,7 +577,7 @@ fn later(wait: Duration) -> Instant {
 /// 32 upper-case hexadecimal digits, as torch makes them: no two processes and no two recordings share one.
 fn new_trace_id() -> String {
     use std::hash::{BuildHasher, RandomState};
-    let half = || RandomState::new().hash_one((std::process::id(), fork::generation(), std::time::SystemTime::now()));
+    let half = || RandomState::new().hash_one((std::process::id(), fork::generation(), SystemTime::now()));
     format!("{:016X}{:016X}", half(), half())
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Who does what is asked for from outside.
 pub(crate) trait Outside: fmt::Debug + Send + Sync {
@@ -40,7 +40,17 @@ pub(super) struct Requests {
 const BY_REQUEST: u64 = 0;
 
 const OWN: &str = "a recording of the program's own is going on";
+const EVICTED: &str = "the program has started a recording of its own";
 pub(super) const FOREIGN: &str = "the recording that is going on was asked for from outside; it ends by itself";
+
+impl Requests {
+    /// Tells whoever does requests that the program has taken the session for itself.
+    pub(super) fn evicted(&self) {
+        if let Some(outside) = self.outside.get() {
+            outside.evicted();
+        }
+    }
+}
 
 impl Session {
     /// Says who does what is asked for from outside; the first one to say so counts.
@@ -88,9 +98,10 @@ impl Session {
         self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest
     }
 
-    /// Whether that request had the session and has it no more.
-    pub(crate) fn is_evicted(&self, ticket: u64) -> bool {
-        self.lock().is_ok_and(|state| state.guest != Some(ticket) && state.last_guest >= ticket)
+    /// Returns why that request had the session and has it no more, if so.
+    pub(crate) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
+        let is_evicted = self.lock().is_ok_and(|state| state.guest != Some(ticket) && state.last_guest >= ticket);
+        is_evicted.then_some(EVICTED).or_else(|| self.memory_profile.why_evicted(ticket))
     }
 
     /// Returns the settings of a recording for a request, and what it asks for that only the layer can decide.
@@ -123,8 +134,14 @@ impl Session {
         Ok(())
     }
 
-    /// Starts the recording of a request; its settings are asked for if nothing was prepared.
-    pub(crate) fn start_for(&self, ticket: u64, config: impl FnOnce() -> Config) -> Result<(), Error> {
+    /// Starts the recording of a request, of which only what lies between two times is kept if they are given; its settings
+    /// are asked for if nothing was prepared.
+    pub(crate) fn start_for(
+        &self,
+        ticket: u64,
+        between: Option<(SystemTime, SystemTime)>,
+        config: impl FnOnce() -> Config,
+    ) -> Result<(), Error> {
         let _own = Own::begin();
         let mut state = self.lock()?;
         if state.guest != Some(ticket) {
@@ -134,6 +151,7 @@ impl Session {
             self.take_for(&mut state, ticket, config())?;
         }
         let config = state.config.clone();
+        state.between = between;
         let begun = self.ready(&mut state, Phase::Idle, None, config).and_then(|_| self.run(&mut state));
         if begun.is_err() {
             state.guest = None;
@@ -180,7 +198,7 @@ impl Session {
 
     fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
         self.check_process()?;
-        let taken = || Error::new(ErrorKind::NotActive, "the program has started a recording of its own");
+        let taken = || Error::new(ErrorKind::NotActive, EVICTED);
         (state.guest == Some(ticket)).then_some(()).ok_or_else(taken)
     }
 
@@ -194,9 +212,7 @@ impl Session {
             return;
         }
         self.throw_away(state);
-        if let Some(outside) = self.requests.outside.get() {
-            outside.evicted();
-        }
+        self.requests.evicted();
     }
 
     fn throw_away(&self, state: &mut State) {

@@ -242,7 +242,7 @@ impl Session {
             (_, None) => {
                 run.step += 1;
                 self.count_step();
-                let state = match self.status() {
+                let state = match self.status_now() {
                     Status::Recording => StepState::Recording { is_last: false },
                     status => StepState::Nothing { reason: why_nothing(status).to_owned() },
                 };

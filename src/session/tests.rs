@@ -122,12 +122,12 @@ fn a_request_that_has_failed_is_not_prepared_and_the_output_is_the_programs() {
     let recorder = Arc::new(Recorder::for_tests());
     let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
     session.start().unwrap();
-    assert_eq!(session.start_for(1, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
+    assert_eq!(session.start_for(1, None, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
     session.stop().unwrap();
     // It was under way while the start failed.
     session.prepare_for(1, Config::default()).unwrap();
     assert_eq!(session.status(), Status::Idle);
-    session.start_for(2, Config::default).unwrap();
+    session.start_for(2, None, Config::default).unwrap();
     assert_eq!(session.output(), Some("/no/such/own.json".into()));
     assert_eq!(session.flush().unwrap_err().kind(), ErrorKind::NotActive);
     session.stop_for(2).unwrap();

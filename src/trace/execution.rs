@@ -46,7 +46,12 @@ impl Trace {
 
     /// Saves the trace, and beside it the execution trace if the builder was told to.
     pub(crate) fn save_all(&self, path: &Path) -> Result<(), Error> {
-        self.save(path)?;
+        self.save_all_as(path, path)
+    }
+
+    /// The same, where the file calls itself `name`.
+    pub(crate) fn save_all_as(&self, path: &Path, name: &Path) -> Result<(), Error> {
+        self.save_as(path, name)?;
         if self.inner.facts.execution_trace { self.save_execution_trace(beside(path)) } else { Ok(()) }
     }
 

@@ -14,7 +14,8 @@ use std::collections::{HashMap, HashSet};
 /// Where to find what the rows of a trace are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Stretches of chunks that one thread wrote, in the order in which they were written.
+    /// Stretches of chunks that one thread wrote, in the order in which they were written; without what lies outside of a
+    /// window that was cut.
     pub(crate) runs: Vec<Run>,
     /// Ends of slices whose own record does not hold it, by slice.
     pub(crate) ends: HashMap<u64, Ticks>,
@@ -95,19 +96,26 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded, converter: &Converter) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut values = Vec::new();
+        let (mut values, mut early) = (Vec::new(), HashSet::new());
+        index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
+            let cut = recorded.window_with(records).filter(|window| window.is_cut);
             while let Some(record) = Record::read(records, at, *committed) {
                 let [a, b, _] = record.words;
+                if let Some(window) = cut.filter(|window| !index.meets(window, &record)) {
+                    early.extend(is_early(window, &record).then(|| record.span()));
+                    index.runs.extend((run.to > run.from).then_some(run));
+                    at = record.next();
+                    run = Run { from: at, to: at, ..run };
+                    continue;
+                }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
-                        index.slices += 1;
-                        index.clipped += u64::from(record.head.flags & flag::CLIPPED != 0);
-                        open.extend((b == 0).then(|| record.id()));
+                        open.extend(index.count_slice(cut, &record));
                         if record.head.flags & flag::FIRST == 0 {
                             again.insert(record.span());
                         }
@@ -154,8 +162,19 @@ impl Index {
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
         index.find_tracks(recorded, &again, &closes);
+        // What follows was first entered before the trace, where no arrow leads to.
+        follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
+    }
+
+    /// Counts a slice, and returns its id if its record does not say when it ended in its window.
+    fn count_slice(&mut self, cut: Option<&Window>, slice: &Record<'_>) -> Option<u64> {
+        let [_, end, _] = slice.words;
+        self.slices += 1;
+        self.clipped += u64::from(is_clipped(cut, slice));
+        let is_open = end == 0 || cut.is_some_and(|window| Ticks(end) > window.end);
+        is_open.then(|| slice.id())
     }
 
     /// Calls `each` with every slice: its record, its lane, its start and its end.
@@ -173,12 +192,25 @@ impl Index {
     #[inline]
     pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
-        let start = if slice.head.flags & flag::CLIPPED != 0 { window.start } else { Ticks(start) };
+        let start = if is_clipped(Some(window), slice) { window.start } else { Ticks(start) };
         let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
         // An end that a thread stored after the session took the record is none: the trace does not change.
         match end.filter(|end| *end <= window.end) {
             Some(end) => (start, end.max(start), true),
             None => (start, window.end.max(start), false),
+        }
+    }
+
+    /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does.
+    fn meets(&self, window: &Window, record: &Record<'_>) -> bool {
+        let [from, until, _] = record.words;
+        match record.head.tag {
+            Tag::Slice => {
+                let end = if until != 0 { Some(Ticks(until)) } else { self.ends.get(&record.id()).copied() };
+                Ticks(from) <= window.end && end.is_none_or(|end| end >= window.start)
+            }
+            Tag::Instant | Tag::Counter | Tag::Memory => (window.start..=window.end).contains(&Ticks(from)),
+            _ => true,
         }
     }
 
@@ -259,6 +291,32 @@ impl Index {
         let to = self.arrows.partition_point(|arrow| arrow.0 <= slice);
         self.arrows.get(from..to).unwrap_or_default()
     }
+}
+
+/// Whether a slice began before the recording, or before the window that was cut.
+pub(super) fn is_clipped(window: Option<&Window>, slice: &Record<'_>) -> bool {
+    slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
+}
+
+/// Whether a record is that of a slice that began before its window.
+fn is_early(window: &Window, record: &Record<'_>) -> bool {
+    record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
+}
+
+/// Reads the ends of slices whose own record does not hold it, for windows that were cut: which slices meet those depends on them.
+fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
+    let mut ends = HashMap::new();
+    let is_cut = |chunk| recorded.window_with(chunk).is_some_and(|window| window.is_cut);
+    for (chunk, committed) in recorded.chunks.iter().filter(|(chunk, _)| is_cut(chunk)) {
+        let mut at = 1;
+        while let Some(record) = Record::read(chunk, at, *committed) {
+            if record.head.tag == Tag::End {
+                ends.insert(record.words[0], Ticks(record.words[1]));
+            }
+            at = record.next();
+        }
+    }
+    ends
 }
 
 /// How many values of a counter are no finite numbers.

@@ -143,14 +143,19 @@ impl Trace {
     /// time, and [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been
     /// told; then it can be saved.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let (path, facts) = (path.as_ref(), &self.inner.facts);
+        self.save_as(path.as_ref(), path.as_ref())
+    }
+
+    /// Writes the trace to a file, which calls itself `name`.
+    pub(crate) fn save_as(&self, path: &Path, name: &Path) -> Result<(), Error> {
+        let facts = &self.inner.facts;
         self.check_violations()?;
         // Set first, so that of two threads one saves.
         if self.inner.is_saved.swap(true, Ordering::Relaxed) && facts.is_strict {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
-        let url = path.to_string_lossy();
+        let url = name.to_string_lossy();
         let name = url.strip_prefix("file://").unwrap_or(&url);
         let saved = facts.sinks.save(path, facts.gzip_level, |out| self.write(out, name));
         if saved.is_err() {

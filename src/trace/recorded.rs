@@ -37,6 +37,8 @@ pub(crate) struct Window {
     pub(crate) epoch: u64,
     pub(crate) start: Ticks,
     pub(crate) end: Ticks,
+    /// Records were made before or behind it too, which are none of the trace.
+    pub(crate) is_cut: bool,
 }
 
 impl Recorded {
@@ -74,7 +76,7 @@ impl Recorded {
             chunks: Vec::new(),
             lanes: Vec::new(),
             sites: Vec::new(),
-            windows: vec![Window { epoch: 0, start, end }],
+            windows: vec![Window { epoch: 0, start, end, is_cut: false }],
             whole,
             blocks: HashMap::new(),
             owner: None,
@@ -93,7 +95,12 @@ impl Recorded {
 
     /// Returns the window in which a record was made.
     pub(crate) fn window_around(&self, record: &Record<'_>) -> Option<&Window> {
-        find(&self.windows, record.chunk.epoch())
+        self.window_with(record.chunk)
+    }
+
+    /// Returns the window of that chunk's records.
+    pub(crate) fn window_with(&self, chunk: &Chunk) -> Option<&Window> {
+        find(&self.windows, chunk.epoch())
     }
 
     /// Returns the records of a run.

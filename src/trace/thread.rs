@@ -4,7 +4,7 @@ use super::args::{EventArgs, FieldArgs, Source};
 use super::companions::Companions;
 use super::cpu::OwnRecords;
 use super::device::{Call, Calls};
-use super::index::{Index, Run};
+use super::index::{Index, Run, is_clipped};
 use super::memory::{MemoryRecord, MemoryRows, is_replaced};
 use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
@@ -151,7 +151,7 @@ impl<'w> Thread<'w> {
         self.last = start;
         let place = self.nest.place(start, end);
         let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
-        let mut marks = Marks { finished, clipped: is_clipped(record), thread, function, beside: None };
+        let mut marks = Marks { finished, clipped: is_clipped(Some(window), record), thread, function, beside: None };
         self.met.add(&marks);
 
         let definition = walk.recorded.definition(record);
@@ -243,14 +243,14 @@ pub(super) fn in_order(
     for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };
         if index.clipped > 0 {
-            // Slices that were open when the recording began are recorded when they end; they come first, the longest first.
+            // Slices that were open when records began are recorded when they end; they come first, the longest first.
             let records = runs.iter().flat_map(|run| recorded.records(*run));
-            let mut clipped: Vec<Record<'_>> = records.filter(is_clipped).collect();
+            let mut clipped: Vec<Record<'_>> = records.filter(is_older).collect();
             clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| each(window, record))?;
         }
         let records = runs.iter().flat_map(|run| recorded.records(*run));
-        records.filter(|record| !is_clipped(record)).try_for_each(|record| each(window, &record))?;
+        records.filter(|record| !is_older(record)).try_for_each(|record| each(window, &record))?;
     }
     Ok(())
 }
@@ -304,6 +304,7 @@ impl Args for Marks<'_> {
     }
 }
 
-fn is_clipped(record: &Record<'_>) -> bool {
+/// Whether a slice was open already when records began to be made.
+fn is_older(record: &Record<'_>) -> bool {
     record.head.tag == Tag::Slice && record.head.flags & flag::CLIPPED != 0
 }

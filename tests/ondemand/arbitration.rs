@@ -9,6 +9,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("requests_that_come_all_the_same_wait_or_are_refused", requests_that_come_all_the_same_wait_or_are_refused),
     ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
     ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
+    ("the_programs_memory_profile_goes_first", the_programs_memory_profile_goes_first),
+    ("steps_do_not_wait_for_a_collectors_start", steps_do_not_wait_for_a_collectors_start),
     ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
 ];
 
@@ -97,6 +99,38 @@ fn the_programs_start_takes_the_session() {
     let (_, out) = program.end();
     assert!(out.contains(" slices of its own"), "{out}");
     assert_eq!(place.traces().len(), 1);
+}
+
+fn the_programs_memory_profile_goes_first() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("commanded");
+    let memory = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=60000";
+    stub.answer(&stub.poll(), &format!("{}\n{memory}", text(&place, "m.json", 1)));
+    program.wait_for("started what");
+    program.tell("stop memory in vain");
+    program.wait_for("the recording that is going on was asked for from outside");
+    program.tell("start memory");
+    program.wait_for("is refused because the program has started a memory profile of its own");
+    // One that comes meanwhile does not take it.
+    stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", text(&place, "n.json", 1)));
+    program.wait_for("is refused because a memory profile is being taken already");
+    program.tell("stop memory");
+    program.wait_for("done: stop memory\n");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn steps_do_not_wait_for_a_collectors_start() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("begins slowly");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "a.json", 10));
+    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    let (said, _) = program.end();
+    assert!(!said.contains("nobody steps"), "{said}");
 }
 
 fn while_the_program_records_requests_stay_where_they_are() {

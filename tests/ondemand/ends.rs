@@ -3,6 +3,8 @@
 use crate::daemon::Stub;
 use crate::harness::Test;
 use crate::program::{Place, Trace};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_collected_when_the_guard_is_dropped_is_written", || collected_at_the_end("serve")),
@@ -10,6 +12,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("no_daemon_is_waited_for", no_daemon_is_waited_for),
     ("a_daemon_that_hangs_is_not_waited_for", a_daemon_that_hangs_is_not_waited_for),
     ("without_the_variable_there_is_no_thread", without_the_variable_there_is_no_thread),
+    (
+        "a_program_with_more_rights_than_its_caller_serves_nobody",
+        a_program_with_more_rights_than_its_caller_serves_nobody,
+    ),
     ("a_forked_child_leaves_the_daemon_alone", a_forked_child_leaves_the_daemon_alone),
 ];
 
@@ -62,6 +68,34 @@ fn without_the_variable_there_is_no_thread() {
         let (said, out) = place.start_with("idle", &env).end();
         assert!(!out.contains("kineto-ondemand") && said.is_empty(), "{value:?}: {out} {said}");
     }
+}
+
+/// Its caller says what its environment is.
+fn a_program_with_more_rights_than_its_caller_serves_nobody() {
+    const NOBODY: u32 = 65534;
+    let place = Place::new();
+    let program = place.trace("set-user-id");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
+        println!("passed over: only root can make a program another user's");
+        return;
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let env = [("KINETO_USE_DAEMON", "1"), ("KINETO_CONFIG", "/dev/null"), ("KINETO_DISABLE_CUPTI", "1")];
+    let mut command = Command::new(&program);
+    command.args(["--play", "idle"]).env_clear().envs(env);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().to_owned();
+    drop(process.stdin.take());
+    let output = process.wait_with_output().unwrap();
+    if users.split_whitespace().nth(1) != Some("65534") {
+        println!("passed over: the file system gives no program another user's rights");
+        return;
+    }
+    let [said, out] = [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
+    assert!(said.contains("no requests are served: the program has more rights than its caller"), "{said}");
+    assert!(output.status.success() && !out.contains("kineto-ondemand"), "{out}");
 }
 
 fn a_forked_child_leaves_the_daemon_alone() {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, stdin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
@@ -41,6 +41,7 @@ pub(crate) fn play(name: &str) {
         "idle" => idle(),
         "forks" => forks(),
         "collects" => collects(),
+        "begins slowly" => begins_slowly(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
         other => panic!("no scenario {other}"),
@@ -117,6 +118,9 @@ fn commanded(guard: &KinetoGuard) {
         match line.as_str() {
             "start" => profiler.start().unwrap(),
             "stop" => trace = Some(profiler.stop().unwrap()),
+            "start memory" => profiler.start_memory_profile().unwrap(),
+            "stop memory" => drop(profiler.stop_memory_profile().unwrap()),
+            "stop memory in vain" => report(&profiler.stop_memory_profile().unwrap_err().to_string()),
             "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),
             other => panic!("no command {other}"),
         }
@@ -216,6 +220,47 @@ fn collects() {
         report(&format!("done: {line}"));
     }
     drop(guard);
+}
+
+/// A collector that begins only when the program has gone on.
+#[derive(Debug)]
+struct Slow(Arc<AtomicU64>);
+
+impl Collector for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityType::ConcurrentKernel.into()
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        let (asked, from) = (Instant::now(), self.0.load(Ordering::Relaxed));
+        while self.0.load(Ordering::Relaxed) < from + 3 {
+            if asked.elapsed() > Duration::from_secs(20) {
+                report("collector: nobody steps");
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Capabilities::default())
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+/// A loop with such a collector.
+fn begins_slowly() {
+    let steps = Arc::new(AtomicU64::new(0));
+    let (layer, guard) = KinetoLayer::builder().collector(Slow(steps.clone())).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let (profiler, input) = (guard.profiler(), input());
+    while input.try_recv() != Err(TryRecvError::Disconnected) {
+        profiler.step();
+        steps.fetch_add(1, Ordering::Relaxed);
+        work();
+    }
 }
 
 /// Reports allocations while it works.

@@ -161,6 +161,12 @@ fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>
         let told = [b"\0", name.as_bytes()].concat();
         return Ok((SocketAddr::from_abstract_name(name)?, told));
     };
+    // The daemon ends where a name does not begin as its own folder does, so it cannot be made absolute here.
+    if !folder.is_absolute() {
+        let why =
+            format!("KINETO_IPC_SOCKET_DIR must be an absolute path, the daemon's too, and is {}", folder.display());
+        return Err(io::Error::new(ErrorKind::InvalidInput, why));
+    }
     // As the daemon joins them, whatever the folder's end is.
     let mut path = folder.as_os_str().to_owned();
     path.push("/");
@@ -212,6 +218,16 @@ mod tests {
     fn received(fabric: &mut Fabric) -> Option<Result<Answer, Stray>> {
         datagram::wait(&[fabric.descriptor()], Duration::from_millis(200));
         fabric.receive()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_folder_that_is_another_one_for_each_process_is_refused() {
+        let error = Fabric::open(Some(Path::new("sockets")), None).unwrap_err().to_string();
+        assert!(
+            error.contains("KINETO_IPC_SOCKET_DIR must be an absolute path") && error.contains("sockets"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -38,14 +38,25 @@ impl Bench {
         (self.moment.iteration, self.moment.begins) = (Some(iteration), true);
     }
 
-    /// What is done now, in words.
+    /// What is done now, in words; but for files, it takes no time.
     fn acts(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.machine.advance(&self.moment, &self.host)).map(|act| said(&act)).collect()
+        let Bench { machine, moment, host } = self;
+        let act = || machine.advance(moment, host).inspect(|act| confirm(machine, act, moment));
+        std::iter::from_fn(act).map(|act| said(&act)).collect()
     }
 
     fn start_in(&self, milliseconds: i128) -> String {
         let now = self.moment.wall.duration_since(UNIX_EPOCH).unwrap().as_millis();
         format!("PROFILE_START_TIME={}", now.cast_signed() + milliseconds)
+    }
+}
+
+/// Says that what was to be done is done.
+fn confirm(machine: &mut Machine, act: &Act, moment: &Moment) {
+    match act {
+        Act::Start(job) => assert!(machine.begun(job.ticket, moment)),
+        Act::Cancel(job, _) => assert!(machine.ended(job.ticket)),
+        _ => {}
     }
 }
 
@@ -68,12 +79,12 @@ fn a_trace_for_a_time_begins_at_once_and_takes_that_long() {
     assert_eq!(bench.offer("ACTIVITIES_DURATION_MSECS=700"), Offer::Accepted);
     assert!(bench.machine.is_busy());
     assert_eq!(bench.acts(), ["prepare 1", "start 1"]);
-    assert_eq!(bench.machine.due(), Some(bench.moment.now + Duration::from_millis(700)));
+    assert_eq!(bench.machine.due(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
     bench.later(699);
     assert_eq!(bench.acts(), [""; 0]);
     bench.later(1);
     assert_eq!(bench.acts(), ["stop 1"]);
-    assert!(bench.machine.is_busy() && bench.machine.is_writing() && bench.machine.due().is_none());
+    assert!(bench.machine.is_busy() && bench.machine.is_underway() && bench.machine.due(&bench.moment).is_none());
     assert!(!bench.machine.ended(2) && bench.machine.ended(1) && !bench.machine.ended(1));
     assert!(!bench.machine.is_busy());
 }
@@ -86,7 +97,7 @@ fn the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left() {
         let text = bench.start_in(ahead);
         assert_eq!(bench.offer(&text), Offer::Accepted);
         let warm_in = Duration::from_millis(warm_in);
-        let due = bench.machine.due().unwrap().saturating_duration_since(bench.moment.now);
+        let due = bench.machine.due(&bench.moment).unwrap().saturating_duration_since(bench.moment.now);
         // What is said in milliseconds is up to one before.
         assert!(due <= warm_in && warm_in - due <= Duration::from_millis(1), "{ahead}: {due:?}");
         bench.later(u64::try_from(warm_in.as_millis()).unwrap());
@@ -99,12 +110,63 @@ fn the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the operating system")]
+fn records_are_made_ahead_of_a_time_that_was_said_and_end_behind_it() {
+    let mut bench = bench();
+    let text = format!("{}\nACTIVITIES_DURATION_MSECS=700\nACTIVITIES_WARMUP_PERIOD_SECS=0", bench.start_in(2_000));
+    bench.offer(&text);
+    bench.later(1_940);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.later(20);
+    assert_eq!(bench.acts(), ["prepare 1", "start 1"]);
+    let ahead = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    assert!(ahead <= Duration::from_millis(740) && ahead > Duration::from_millis(738), "{ahead:?}");
+    // What ends before that time has nothing to show.
+    let early = bench.machine.close(&bench.moment);
+    assert_eq!(early.iter().map(said).collect::<Vec<_>>(), ["cancel 1: the program ends"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn the_time_that_was_said_is_the_clocks_even_if_that_is_set() {
+    let mut bench = bench();
+    let text = bench.start_in(60_000);
+    bench.offer(&text);
+    bench.moment.wall += Duration::from_secs(50);
+    let due = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    assert!(due <= Duration::from_secs(5) && due > Duration::from_millis(4_998), "{due:?}");
+    bench.moment.wall -= Duration::from_secs(100);
+    let due = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    assert!(due > Duration::from_secs(104), "{due:?}");
+    bench.moment.wall += Duration::from_secs(200);
+    assert_eq!(bench.acts(), ["refuse: its start time passed 90.0 s ago"]);
+    let text = bench.start_in(60_000);
+    bench.offer(&text);
+    bench.moment.wall -= Duration::from_secs(86_400);
+    bench.moment.now += Duration::from_secs(3_700);
+    assert_eq!(bench.acts(), ["refuse: the clock was set back, and its start time is too far ahead"]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn a_start_that_is_taken_back_meanwhile_is_none() {
+    let mut bench = bench();
+    bench.offer("");
+    let acts: Vec<_> = (0..2).filter_map(|_| bench.machine.advance(&bench.moment, &bench.host)).collect();
+    assert_eq!(acts.iter().map(said).collect::<Vec<_>>(), ["prepare 1", "start 1"]);
+    assert_eq!(bench.machine.in_session(), None);
+    let close = bench.machine.close(&bench.moment);
+    assert_eq!(close.iter().map(said).collect::<Vec<_>>(), ["cancel 1: the program ends"]);
+    assert!(!bench.machine.begun(1, &bench.moment) && bench.machine.ended(1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn a_start_that_has_just_passed_is_made_up_for() {
     let mut bench = bench();
     let text = bench.start_in(-2_000);
     assert_eq!(bench.offer(&text), Offer::Accepted);
     let Some(Act::Prepare(job)) = bench.machine.advance(&bench.moment, &bench.host) else { panic!("not prepared") };
-    assert!(job.plan.lateness(bench.moment.now) >= Duration::from_secs(2));
+    assert!(job.plan.lateness(&bench.moment) >= Duration::from_secs(2));
     assert_eq!(bench.acts(), ["start 1"]);
     bench.later(500);
     assert_eq!(bench.acts(), ["stop 1"]);
@@ -158,10 +220,11 @@ fn iterations_are_whole_however_late_somebody_looks() {
 fn a_time_begins_when_the_recording_has_begun() {
     let mut bench = bench();
     bench.offer("ACTIVITIES_DURATION_MSECS=700");
-    bench.acts();
+    let acts: Vec<_> = (0..2).filter_map(|_| bench.machine.advance(&bench.moment, &bench.host)).collect();
+    assert!(matches!(acts[1], Act::Start(_)) && bench.machine.is_underway() && bench.acts().is_empty());
     bench.later(30);
-    bench.machine.begun(bench.moment.now);
-    assert_eq!(bench.machine.due(), Some(bench.moment.now + Duration::from_millis(700)));
+    assert!(!bench.machine.begun(2, &bench.moment) && bench.machine.begun(1, &bench.moment));
+    assert_eq!(bench.machine.due(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
 }
 
 #[test]
@@ -267,7 +330,16 @@ fn the_program_may_take_the_session_and_what_went_on_is_over() {
     assert_eq!(bench.machine.in_session(), None);
     bench.acts();
     assert_eq!(bench.machine.in_session(), Some(1));
-    assert_eq!(bench.machine.cancel("why").map(|act| said(&act)).as_deref(), Some("cancel 1: why"));
+    let cancel = bench.machine.cancel("why").unwrap();
+    assert_eq!(said(&cancel), "cancel 1: why");
+    // Nothing else begins before that is done.
+    assert_eq!(bench.offer(""), Offer::Pending);
+    assert!(bench.acts().is_empty() && bench.machine.cancel("why").is_none());
+    confirm(&mut bench.machine, &cancel, &bench.moment);
+    assert_eq!(bench.acts(), ["prepare 2", "start 2"]);
+    bench.later(500);
+    assert_eq!(bench.acts(), ["stop 2"]);
+    assert!(bench.machine.ended(2));
     assert!(!bench.machine.is_busy() && bench.machine.cancel("why").is_none());
     let text = bench.start_in(9_000);
     bench.offer(&text);
@@ -277,13 +349,13 @@ fn the_program_may_take_the_session_and_what_went_on_is_over() {
 #[test]
 #[cfg_attr(miri, ignore = "asks the operating system")]
 fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
-    let close = |bench: &mut Bench| bench.machine.close().iter().map(said).collect::<Vec<_>>();
+    let close = |bench: &mut Bench| bench.machine.close(&bench.moment).iter().map(said).collect::<Vec<_>>();
     let mut collects = bench();
     collects.offer("");
     collects.acts();
     collects.offer("");
     assert_eq!(close(&mut collects), ["refuse: the program ends", "stop 1: the program ends"]);
-    assert!(collects.machine.is_writing() && close(&mut collects).is_empty());
+    assert!(collects.machine.is_underway() && close(&mut collects).is_empty());
     let mut warms = bench();
     let text = warms.start_in(4_000);
     warms.offer(&text);
