@@ -28,9 +28,9 @@ pub(crate) struct OnDemand {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl OnDemand {
-    /// Whether anything may ask for a recording.
+    /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.asks_daemon()
+        self.use_daemon || self.asks_daemon()
     }
 
     /// Whether the daemon is asked.
@@ -106,6 +106,7 @@ mod tests {
         assert!(!settings.asks_daemon());
         assert!(settings.set(Key::UseDaemon, &Value::Bool(true)) && settings.asks_daemon());
         assert!(settings.set(Key::IpcFabric, &Value::Bool(false)) && !settings.asks_daemon());
+        assert!(settings.is_wanted());
         assert!(settings.set(Key::UpdateInterval, &Value::Int(0)));
         assert_eq!(settings.interval, Some(SHORTEST));
         assert!(!settings.set(Key::LogFile, &Value::Bool(true)));

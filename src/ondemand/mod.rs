@@ -1,5 +1,6 @@
 //! Requests from outside: who hands them over, what becomes of them, and the files that they end in.
 
+mod base;
 mod bell;
 mod dynolog;
 mod machine;
@@ -13,6 +14,7 @@ use crate::config::OnDemand;
 use crate::diag::diag;
 use crate::os::fork;
 use crate::session::Session;
+use base::Base;
 use dynolog::Client;
 use runner::Runner;
 use source::RequestSource;
@@ -25,10 +27,11 @@ static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::def
 /// Has requests taken from all sources that are asked for, and done by the session; on a thread of its own, and nothing
 /// here waits.
 pub(crate) fn serve(session: &Arc<Session>) {
-    let settings = session.ondemand().clone();
+    let settings = session.settings();
+    let base = Base::new(settings.clone());
     let mut serving = SERVING.lock();
     let is_served = serving.upgrade().is_some_and(|runner| !runner.is_closing());
-    let started = (!is_served).then(|| Runner::start(session, move || sources(&settings)));
+    let started = (!is_served).then(|| Runner::start(session, base, move || sources(&settings.ondemand)));
     started.iter().flatten().for_each(|runner| *serving = Arc::downgrade(runner));
     // Who is told may make a layer.
     drop(serving);
@@ -46,8 +49,7 @@ fn sources(settings: &OnDemand) -> Vec<Box<dyn RequestSource>> {
         Ok(source) => sources.push(source),
         Err(why) => diag!(Warning, "ondemand", "requests {what} are not served: {why}"),
     };
-    if settings.asks_daemon() {
-        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as _));
-    }
+    // It is there also while it is not to ask: the file may say so later.
+    add("from the dynolog daemon", Client::new(settings).map(|client| -> Box<dyn RequestSource> { Box::new(client) }));
     sources
 }

@@ -1,5 +1,6 @@
 //! The thread "kineto-ondemand": takes requests from their sources and has the session do them.
 
+use super::base::Base;
 use super::bell::Bell;
 use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Place;
@@ -42,6 +43,7 @@ impl Runner {
     /// Starts the thread, which opens its sources itself.
     pub(super) fn start(
         session: &Arc<Session>,
+        base: Base,
         open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<Arc<Runner>> {
         let bell = Bell::new()?;
@@ -58,7 +60,7 @@ impl Runner {
         });
         let own = runner.clone();
         let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-        thread.spawn(move || own.run(open))?;
+        thread.spawn(move || own.run(base, open))?;
         session.serve(runner.clone());
         Ok(runner)
     }
@@ -71,13 +73,14 @@ impl Runner {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(self: Arc<Self>, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
+    fn run(self: Arc<Self>, mut base: Base, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
         let _end = End(&self);
         let mut sources = open();
         while !sources.is_empty() && !self.is_closing() {
             let Some(session) = self.session.upgrade() else { break };
+            base.follow(&session, &mut sources);
             for source in &mut sources {
                 let busy = self.machine().is_busy() || session.used_by_program().is_some();
                 let incoming = source.turn(Instant::now(), busy);
@@ -112,6 +115,7 @@ impl Runner {
     /// Reads a request, and says what becomes of it.
     fn offer(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
+        diag!(Verbose, "ondemand", "a request has come by {by}: {:?}", incoming.text);
         let request = match Request::read(incoming, session.ondemand(), std::process::id(), SystemTime::now()) {
             Ok(request) => request,
             Err(why) => return diag!(Warning, "ondemand", "a request by {by} is refused: {why}"),

@@ -60,10 +60,6 @@ impl Session {
         &self.config.ondemand
     }
 
-    pub(crate) fn flush_timeout(&self) -> Duration {
-        self.config.flush_timeout
-    }
-
     /// Returns why a recording that is asked for from outside cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // In a forked child, what its parent records is none of its own.
@@ -91,7 +87,7 @@ impl Session {
         let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
                        (KINETO_PROFILE_WITH_STACK)";
         let has_stacks = self.config.companions.stacks;
-        (self.config.of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
+        (self.settings().of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
     }
 
     /// Has the collectors begin for a request.
@@ -134,11 +130,12 @@ impl Session {
         begun
     }
 
-    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the
-    /// layer.
+    /// What is recorded from the start on. Of the host, a request has all or nothing, and so has the program when its
+    /// file says something else: callsites are judged for the layer, once.
     pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
-        let wants_host = !state.config.activities.intersection(OF_HOST).is_empty();
-        match state.guest.is_none() || wants_host {
+        let has_host = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
+        let is_as_judged = state.guest.is_none() && !has_host(&self.config);
+        match has_host(&state.config) || is_as_judged {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),
         }

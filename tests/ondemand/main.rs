@@ -18,6 +18,8 @@ mod harness;
 #[cfg(target_os = "linux")]
 mod arbitration;
 #[cfg(target_os = "linux")]
+mod base;
+#[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
 mod ends;
@@ -38,7 +40,7 @@ use harness::Test;
 
 #[cfg(target_os = "linux")]
 const TESTS: &[&[Test]] =
-    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+    &[traces::TESTS, arbitration::TESTS, base::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 
