@@ -1,8 +1,9 @@
 //! The configuration file: which one, and what it says.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::env::Env;
 use super::keys::Key;
@@ -16,37 +17,86 @@ pub(super) const DEFAULT: &str = if cfg!(target_os = "linux") { "/etc/libkineto.
 /// Nobody writes so much; whoever names a device by mistake shall not wait for its end.
 const LIMIT: u64 = 1 << 20;
 
-/// Reads the file that the program names, else the one that KINETO_CONFIG names, else `default`.
-///
-/// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
-/// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be
-/// there.
-///
-/// # Errors
-/// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
-pub(super) fn read(
-    named: Option<&Path>,
-    env: &Env,
-    default: &Path,
-    warnings: &mut Vec<String>,
-) -> Result<Settings, Error> {
-    let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
-    let (path, by) = match (named, &variable) {
-        (Some(path), _) => (path, "config_file()"),
-        (None, Some(path)) => (path.as_path(), "KINETO_CONFIG"),
-        (None, None) => return Ok(read_default(default, warnings)),
-    };
-    let advice = format!("name a file that can be read in {by}, or none");
-    let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
-    let reading = parse(&text);
-    warnings.extend(about(path, reading.warnings));
-    if !reading.faults.is_empty() {
-        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
-        let message =
-            format!("cannot use the configuration file {}: {}; correct it", path.display(), faults.join("; "));
-        return Err(Error::new(ErrorKind::Config, message));
+/// The configuration file of a program: where it is, and what it was like when it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConfigFile {
+    path: PathBuf,
+    /// By what it was named, if it was.
+    named_by: Option<&'static str>,
+    stamp: Option<Stamp>,
+}
+
+/// What is another one when a file was changed, or another file took its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl ConfigFile {
+    /// Looks at the file that the program names, else at the one that KINETO_CONFIG names, else at `default`.
+    pub(super) fn find(named: Option<&Path>, env: &Env, default: &Path) -> ConfigFile {
+        let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
+        let (path, named_by) = match (named, variable) {
+            (Some(path), _) => (path.to_owned(), Some("config_file()")),
+            (None, Some(path)) => (path, Some("KINETO_CONFIG")),
+            (None, None) => (default.to_owned(), None),
+        };
+        ConfigFile { path, named_by, stamp: None }.again()
     }
-    Ok(reading.settings)
+
+    /// Looks at it again: the result is equal if nothing has happened to it, or if it is no file that could change, such
+    /// as a pipe.
+    pub(crate) fn again(&self) -> ConfigFile {
+        let metadata = fs::metadata(&self.path).ok().filter(Metadata::is_file);
+        let stamp = metadata.map(|metadata| Stamp {
+            inode: inode(&metadata),
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+        });
+        ConfigFile { stamp, ..self.clone() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it.
+    ///
+    /// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
+    /// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be
+    /// there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
+    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<Settings, Error> {
+        let path = &self.path;
+        let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
+        let advice = format!("name a file that can be read in {by}, or none");
+        let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
+        let reading = parse(&text);
+        warnings.extend(about(path, reading.warnings));
+        if !reading.faults.is_empty() {
+            let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+            let message =
+                format!("cannot use the configuration file {}: {}; correct it", path.display(), faults.join("; "));
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        Ok(reading.settings)
+    }
+}
+
+/// By what the system knows a file that may have another name.
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+/// This system does not say.
+#[cfg(not(unix))]
+fn inode(_metadata: &Metadata) -> u64 {
+    0
 }
 
 fn read_default(path: &Path, warnings: &mut Vec<String>) -> Settings {
@@ -77,7 +127,10 @@ fn load(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+
+    fn read(named: Option<&Path>, env: &Env, default: &Path, warnings: &mut Vec<String>) -> Result<Settings, Error> {
+        ConfigFile::find(named, env, default).read(warnings)
+    }
 
     /// A folder with a good file, a bad one, and one with a warning in it.
     fn folder() -> tempfile::TempDir {
@@ -161,5 +214,33 @@ mod tests {
                 ErrorKind::Io
             );
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sets the time of a file")]
+    fn a_file_that_changes_comes_goes_or_is_replaced_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("conf");
+        let absent = ConfigFile::find(None, &Env::default(), &path);
+        assert_eq!(absent, absent.again());
+        fs::write(&path, "GZIP_LEVEL=1").unwrap();
+        let first = absent.again();
+        assert!(first != absent && first == first.again());
+        let now = first.stamp.as_ref().unwrap().modified.unwrap();
+        let touch = |path: &Path, time| File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+        // Of one length, one of them with one time: what tells them apart is the file itself.
+        let other = folder.path().join("other");
+        fs::write(&other, "GZIP_LEVEL=2").unwrap();
+        touch(&other, now);
+        fs::rename(&other, &path).unwrap();
+        let replaced = first.again();
+        assert_eq!(replaced == first, cfg!(not(unix)));
+        touch(&path, now + std::time::Duration::from_secs(1));
+        let touched = replaced.again();
+        assert_ne!(touched, replaced);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(touched.again(), absent);
+        fs::create_dir(&path).unwrap();
+        assert_eq!(touched.again(), absent, "no file");
     }
 }

@@ -1,8 +1,9 @@
 //! The one table of keys, which the parser, the environment and the docs use.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use super::value::{I32, I64, Kind};
+use Change::{AtOnce, Next, Start};
 use Fallback::{Is, Says};
 use Place::{Both, Environment};
 use Stage::{Later, Now, Requested};
@@ -24,6 +25,8 @@ pub(crate) struct Spec {
     pub(crate) place: Place,
     /// Whether something acts on it.
     pub(crate) stage: Stage,
+    /// From when on it counts that the configuration file says something else.
+    pub(crate) change: Change,
 }
 
 /// What holds when nobody sets a key.
@@ -55,8 +58,30 @@ pub(crate) enum Stage {
     Later,
 }
 
+/// From when on it counts that the configuration file says something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// As soon as it is read.
+    AtOnce,
+    /// With the next recording; one that goes on keeps its own.
+    Next,
+    /// When the program is started again, as for what callsites are judged by.
+    Start,
+}
+
+/// In a table's cell; [`Start`] is the rule, and goes without saying.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AtOnce => "at once",
+            Next => "next recording",
+            Start => "",
+        })
+    }
+}
+
 macro_rules! keys {
-    ($($key:ident: $place:ident $stage:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
+    ($($key:ident: $place:ident $stage:ident $change:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
         $effect:literal;)+) => {
         /// A key of the configuration.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +99,7 @@ macro_rules! keys {
                     $(Key::$key => {
                         static SPEC: Spec = Spec {
                             name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
-                            place: $place, stage: $stage,
+                            place: $place, stage: $stage, change: $change,
                         };
                         &SPEC
                     })+
@@ -85,173 +110,181 @@ macro_rules! keys {
 }
 
 keys! {
-    Enabled: Environment Now "KINETO_ENABLED", Kind::Bool,
+    Enabled: Environment Now Start "KINETO_ENABLED", Kind::Bool,
         Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
               that says when or for how long is set"), "",
         "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
-    ConfigFile: Environment Now "KINETO_CONFIG", Kind::Text,
+    ConfigFile: Environment Now Start "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
-    Mode: Both Now "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
+    Mode: Both Now Start "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
         "what becomes of spans: kineto records them, and its fallbacks time devices by events; nvtx, itt and privateuse1 tell \
          other profilers; joined by `+`";
-    IttDomain: Both Now "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
+    IttDomain: Both Now Start "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
         "the domain of ITT's tasks; torch's is PyTorch";
-    ActivityTypes: Both Now "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
+    ActivityTypes: Both Now Next "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
         "which activities are recorded; empty means the default";
-    Activities: Both Now "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
+    Activities: Both Now Next "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
         "groups of activity types, added to ACTIVITY_TYPES";
-    LogFile: Both Now "ACTIVITIES_LOG_FILE", Kind::LogFile,
+    LogFile: Both Now Next "ACTIVITIES_LOG_FILE", Kind::LogFile,
         Says("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
         "where the trace goes; `_<pid>` goes before `.json` or `.pt.trace.json` (not so with the builder's path)";
-    Filter: Both Now "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
+    Filter: Both Now Start "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
         "which spans and events this layer records, whatever other layers do";
-    WithArgs: Both Now "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)", "records the fields of spans and events";
-    WithTarget: Both Now "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
-    WithLocation: Both Now "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
+    WithArgs: Both Now Start "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)",
+        "records the fields of spans and events";
+    WithTarget: Both Now Next "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
+    WithLocation: Both Now Next "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
         "records their source lines";
-    WithModules: Both Now "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "with_modules(bool)",
+    WithModules: Both Now Next "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "with_modules(bool)",
         "operations say which modules they are in: the field `module` of the spans around";
-    OverloadNames: Both Now "CAPTURE_OVERLOAD_NAMES", Kind::Bool, Is("false"), "capture_overload_names(bool)",
+    OverloadNames: Both Now Next "CAPTURE_OVERLOAD_NAMES", Kind::Bool, Is("false"), "capture_overload_names(bool)",
         "shows an operation as `name.overload`, by its field `overload_name`";
-    FwdBwd: Both Now "FWD_BWD", Kind::Bool, Is("true"), "fwd_bwd(bool)",
+    FwdBwd: Both Now Next "FWD_BWD", Kind::Bool, Is("true"), "fwd_bwd(bool)",
         "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`";
-    Collectives: Environment Now "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", Kind::One, Is("false"),
+    Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", Kind::One, Is("false"),
         "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type";
-    DenyFields: Both Now "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
+    DenyFields: Both Now Start "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
         "fields of these names are never recorded";
-    Events: Both Now "EVENTS", Kind::Events, Is("off"), "events(level)",
+    Events: Both Now Start "EVENTS", Kind::Events, Is("off"), "events(level)",
         "events from this level up become instants (or, under the target `kineto::counter`, counters)";
-    AsyncSpans: Both Now "ASYNC_SPANS", Kind::AsyncSpans, Is("auto"), "async_spans(how)",
+    AsyncSpans: Both Now Next "ASYNC_SPANS", Kind::AsyncSpans, Is("auto"), "async_spans(how)",
         "how spans are drawn that are polled";
-    BufferLimit: Both Now "BUFFER_LIMIT_MB", Kind::Mebibytes, Is("512"), "buffer_limit_bytes(bytes)",
+    BufferLimit: Both Now Start "BUFFER_LIMIT_MB", Kind::Mebibytes, Is("512"), "buffer_limit_bytes(bytes)",
         "the memory that a recording may take";
-    Overflow: Both Now "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
+    Overflow: Both Now Start "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
         "what happens at that limit (only `stop` is available yet)";
-    FieldLimit: Both Now "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
+    FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
         "longer values of a field are cut, marked and counted";
-    FlushTimeout: Both Now "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
+    FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
         "how long the guard may take when it is dropped";
-    RecordFromStart: Both Now "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
+    RecordFromStart: Both Now Start "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
         "records from `build()` on, not from `start()`";
-    StartDelay: Both Now "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
+    StartDelay: Both Now Start "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
         "records only so long after `build()`: to the program's end, or as long as ACTIVITIES_DURATION_MSECS says (Linux)";
-    DurationSecs: Both Now "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
+    DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
         "how long the trace takes, which is written then; in a request, up to an hour; the last of this and the next holds";
-    DurationMsecs: Both Now "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
+    DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
         "the same in ms";
-    StartPeriod: Both Now "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
+    StartPeriod: Both Now Start "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
         "records again so long after each start, into files with numbers; at least as long as the trace takes";
-    StartWindows: Both Now "START_WINDOWS", Kind::Int(1..=i32::MAX as i64), Says("until the program ends"), "",
+    StartWindows: Both Now Start "START_WINDOWS", Kind::Int(1..=i32::MAX as i64), Says("until the program ends"), "",
         "how many times, with START_PERIOD_MS";
-    Iterations: Both Now "ACTIVITIES_ITERATIONS", I32, Says("none"), "",
+    Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Says("none"), "",
         "how many iterations the trace takes, if there is a start iteration; those of a program that counts none are \
          waited for, but not in a request";
-    StartIteration: Both Now "PROFILE_START_ITERATION", I32, Says("unset"), "",
+    StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Says("unset"), "",
         "at which iteration, if ACTIVITIES_ITERATIONS says how many; goes before a start time";
-    StartRoundup: Both Now "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
+    StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
         "starts at the next multiple of this if that iteration has passed; 0 means unset";
-    WarmupSecs: Both Now "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Says("5; in a request without a start time, 0"), "",
+    WarmupSecs: Both Now Start "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Says("5; in a request without a start time, 0"), "",
         "how long collectors run before the start time, or as long as is left; in a request, up to 60";
-    WarmupIterations: Both Now "ACTIVITIES_WARMUP_ITERATIONS", I32, Says("0"), "",
+    WarmupIterations: Both Now Start "ACTIVITIES_WARMUP_ITERATIONS", I32, Says("0"), "",
         "for how many iterations at least before the start iteration";
-    FieldsWhileIdle: Both Now "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
+    FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
         "keeps the fields of spans made while nothing records";
-    FlushOnSigterm: Both Now "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
+    FlushOnSigterm: Both Now Start "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
         "writes the trace when SIGTERM comes, then lets it end the process";
-    GzipLevel: Both Now "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)", "how hard `.json.gz` is pressed";
-    ExecutionTrace: Environment Now "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"), "execution_trace(bool)",
+    GzipLevel: Both Now Next "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)",
+        "how hard `.json.gz` is pressed";
+    ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"),
+        "execution_trace(bool)",
         "writes the operations as a graph (Chakra) beside the trace: `app.et.json` for `app.pt.trace.json`";
-    HostName: Both Now "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
-    TraceId: Both Now "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
-    GroupTraceId: Both Now "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "",
+    HostName: Both Now Next "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
+    TraceId: Both Now Next "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
+    GroupTraceId: Both Now Next "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "",
         "the `group_trace_id` in the trace's header: that of all traces of one request";
-    LogLevel: Both Now "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
+    LogLevel: Both Now AtOnce "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
         "this crate's own messages from here up are shown; a bad value only warns";
-    VerboseLogLevel: Both Now "VERBOSE_LOG_LEVEL", I32, Says("unset"), "", "if set, the same as LOG_LEVEL=verbose";
-    VerboseLogModules: Both Now "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
+    VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Says("unset"), "",
+        "if set, the same as LOG_LEVEL=verbose";
+    VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
         "verbose messages are shown of these modules alone; empty means all";
-    MaxGpuBufferSize: Both Now "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
+    MaxGpuBufferSize: Both Now Next "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
         "memory for a GPU library's records until they are read, in MiB; at least 8";
-    CudaSyncWaitEvents: Both Now "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
+    CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
         "false drops \"Stream Wait Event\"";
-    CuptiPerThreadBuffer: Both Now "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
+    CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
         "CUPTI's buffers are per thread (CUDA 12.3 and later)";
-    GraphTrace: Both Now "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
+    GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
         "a launch of a CUDA graph is one row, not one for each node";
-    ProfilerRange: Both Now "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
+    ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
         "nothing is recorded but between cudaProfilerStart and cudaProfilerStop";
-    NvtxRanges: Both Now "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
+    NvtxRanges: Both Now Start "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
         "records the NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH has to name libcupti";
-    DisableCupti: Both Now "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
+    DisableCupti: Both Now Start "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
         "leaves NVIDIA GPUs alone: no library is looked for";
-    TeardownCupti: Both Now "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
+    TeardownCupti: Both Now Next "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
         "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
-    CuptiPath: Environment Now "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
+    CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
         "the libcupti to use, or its folder";
-    DisableRocm: Both Now "DISABLE_ROCM", Kind::Bool, Is("false"), "", "leaves AMD GPUs alone";
-    RoctracerMaxEvents: Both Now "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "",
+    DisableRocm: Both Now Start "DISABLE_ROCM", Kind::Bool, Is("false"), "", "leaves AMD GPUs alone";
+    RoctracerMaxEvents: Both Now Next "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "",
         "the most rows that are kept of AMD GPUs, calls and work together; the rest is counted";
-    RocprofilerPath: Environment Now "KINETO_ROCPROFILER_PATH", Kind::Text, Says("looked for"), "",
+    RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", Kind::Text, Says("looked for"), "",
         "the librocprofiler-sdk to use (ROCm 7), or its folder";
-    RoctracerPath: Environment Now "KINETO_ROCTRACER_PATH", Kind::Text, Says("looked for"), "",
+    RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", Kind::Text, Says("looked for"), "",
         "the libroctracer64 to use (ROCm 4.5 to 6), or its folder";
-    DisableXpu: Both Now "DISABLE_XPU", Kind::Bool, Is("false"), "", "leaves Intel GPUs alone";
-    PtiPath: Environment Now "KINETO_PTI_PATH", Kind::Text, Says("looked for"), "",
+    DisableXpu: Both Now Start "DISABLE_XPU", Kind::Bool, Is("false"), "", "leaves Intel GPUs alone";
+    PtiPath: Environment Now Start "KINETO_PTI_PATH", Kind::Text, Says("looked for"), "",
         "the libpti_view to use, or its folder";
-    XpuMetrics: Both Now "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "",
+    XpuMetrics: Both Now Next "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "",
         "metrics that Intel GPUs sample, by PTI's names; rows of `xpu_scope_profiler`, if those are selected";
-    XpuPerKernel: Both Now "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "",
+    XpuPerKernel: Both Now Next "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "",
         "samples them for each kernel, which is the one way there is";
-    XpuMaxScopes: Both Now "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
+    XpuMaxScopes: Both Now Next "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
         "the most kernels that are sampled; 0 means 1500";
-    XpuDevices: Both Now "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("the first"), "",
+    XpuDevices: Both Now Next "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("the first"), "",
         "the Intel GPU that is sampled";
-    PluginFolder: Environment Now "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
+    PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
         "the folder of plugins for other accelerators, all of which are loaded";
-    DisablePlugins: Both Now "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
-    ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
+    DisablePlugins: Both Now Start "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
+    ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
-    WithStack: Both Now "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
+    WithStack: Both Now Start "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
         "records from where each span is entered: the call stack (feature `backtrace`)";
-    PythonStackTrace: Both Now "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "the same";
-    StackFrames: Both Now "STACK_FRAMES", Kind::Int(1..=128), Is("32"), "stack_frames(count)",
+    PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "the same";
+    StackFrames: Both Now Start "STACK_FRAMES", Kind::Int(1..=128), Is("32"), "stack_frames(count)",
         "the most frames of such a stack";
-    StackFilter: Both Now "STACK_FILTER", Kind::Filter, Says("everything"), "stack_filter(targets)",
+    StackFilter: Both Now Start "STACK_FILTER", Kind::Filter, Says("everything"), "stack_filter(targets)",
         "whose spans have such stacks";
-    PerformanceEvents: Both Now "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
+    PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
         "counts these for each thread, and shows how many each slice took: cycles, instructions, page-faults … (Linux)";
-    DeviceMemory: Both Now "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
+    DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
         "records what CUDA's calls allocate on devices, in place of what allocators report of it";
-    ActivitiesEnabled: Both Requested "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
+    ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines it";
-    PmSamplingMetrics: Both Later "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
-    PmSamplingDevice: Both Later "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "", "the device for PM sampling";
-    ProfileMemory: Both Requested "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
+    PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
+    PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "",
+        "the device for PM sampling";
+    ProfileMemory: Both Requested Start "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
         "asks for a memory profile instead of a trace";
-    ProfileMemoryDuration: Both Requested "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
-    OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
+    ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "",
+        "how long that takes";
+    OpInputs: Both Later Start "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
         "asks the program for input shapes";
-    InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
-    WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
-    StartTime: Both Requested "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
+    InputShapes: Both Later Start "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
+    WithFlops: Both Later Start "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "",
+        "asks the program for operation counts";
+    StartTime: Both Requested Start "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when the trace starts, at most an hour from now; 0 means soon";
-    IpcFabric: Both Now "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
+    IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
         "asks the dynolog daemon for requests";
-    UpdateInterval: Both Now "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"), "",
+    UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"),
+        "",
         "how often it is asked, in seconds; 0 is a hundred times a second";
-    CustomConfig: Both Now "CUSTOM_CONFIG", Kind::Text, Is(""), "",
+    CustomConfig: Both Now Next "CUSTOM_CONFIG", Kind::Text, Is(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
          take MTIA's types out";
-    UseDaemon: Environment Now "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
+    UseDaemon: Environment Now Start "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
         "asks the dynolog daemon for requests, and records nothing else unless KINETO_RECORD_FROM_START \
          says so (Linux)";
-    OnDemandFolder: Environment Now "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
+    OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
         "the folder in which, or below which, a request may have files written";
-    SocketFolder: Environment Now "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
+    SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
         "the folder of the daemon's sockets, an absolute path";
-    DaemonUser: Environment Now "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
+    DaemonUser: Environment Now Start "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
         "the user whose daemon is trusted beside root's and the program's own";
-    SlurmJob: Environment Now "SLURM_JOB_ID", Kind::Text, Is("0"), "",
+    SlurmJob: Environment Now Start "SLURM_JOB_ID", Kind::Text, Is("0"), "",
         "the job as which the program registers with the daemon";
 }
 
@@ -375,22 +408,23 @@ Each switch is a key of the configuration file and, with `KINETO_` before it, a 
 that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
 before the environment, that before the file, that before the default. What is said *in a request* is for those from
 outside (the dynolog daemon) and does nothing elsewhere. What is *kept for later* is read and checked, and nothing acts
-on it yet.
+on it yet. *File* says from when on it counts that the file is changed while a program serves requests; where it says
+nothing, that is when the program is started again.
 
-| Switch | Builder | Value | Default | What it changes |
-|---|---|---|---|---|
+| Switch | Builder | Value | Default | File | What it changes |
+|---|---|---|---|---|---|
 ";
 
 /// Returns the table of all switches in Markdown, as README.md has it.
 pub(super) fn markdown_table() -> String {
     let mut table = String::from(INTRODUCTION);
-    let mut row = |switch: &str, builder: &str, value: &str, default: &str, effect: &str| {
+    let mut row = |switch: &str, builder: &str, value: &str, default: &str, change: Change, effect: &str| {
         let builder = if builder.is_empty() { String::new() } else { format!("`{builder}`") };
         // Writing to a string does not fail.
-        let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {effect} |");
+        let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {change} | {effect} |");
     };
     for (feature, default, effect) in FEATURES {
-        row(&format!("Cargo feature `{feature}`"), "", "on or off", default, effect);
+        row(&format!("Cargo feature `{feature}`"), "", "on or off", default, Start, effect);
     }
     for stage in [Now, Requested, Later] {
         for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.stage == stage) {
@@ -404,11 +438,11 @@ pub(super) fn markdown_table() -> String {
                 Requested => format!("*in a request:* {}", spec.effect),
                 Later => format!("*kept for later:* {}", spec.effect),
             };
-            row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, &effect);
+            row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, spec.change, &effect);
         }
         if stage == Now {
             for (names, effect) in OTHER_VARIABLES {
-                row(&format!("`{}`", names.join("`, `")), "", "", "unset", effect);
+                row(&format!("`{}`", names.join("`, `")), "", "", "unset", Start, effect);
             }
         }
     }
@@ -461,6 +495,15 @@ mod tests {
         assert!(!names.iter().any(|name| is_removed(name)));
         assert_eq!(Key::LogLevel.variable(), "KINETO_LOG_LEVEL");
         assert_eq!(Key::SlurmJob.variable(), "SLURM_JOB_ID");
+    }
+
+    #[test]
+    fn only_what_stands_in_a_file_changes_with_it_and_a_family_changes_together() {
+        for key in Key::ALL {
+            let Spec { place, change, .. } = key.spec();
+            assert!(*place == Both || *change == Start, "{key:?}");
+            assert_eq!(*change, key.family().spec().change, "{key:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The configuration: resolved once from builder, environment, file and defaults, then a plain value.
+//! The configuration: resolved from builder, environment, file and defaults, then a plain value.
 //!
 //! Keys, grammar and places are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each key is
 //! decided alone: builder over environment over file over default. libkineto, where the file goes over what the program
 //! says, cannot be overruled by the program.
 
 mod async_spans;
+mod change;
 mod companions;
 mod distributed;
 mod env;
@@ -32,6 +33,7 @@ pub use async_spans::AsyncSpans;
 pub(crate) use companions::Companions;
 pub use distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use env::{Env, Switch};
+pub(crate) use file::ConfigFile;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
 pub(crate) use ondemand::OnDemand;
@@ -98,6 +100,8 @@ pub(crate) struct Config {
     pub(crate) distributed: Option<DistributedInfo>,
     /// PT_PROFILER_JOB_*: names and plain texts, to be quoted as JSON.
     pub(crate) job_metadata: Vec<(String, String)>,
+    /// What it was read from, as it was then.
+    pub(crate) file: ConfigFile,
     merged: Merged,
 }
 
@@ -125,12 +129,15 @@ impl Config {
         if !faults.is_empty() {
             return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", faults.join("; "))));
         }
-        let by_file = file::read(overrides.config_file.as_deref(), env, default_file, warnings)?;
+        // Looked at before it is read: what happens to it from then on is a change.
+        let file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
+        let by_file = file.read(warnings)?;
         let mut config = Config::of(Merged::new([
             (Origin::Builder, by_program.settings),
             (Origin::Environment, by_env.settings),
             (Origin::File, by_file),
         ]));
+        config.file = file;
         let timetable = &config.ondemand.timetable;
         timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
         warnings.extend(timetable.warning().map(str::to_owned));
@@ -138,13 +145,18 @@ impl Config {
         config.job_metadata = env.job_metadata();
         config.gpu.look_for_places(env);
         config.nvtx_injection = env.text("NVTX_INJECTION64_PATH").map(PathBuf::from);
-        if config.overflow != Overflow::Stop {
-            let what = config.overflow.as_str();
-            let message =
-                format!("overflow {what} is not available in this version; use stop and raise the buffer limit");
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+        config.check()?;
         Ok(config)
+    }
+
+    /// Refuses what this version cannot do.
+    fn check(&self) -> Result<(), Error> {
+        if self.overflow == Overflow::Stop {
+            return Ok(());
+        }
+        let what = self.overflow.as_str();
+        let message = format!("overflow {what} is not available in this version; use stop and raise the buffer limit");
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn of(merged: Merged) -> Config {
@@ -313,6 +325,7 @@ impl Default for Config {
             verbose_log_modules: Vec::new(),
             distributed: None,
             job_metadata: Vec::new(),
+            file: ConfigFile::default(),
             merged: Merged::default(),
         }
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct OnDemand {
     /// The daemon is to be asked, by the environment.
-    use_daemon: bool,
+    pub(crate) use_daemon: bool,
     /// Whether that holds, if somebody says so.
-    fabric: Option<bool>,
+    pub(crate) fabric: Option<bool>,
     /// How often the daemon is asked, if somebody says so.
     pub(crate) interval: Option<Duration>,
     /// The folder of the daemon's sockets; abstract ones if there is none.
@@ -31,9 +31,14 @@ pub(crate) struct OnDemand {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl OnDemand {
-    /// Whether anything may ask for a recording.
+    /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.asks_daemon() || self.timetable.is_wanted()
+        self.may_ask_daemon() || self.timetable.is_wanted()
+    }
+
+    /// Whether the daemon is asked, now or when the file says so.
+    pub(crate) fn may_ask_daemon(&self) -> bool {
+        self.use_daemon || self.asks_daemon()
     }
 
     /// Whether the daemon is asked.
@@ -110,6 +115,7 @@ mod tests {
         assert!(!settings.asks_daemon());
         assert!(settings.set(Key::UseDaemon, &Value::Bool(true)) && settings.asks_daemon());
         assert!(settings.set(Key::IpcFabric, &Value::Bool(false)) && !settings.asks_daemon());
+        assert!(settings.is_wanted());
         assert!(settings.set(Key::UpdateInterval, &Value::Int(0)));
         assert_eq!(settings.interval, Some(SHORTEST));
         assert!(!settings.set(Key::LogFile, &Value::Bool(true)));

@@ -83,6 +83,9 @@ impl Asked {
             match (key, value) {
                 (Key::ProfileMemory, Value::Bool(on)) => profiles_memory = *on,
                 (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = milliseconds(*count),
+                (Key::PmSamplingMetrics | Key::PmSamplingDevice, _) => {
+                    asked.warnings.push(format!("{} changes nothing: counters are not sampled", key.spec().name));
+                }
                 _ if asked.set(key, value) || asked.keep(key, value) => {}
                 _ => asked.warnings.push(format!("{} is not for requests and is ignored", key.spec().name)),
             }
@@ -131,8 +134,6 @@ impl Asked {
                 | Key::CustomConfig
                 | Key::WithModules
                 | Key::RoctracerMaxEvents
-                | Key::PmSamplingMetrics
-                | Key::PmSamplingDevice
                 | Key::XpuMetrics
                 | Key::XpuPerKernel
                 | Key::XpuMaxScopes
@@ -198,8 +199,13 @@ mod tests {
     fn one_bad_line_refuses_the_whole_text_and_unknown_keys_only_warn() {
         let error = Asked::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
         assert!(error.starts_with("line 2: `what`: expected KEY=value; line 3: "), "{error}");
-        let asked = Asked::parse("FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2").unwrap();
-        let warned = ["line 1: unknown key FUTURE", "BUFFER_LIMIT_MB is not for requests and is ignored"];
+        let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nCUPTI_PM_SAMPLING_DEVICE_ID=0";
+        let asked = Asked::parse(text).unwrap();
+        let warned = [
+            "line 1: unknown key FUTURE",
+            "BUFFER_LIMIT_MB is not for requests and is ignored",
+            "CUPTI_PM_SAMPLING_DEVICE_ID changes nothing: counters are not sampled",
+        ];
         assert_eq!((asked.warnings, asked.duration), (warned.map(str::to_owned).to_vec(), Duration::from_secs(2)));
     }
 

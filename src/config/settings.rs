@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::keys::Key;
+use super::keys::{Change, Key};
 use super::value::{Kind, Value};
 
 /// What one source sets.
@@ -101,6 +101,25 @@ impl Merged {
         let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
         let mut merged = Merged(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), origin))).collect());
+        merged.0.sort_by_key(|(key, _, _)| *key);
+        merged
+    }
+
+    /// Returns the same with what the file says now.
+    pub(super) fn with_file(&self, file: Settings) -> Merged {
+        let of = |wanted: Origin| {
+            let own = self.0.iter().filter(|(_, _, origin)| *origin == wanted);
+            (wanted, Settings(own.map(|(key, value, _)| (*key, value.clone())).collect()))
+        };
+        Merged::new([of(Origin::Builder), of(Origin::Environment), (Origin::File, file)])
+    }
+
+    /// Returns the same, with the keys as `new` has them of which that counts in a program that runs.
+    pub(super) fn turned_into(&self, new: &Merged) -> Merged {
+        let is_fixed = |(key, _, _): &&(Key, Value, Origin)| key.spec().change == Change::Start;
+        let kept = self.0.iter().filter(is_fixed);
+        let taken = new.0.iter().filter(|entry| !is_fixed(entry));
+        let mut merged = Merged(kept.chain(taken).cloned().collect());
         merged.0.sort_by_key(|(key, _, _)| *key);
         merged
     }

@@ -1,6 +1,7 @@
 //! Requests from outside: who hands them over, what becomes of them, and the files that they end in.
 
 mod alarm;
+mod base;
 mod bell;
 mod dynolog;
 mod machine;
@@ -15,6 +16,7 @@ use crate::diag::diag;
 use crate::os::{fork, process};
 use crate::session::Session;
 use alarm::Alarm;
+use base::Base;
 use dynolog::Client;
 use runner::Runner;
 use source::RequestSource;
@@ -50,23 +52,25 @@ pub(crate) fn serve(session: &Arc<Session>) {
 
 /// Begins what is to be recorded from now on, and starts the thread for the rest.
 fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
-    let (settings, now) = (session.ondemand().clone(), Instant::now());
-    let timetable = settings.timetable.clone();
+    let (settings, now) = (session.settings(), Instant::now());
+    let timetable = settings.ondemand.timetable.clone();
     let mut alarm = timetable.is_wanted().then(|| Alarm::new(timetable, session.output_of_windows(), now));
     let first = alarm.as_mut().map(|alarm| alarm.turn(now, true)).unwrap_or_default();
-    runner.start(session, &first, move || sources(&settings, alarm))
+    runner.start(session, &first, Base::new(settings.clone()), move || sources(&settings.ondemand, alarm))
 }
 
 /// Opens the sources that are asked for; says which cannot be.
 fn sources(settings: &OnDemand, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSource>> {
     let mut sources: Vec<Box<dyn RequestSource>> = Vec::new();
-    sources.extend(alarm.map(|alarm| Box::new(alarm) as Box<dyn RequestSource>));
+    sources.extend(alarm.map(|alarm| -> Box<dyn RequestSource> { Box::new(alarm) }));
     let mut add = |what: &str, source: io::Result<Box<dyn RequestSource>>| match source {
         Ok(source) => sources.push(source),
         Err(why) => diag!(Warning, "ondemand", "requests {what} are not served: {why}"),
     };
-    if settings.asks_daemon() {
-        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as Box<dyn RequestSource>));
+    if settings.may_ask_daemon() {
+        // It is there also while it is not to ask: the file may say so later.
+        let client = Client::new(settings).map(|client| -> Box<dyn RequestSource> { Box::new(client) });
+        add("from the dynolog daemon", client);
     }
     sources
 }

@@ -239,6 +239,17 @@ mod tests {
         assert!(elsewhere.warnings[0].starts_with("\"/etc/passwd\" is not in /tmp"), "{:?}", elsewhere.warnings);
     }
 
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn collectors_begin_as_long_before_as_is_said() {
+        let text = format!("{}\nACTIVITIES_WARMUP_PERIOD_SECS=2", start_in(9));
+        let When::Time { warmup, .. } = read(&text).unwrap().when else { panic!("no time") };
+        assert_eq!(warmup, Duration::from_secs(2));
+        let text = "PROFILE_START_ITERATION=4\nACTIVITIES_ITERATIONS=2\nACTIVITIES_WARMUP_ITERATIONS=30";
+        let When::Iterations { start, warmup, count, .. } = read(text).unwrap().when else { panic!("no iterations") };
+        assert_eq!((start, warmup, count), (4, 30, 2));
+    }
+
     proptest! {
         #[test]
         #[cfg_attr(miri, ignore = "asks the operating system")]

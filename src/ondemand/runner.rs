@@ -1,5 +1,6 @@
 //! The thread "kineto-ondemand": takes requests from their sources and has the session do them.
 
+use super::base::Base;
 use super::bell::Bell;
 use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Held;
@@ -58,6 +59,7 @@ impl Runner {
         self: Arc<Self>,
         session: &Arc<Session>,
         first: &[Incoming],
+        base: Base,
         open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<()> {
         session.serve(self.clone());
@@ -65,7 +67,7 @@ impl Runner {
         self.drive(session, false);
         let own = self.clone();
         let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-        let started = thread.spawn(move || own.run(open)).map(drop);
+        let started = thread.spawn(move || own.run(base, open)).map(drop);
         if started.is_err() {
             let _end = End(&self);
             self.finish(session);
@@ -81,13 +83,14 @@ impl Runner {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(self: Arc<Self>, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
+    fn run(self: Arc<Self>, mut base: Base, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
         let _end = End(&self);
         let mut sources = open();
         while !sources.is_empty() && !self.is_closing() {
             let Some(session) = self.session.upgrade() else { break };
+            base.follow(&session, &mut sources);
             for source in &mut sources {
                 let busy = self.machine().is_busy() || session.used_by_program().is_some();
                 let incoming = source.turn(Instant::now(), busy);
@@ -118,7 +121,9 @@ impl Runner {
     /// Reads a request, and says what becomes of it.
     fn offer(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
-        let request = match Request::read(incoming, session.ondemand(), std::process::id(), SystemTime::now()) {
+        diag!(Verbose, "ondemand", "a request has come by {by}: {:?}", incoming.text);
+        let request = match Request::read(incoming, &session.settings().ondemand, std::process::id(), SystemTime::now())
+        {
             Ok(request) => request,
             Err(why) => return diag!(Warning, "ondemand", "a request by {by} is refused: {why}"),
         };

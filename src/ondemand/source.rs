@@ -1,5 +1,6 @@
 //! Where requests come from.
 
+use crate::config::OnDemand;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -17,6 +18,9 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
     /// While it is `busy`, the process could not do more: a source that can leave a request where it is does so. One
     /// that comes all the same is returned.
     fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
+
+    /// Goes by these settings from now on, if they say anything to it.
+    fn follow(&mut self, _settings: &OnDemand) {}
 
     /// Returns when it has something to do, if nothing comes before.
     fn due(&self) -> Instant;

@@ -95,7 +95,7 @@ impl Session {
     /// Returns why the trace is empty, if it is.
     pub(crate) fn write_in_time(&self, trace: Trace) -> Result<Option<&'static str>, Error> {
         let Some(path) = self.output() else { return Ok(trace.why_empty()) };
-        let timeout = self.config.flush_timeout;
+        let timeout = self.flush_timeout();
         let (done, outcome) = mpsc::channel();
         let shown = path.display().to_string();
         let write = move || {

@@ -94,7 +94,7 @@ impl Session {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        let mut config = Config::clone(&self.config);
+        let mut config = Config::clone(&self.settings());
         (config.output, config.with_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };

@@ -9,6 +9,7 @@ mod outcome;
 mod pulse;
 mod reports;
 mod requested;
+mod settings;
 mod steps;
 mod threads;
 mod while_open;
@@ -48,7 +49,10 @@ use while_open::WhileOpen;
 #[derive(Debug)]
 pub(crate) struct Session {
     recorder: Arc<Recorder>,
+    /// The settings of the start.
     config: Arc<Config>,
+    /// Those of the next recording.
+    next: Mutex<Arc<Config>>,
     sinks: Arc<Sinks>,
     collectors: Arc<CollectorSet>,
     state: Mutex<State>,
@@ -70,6 +74,8 @@ struct State {
     phase: Phase,
     /// The settings of the recording that goes on or was the last one.
     config: Arc<Config>,
+    /// Where the program's own goes, that goes on or was the last one.
+    output: Output,
     /// The request from outside that it is for, and the last one that there was.
     guest: Option<u64>,
     last_guest: u64,
@@ -122,6 +128,7 @@ impl Session {
         let state = State {
             phase: Phase::Idle,
             config: config.clone(),
+            output: config.output.clone(),
             guest: None,
             last_guest: 0,
             between: None,
@@ -140,6 +147,7 @@ impl Session {
         let born = fork::generation();
         Arc::new(Session {
             recorder,
+            next: Mutex::new(config.clone()),
             config,
             sinks,
             collectors,
@@ -167,11 +175,12 @@ impl Session {
     /// come later.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let process = std::process::id();
-        let path = match &self.config.output {
+        let output = self.lock().map_or_else(|_| self.config.output.clone(), |state| state.output.clone());
+        let path = match &output {
             Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
             output => output.path(process),
         };
-        self.steps.place(path?, &self.config.output)
+        self.steps.place(path?, &output)
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
@@ -186,7 +195,7 @@ impl Session {
     /// Whether the session can be used: nobody who will not come back, such as this very thread, is starting or stopping
     /// a recording.
     fn is_reachable(&self) -> bool {
-        lock_within(&self.state, self.config.flush_timeout).is_some()
+        lock_within(&self.state, self.flush_timeout()).is_some()
     }
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
@@ -195,7 +204,7 @@ impl Session {
         let mut state = self.lock()?;
         self.make_way(&mut state);
         let ticket = state.prepared + 1;
-        let reports = self.ready(&mut state, Phase::Prepared(ticket), name, self.config.clone())?;
+        let reports = self.ready_own(&mut state, Phase::Prepared(ticket), name)?;
         state.prepared = ticket;
         Ok((ticket, reports))
     }
@@ -228,6 +237,13 @@ impl Session {
             }
         };
         state.phase = phase;
+        Ok(reports)
+    }
+
+    /// Has them begin for a recording of the program's own, with the settings of now, unless it is prepared already.
+    fn ready_own(&self, state: &mut State, phase: Phase, name: Option<String>) -> Result<Vec<CollectorReport>, Error> {
+        let reports = self.ready(state, phase, name, self.settings())?;
+        state.output.clone_from(&state.config.output);
         Ok(reports)
     }
 
@@ -285,7 +301,7 @@ impl Session {
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
-        self.ready(&mut state, Phase::Idle, name, self.config.clone())?;
+        self.ready_own(&mut state, Phase::Idle, name)?;
         state.between = between;
         self.run(&mut state)
     }
@@ -355,7 +371,7 @@ impl Session {
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
-        let mut collections = self.collectors.stop(end, later(self.config.flush_timeout));
+        let mut collections = self.collectors.stop(end, later(self.flush_timeout()));
         state.given_away = true;
         state.reports.close(end);
         self.recorder.gather_losses();

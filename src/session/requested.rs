@@ -3,7 +3,7 @@
 use super::gate::OF_HOST;
 use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
-use crate::config::{Asked, Config, OnDemand, Output};
+use crate::config::{Asked, Config, Output};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::recorder::listeners::Own;
@@ -65,20 +65,11 @@ impl Session {
         }
     }
 
-    /// Returns how requests come in.
-    pub(crate) fn ondemand(&self) -> &OnDemand {
-        &self.config.ondemand
-    }
-
     /// Returns where recordings go that the configuration says: where the program's own do, even if it has those nowhere.
     pub(crate) fn output_of_windows(&self) -> PathBuf {
         let process = std::process::id();
-        let own = self.config.output.path(process).or_else(|| Output::Default.path(process));
+        let own = self.settings().output.path(process).or_else(|| Output::Default.path(process));
         own.unwrap_or_default()
-    }
-
-    pub(crate) fn flush_timeout(&self) -> Duration {
-        self.config.flush_timeout
     }
 
     /// Returns why a recording that is asked for from outside cannot begin, if the program uses the session itself.
@@ -109,7 +100,7 @@ impl Session {
         let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
                        (KINETO_PROFILE_WITH_STACK)";
         let has_stacks = self.config.companions.stacks;
-        (self.config.of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
+        (self.settings().of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
     }
 
     /// Has the collectors begin for a request.
@@ -159,11 +150,12 @@ impl Session {
         begun
     }
 
-    /// What is recorded from the start on. Of the host, a request has all or nothing: callsites are judged for the
-    /// layer.
+    /// What is recorded from the start on. Of the host, a request has all or nothing, and so has the program when its
+    /// file says something else: callsites are judged for the layer, once.
     pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
-        let wants_host = !state.config.activities.intersection(OF_HOST).is_empty();
-        match state.guest.is_none() || wants_host {
+        let has_host = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
+        let is_as_judged = state.guest.is_none() && !has_host(&self.config);
+        match has_host(&state.config) || is_as_judged {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),
         }

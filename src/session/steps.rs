@@ -386,7 +386,7 @@ impl Session {
         if !self.steps.has_handler() || self.guest().is_some() {
             return false;
         }
-        let taken = self.steps.turn(Some(self.config.flush_timeout)).and_then(|mut turn| {
+        let taken = self.steps.turn(Some(self.flush_timeout())).and_then(|mut turn| {
             let trace = self.look()?;
             let _ = trace.check_violations();
             self.deliver(&mut turn.run, &trace, false)

@@ -3,6 +3,7 @@
 //! The table of rooms and the code map are read from that document, so that it cannot say anything else than what is
 //! so. The rules have tests of their own, with sources that break them.
 
+mod keys;
 mod lexer;
 mod paths;
 mod rules;
@@ -139,22 +140,58 @@ fn the_readme_names_every_loss() {
 
 #[test]
 fn the_comparison_with_torch_names_tests_that_exist() {
-    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();
-    let document = read("docs/from-torch.md");
+    let document = fs::read_to_string(root().join("docs/from-torch.md")).unwrap_or_default();
     let mut faults = Vec::new();
-    for (file, test) in names(&document).iter().filter_map(|name| name.split_once(".rs::")) {
-        let file = if file.starts_with("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
-        let text = read(&file);
-        // Tests of a harness of our own are in a table by name.
-        if !text.contains(&format!("fn {test}(")) && !text.contains(&format!("\"{test}\"")) {
-            faults.push(format!("{file} has no test `{test}`"));
-        }
-    }
+    faults.extend(names(&document).iter().filter_map(|name| no_such_test(name)));
     let counts = section(&document, "counts").expect("docs/from-torch.md has no counts");
     let expected = counted(section(&document, "items").expect("docs/from-torch.md has no items"));
     faults
         .extend(expected.into_iter().filter(|line| !counts.contains(line)).map(|line| format!("not counted: {line}")));
     assert_none(&faults);
+}
+
+/// Says so if a name is one of a test, `file.rs::name`, and there is no such test.
+fn no_such_test(name: &str) -> Option<String> {
+    let (file, test) = name.split_once(".rs::")?;
+    let file = if file.starts_with("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
+    let text = fs::read_to_string(root().join(&file)).unwrap_or_default();
+    // Tests of a harness of our own are in a table by name.
+    let is_there = text.contains(&format!("fn {test}(")) || text.contains(&format!("\"{test}\""));
+    (!is_there).then(|| format!("{file} has no test `{test}`"))
+}
+
+#[test]
+fn every_key_has_code_that_acts_on_it_and_a_test_that_shows_it() {
+    let table = tracing_kineto::KinetoLayerBuilder::reference();
+    let (keys, sources) = (keys::keys_of(&table), sources().unwrap());
+    let missing = keys::LIBKINETO.iter().filter(|key| !keys.contains(**key)).map(|key| format!("{key} is no key here"));
+    let owned = keys::OWNERS.iter().flat_map(|owner| keys::faults(owner, &sources));
+    let untested = keys::OWNERS.iter().filter_map(|owner| match owner.test.contains(".rs::") {
+        true => no_such_test(owner.test),
+        false => Some(format!("`{}` is the name of no test", owner.test)),
+    });
+    let unowned = keys::unowned(&keys, keys::OWNERS);
+    assert_none(&missing.chain(unowned).chain(owned).chain(untested).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_key_without_an_owner_is_found() {
+    let table = "| Cargo feature `x` | | on or off | off |  | a |\n|---|---|\n| `ONE` | `one(bool)` | true or false | `true` | at \
+                 once | b |\n| `TWO` |  | text | empty |  | c |\n| `HOME`, `PATH` |  |  | unset |  | d |\n\
+                 | `SHELL` |  |  | unset |  | e |";
+    let keys = keys::keys_of(table);
+    assert_eq!(keys.iter().collect::<Vec<_>>(), ["ONE", "TWO"]);
+    let owner = |key, file, name| keys::Owner { key, file, name, test: "" };
+    let (one, gone) = (owner("ONE", "a.rs", "one"), owner("THREE", "a.rs", "one"));
+    assert_eq!(keys::unowned(&keys, &[one, gone]), ["TWO has no owner", "THREE has an owner, and is no key"]);
+    let sources = [
+        Source::new("config/mod.rs", "struct Config { one: bool, two: bool }"),
+        Source::new("config/parse.rs", "fn f() { one }"),
+        Source::new("a.rs", "/// one\nfn f() { config.one; \"two\" } #[cfg(test)] mod tests { fn g() { two } }"),
+    ];
+    let faults = |file, name| keys::faults(&owner("ONE", file, name), &sources).len();
+    assert_eq!((faults("a.rs", "one"), faults("a.rs", "two"), faults("b.rs", "one")), (0, 1, 1));
+    assert_eq!((faults("config/parse.rs", "one"), faults("a.rs", "f"), faults("a.rs", "three")), (1, 0, 2));
 }
 
 /// The rows of the table that counts items: by group, and of all.

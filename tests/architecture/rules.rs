@@ -79,6 +79,11 @@ impl Source {
     }
 
     /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
+    /// Whether what is shipped of it has that name in it.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.shipped.iter().any(|token| token.is_word(name))
+    }
+
     pub(crate) fn room(&self) -> String {
         module_of(&self.file).first().cloned().unwrap_or_else(|| "lib".to_owned())
     }

@@ -67,6 +67,14 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(played.files(), ["report"], "{name}");
         }
     }),
+    ("counters_that_are_not_sampled_are_told", || {
+        for key in ["KINETO_CUPTI_PM_SAMPLING_METRICS", "KINETO_CUPTI_PM_SAMPLING_DEVICE_ID"] {
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (key, "0")];
+            let said = play_with("from_env", &env).succeeded().stderr;
+            let told = "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing";
+            assert_eq!(said.matches(told).count(), 1, "{key}: {said}");
+        }
+    }),
     ("the_log_level_silences_messages", || {
         let quiet =
             [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_FILTER", "nobody=info"), ("KINETO_LOG_LEVEL", "3")];

@@ -89,6 +89,9 @@ pub(crate) struct Stub {
     socket: UnixDatagram,
 }
 
+/// A poll that does not come within that time does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A poll, as it came.
 pub(crate) struct Poll {
     pub(crate) bytes: Vec<u8>,
@@ -104,18 +107,13 @@ impl Poll {
 
 impl Stub {
     pub(crate) fn start(sockets: &Path) -> Stub {
-        Stub::of(UnixDatagram::bind(sockets.join("dynolog")).unwrap())
+        Stub { socket: UnixDatagram::bind(sockets.join("dynolog")).unwrap() }
     }
 
     /// One under the daemon's abstract name.
     pub(crate) fn start_abstract() -> Stub {
         let address = SocketAddr::from_abstract_name(b"dynolog\0").unwrap();
-        Stub::of(UnixDatagram::bind_addr(&address).unwrap())
-    }
-
-    fn of(socket: UnixDatagram) -> Stub {
-        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Stub { socket }
+        Stub { socket: UnixDatagram::bind_addr(&address).unwrap() }
     }
 
     /// Waits for the next poll that asks for a trace; answers the others that there is none.
@@ -131,10 +129,16 @@ impl Stub {
 
     /// Waits for the next poll.
     pub(crate) fn poll(&self) -> Poll {
+        self.poll_within(PATIENCE).expect("a poll")
+    }
+
+    /// The next poll, if one comes within that time.
+    pub(crate) fn poll_within(&self, time: Duration) -> Option<Poll> {
         let mut bytes = vec![0; 4096];
-        let (length, from) = self.socket.recv_from(&mut bytes).unwrap();
+        self.socket.set_read_timeout(Some(time)).unwrap();
+        let (length, from) = self.socket.recv_from(&mut bytes).ok()?;
         bytes.truncate(length);
-        Poll { bytes, from }
+        Some(Poll { bytes, from })
     }
 
     /// Answers with any bytes.

@@ -18,6 +18,8 @@ mod harness;
 #[cfg(target_os = "linux")]
 mod arbitration;
 #[cfg(target_os = "linux")]
+mod base;
+#[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
 mod ends;
@@ -39,8 +41,16 @@ mod weather;
 use harness::Test;
 
 #[cfg(target_os = "linux")]
-const TESTS: &[&[Test]] =
-    &[traces::TESTS, arbitration::TESTS, timetable::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+const TESTS: &[&[Test]] = &[
+    traces::TESTS,
+    arbitration::TESTS,
+    timetable::TESTS,
+    base::TESTS,
+    weather::TESTS,
+    hostile::TESTS,
+    ends::TESTS,
+    soak::TESTS,
+];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 

@@ -30,6 +30,11 @@ impl Place {
         self.folder.path().join("traces").join(name)
     }
 
+    /// A file of another kind.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// The names of all traces that are whole, sorted.
     pub(crate) fn traces(&self) -> Vec<String> {
         names(&self.folder.path().join("traces"))

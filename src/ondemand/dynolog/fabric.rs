@@ -267,6 +267,25 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn only_trusted_users_are_heard() {
+        let (_folder, _daemon, mut fabric) = pair();
+        let other = datagram::user() + 7;
+        let heard = |fabric: &Fabric, user: Option<u32>| {
+            let (bytes, name) = (answer("A=1"), fabric.daemon_name.clone());
+            let sender = user.map(|user| (4711, user));
+            fabric.check(&bytes, &datagram::Arrived { length: bytes.len(), is_cut: false, sender, name })
+        };
+        for user in [0, datagram::user()] {
+            assert_eq!(heard(&fabric, Some(user)), Ok(Answer { text: "A=1".to_owned(), sender: 4711 }));
+        }
+        assert_eq!(heard(&fabric, Some(other)), Err(Stray::User(Some(other))));
+        fabric.trusted = Some(other);
+        assert!(heard(&fabric, Some(other)).is_ok() && heard(&fabric, Some(other + 1)).is_err());
+        assert_eq!(heard(&fabric, None), Err(Stray::User(None)));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_daemon_that_goes_and_comes_back_is_found() {
         let (folder, daemon, mut fabric) = pair();
         drop(daemon);

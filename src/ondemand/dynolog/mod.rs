@@ -24,6 +24,8 @@ pub(super) struct Client {
     /// This process, and by whom else it may be named.
     pids: Vec<i32>,
     job: i64,
+    /// The settings say to ask it.
+    asks: bool,
     pace: Pace,
     due: Instant,
     /// When the poll was sent that has no answer yet.
@@ -60,6 +62,7 @@ impl Client {
             fabric: Fabric::open(settings.socket_folder.as_deref(), settings.trusted)?,
             pids: ancestors(),
             job: settings.job,
+            asks: settings.asks_daemon(),
             pace: Pace::new(settings.interval),
             due: Instant::now(),
             asked: None,
@@ -98,7 +101,10 @@ impl Client {
     fn poll(&mut self, now: Instant, busy: bool) {
         let wanted = if busy { Wanted::Nothing } else { Wanted::Activities };
         match self.fabric.send(&wire::poll(wanted, self.job, &self.pids)) {
-            Ok(()) => self.asked = Some(now),
+            Ok(()) => {
+                self.asked = Some(now);
+                diag!(Verbose, "ondemand", "asked the dynolog daemon for {wanted:?}");
+            }
             // As it is for a while where many processes start together.
             Err(Unsent::Full) => {}
             Err(Unsent::Absent(why)) => {
@@ -151,12 +157,22 @@ impl RequestSource for Client {
         if now >= self.due {
             self.due = now + self.pace.next();
             let is_open = self.asked.is_some_and(|asked| now.saturating_duration_since(asked) < PATIENCE);
-            if !is_open {
+            if self.asks && !is_open {
                 // What has just come is to be done first.
                 self.poll(now, busy || !requests.is_empty());
             }
         }
         requests
+    }
+
+    fn follow(&mut self, settings: &OnDemand) {
+        if settings.asks_daemon() && !self.asks {
+            // It may have forgotten this process.
+            self.contact = Contact::Unknown;
+        }
+        self.asks = settings.asks_daemon();
+        self.pace.follow(settings.interval);
+        self.due = self.due.min(Instant::now() + self.pace.next());
     }
 
     fn due(&self) -> Instant {

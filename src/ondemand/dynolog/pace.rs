@@ -27,6 +27,11 @@ impl Pace {
         Pace { fixed, latencies: [Duration::ZERO; 2], random: RandomState::new(), polls: 0 }
     }
 
+    /// Goes by what the settings say now.
+    pub(super) fn follow(&mut self, fixed: Option<Duration>) {
+        self.fixed = fixed;
+    }
+
     /// An answer has come after that time.
     pub(super) fn answered(&mut self, latency: Duration) {
         self.latencies = [latency, self.latencies[0]];
@@ -67,5 +72,7 @@ mod tests {
         around(&mut pace, LONGEST);
         pace.answered(Duration::from_millis(1));
         around(&mut pace, SHORTEST);
+        pace.follow(Some(Duration::from_secs(60)));
+        around(&mut pace, Duration::from_secs(60));
     }
 }

@@ -388,5 +388,5 @@ fn the_programs_own_configuration_waits_for_iterations_and_has_no_bounds() {
     bench.later(7_200_000);
     assert_eq!(bench.acts(), [""; 0]);
     // That is as it was said, and not early.
-    assert_eq!(bench.machine.close().iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
+    assert_eq!(bench.machine.close(&bench.moment).iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
 }

@@ -1,0 +1,193 @@
+//! What it changes in a program that runs when its configuration file says something else.
+
+use super::keys::{Change, Key, Stage};
+use super::{Config, Merged};
+use crate::diag::DOOR;
+use crate::error::Error;
+use std::fmt;
+
+/// The keys that have another value now, as they are told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Changes(Vec<(Change, String)>);
+
+impl Config {
+    /// Reads the file again: what the program would be started with now.
+    ///
+    /// # Errors
+    /// Those of [`Config::resolve`] about the file.
+    pub(crate) fn reread(&self, warnings: &mut Vec<String>) -> Result<Config, Error> {
+        let config = self.with(self.merged.with_file(self.file.read(warnings)?));
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Returns what holds in a program that runs when it would be started with `read` now.
+    pub(crate) fn turned_into(&self, read: &Config) -> Config {
+        self.with(self.merged.turned_into(&read.merged))
+    }
+
+    /// Has messages shown as this says, where `before` said something else.
+    pub(crate) fn apply_changed_log_level(&self, before: &Config) {
+        if self.log_level != before.log_level {
+            DOOR.set_threshold(self.log_level);
+        }
+        if self.verbose_log_modules != before.verbose_log_modules {
+            DOOR.set_verbose_modules(&self.verbose_log_modules);
+        }
+    }
+
+    /// Returns which keys are others in `read`. Those that act in requests alone are not told.
+    pub(crate) fn changes(&self, read: &Config) -> Changes {
+        let changed = Key::ALL.iter().filter_map(|key| {
+            let value = |config: &Config| config.merged.shown(*key).map(|(value, _)| value);
+            let (before, now) = (value(self), value(read));
+            let (name, change) = (key.spec().name, key.spec().change);
+            let told = now.as_ref().map_or(format!("{name} unset"), |now| format!("{name}={}", now.escape_debug()));
+            (before != now && key.spec().stage == Stage::Now).then_some((change, told))
+        });
+        let mut changed: Vec<_> = changed.collect();
+        changed.sort_by_key(|(change, _)| *change);
+        Changes(changed)
+    }
+
+    /// Puts these settings in place of its own; what comes of the environment alone stays.
+    fn with(&self, merged: Merged) -> Config {
+        let mut config = Config::of(merged);
+        config.distributed.clone_from(&self.distributed);
+        config.job_metadata.clone_from(&self.job_metadata);
+        config.nvtx_injection.clone_from(&self.nvtx_injection);
+        config.gpu.places.clone_from(&self.gpu.places);
+        config.file.clone_from(&self.file);
+        config
+    }
+}
+
+/// In a clause: what counts at once, with the next recording, and when the program is started again.
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("nothing is another than before");
+        }
+        for (at, same) in self.0.chunk_by(|one, next| one.0 == next.0).enumerate() {
+            let told: Vec<_> = same.iter().map(|(_, told)| told.as_str()).collect();
+            let from = match same.first().map(|(change, _)| change) {
+                Some(Change::AtOnce) => "at once",
+                Some(Change::Next) => "from the next recording on",
+                _ => "when the program is started again",
+            };
+            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, told.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::{ActivityType, ActivityTypes};
+    use crate::config::{Env, Overrides};
+    use crate::diag::Severity;
+    use crate::error::ErrorKind;
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    /// A file, and a configuration that was read from it when it was empty.
+    struct Started {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+        config: Config,
+    }
+
+    fn start(overrides: Overrides, env: &[(&str, &str)]) -> Started {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libkineto.conf");
+        fs::write(&path, "").unwrap();
+        let overrides = Overrides { config_file: Some(path.clone()), ..overrides };
+        let env = Env::from_pairs(env.iter().copied());
+        let config = Config::resolve(&overrides, &env, &mut Vec::new()).unwrap();
+        Started { _folder: folder, path, config }
+    }
+
+    impl Started {
+        /// What is read when the file has that text.
+        fn read(&self, text: &str) -> Config {
+            fs::write(&self.path, text).unwrap();
+            let mut warnings = Vec::new();
+            let config = self.config.reread(&mut warnings).unwrap();
+            assert_eq!(warnings, Vec::<String>::new());
+            config
+        }
+    }
+
+    #[test]
+    fn what_callsites_are_judged_by_stays_and_the_rest_turns() {
+        let started = start(Overrides::default(), &[("RANK", "3"), ("WORLD_SIZE", "8")]);
+        let read = started.read(
+            "FILTER=a=info\nEVENTS=info\nWITH_ARGS=no\nLOG_LEVEL=info\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=7\n\
+             ENABLE_IPC_FABRIC=true\nACTIVITY_TYPES=kernel\nHOST_NAME=h\nGZIP_LEVEL=9\nFLUSH_TIMEOUT_MSECS=7",
+        );
+        assert!(!read.with_args && read.filter.is_some());
+        let turned = started.config.turned_into(&read);
+        assert!(turned.with_args && turned.filter.is_none() && turned.events == tracing_core::LevelFilter::OFF);
+        assert_eq!((turned.log_level, turned.ondemand.interval), (Severity::Info, Some(Duration::from_secs(7))));
+        assert!(turned.ondemand.asks_daemon() && !started.config.ondemand.asks_daemon());
+        assert_eq!(turned.activities, ActivityTypes::from(ActivityType::ConcurrentKernel));
+        assert_eq!((turned.host_name.as_deref(), turned.gzip_level), (Some("h"), 9));
+        assert_eq!(turned.distributed, started.config.distributed);
+        let json: serde_json::Value = serde_json::from_str(&turned.effective_json()).unwrap();
+        assert_eq!((&json["from"]["HOST_NAME"], &json["from"]["FILTER"]), (&"file".into(), &serde_json::Value::Null));
+        assert_eq!(
+            started.config.changes(&read).to_string(),
+            "FLUSH_TIMEOUT_MSECS=7, LOG_LEVEL=info, ENABLE_IPC_FABRIC=true, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=7 (at \
+             once); ACTIVITY_TYPES=kernel, GZIP_LEVEL=9, HOST_NAME=h (from the next recording on); FILTER=a=info, \
+             WITH_ARGS=false, EVENTS=info (when the program is started again)"
+        );
+        // And all of it back again.
+        let empty = started.read("# nothing");
+        assert_eq!(format!("{:?}", turned.turned_into(&empty)), format!("{:?}", started.config));
+        let back = read.changes(&empty).to_string();
+        assert!(back.contains("HOST_NAME unset") && back.contains("GZIP_LEVEL=1"), "{back}");
+    }
+
+    #[test]
+    fn each_key_turns_as_the_table_says() {
+        let started = start(Overrides::default(), &[]);
+        for key in Key::ALL.iter().copied().filter(|key| *key != Key::Overflow) {
+            let (text, _) = crate::config::settings::tests::sample(key);
+            if Key::in_file(key.spec().name).is_none() {
+                continue;
+            }
+            let read = started.read(&format!("{}={text}", key.spec().name));
+            let turned = started.config.turned_into(&read);
+            let has_turned = turned.origin(key) != started.config.origin(key);
+            assert_eq!(has_turned, key.spec().change != Change::Start, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn what_program_and_environment_say_holds_whatever_the_file_says() {
+        let overrides = Overrides { gzip_level: Some(4), ..Overrides::default() };
+        let started = start(overrides, &[("KINETO_HOST_NAME", "mine")]);
+        let read = started.read("GZIP_LEVEL=9\nHOST_NAME=other\nREQUEST_TRACE_ID=a\\b");
+        let turned = started.config.turned_into(&read);
+        assert_eq!((turned.gzip_level, turned.host_name.as_deref()), (4, Some("mine")));
+        let changes = started.config.changes(&read).to_string();
+        assert_eq!(changes, r"REQUEST_TRACE_ID=a\\b (from the next recording on)");
+        assert_eq!(read.changes(&read).to_string(), "nothing is another than before");
+    }
+
+    #[test]
+    fn a_file_with_faults_is_refused_as_at_the_start() {
+        let started = start(Overrides::default(), &[]);
+        for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("OVERFLOW=spill", ErrorKind::Unsupported)] {
+            fs::write(&started.path, text).unwrap();
+            let again = started.config.reread(&mut Vec::new()).unwrap_err();
+            let overrides = Overrides { config_file: Some(started.path.clone()), ..Overrides::default() };
+            let at_start = Config::resolve(&overrides, &Env::default(), &mut Vec::new()).unwrap_err();
+            assert_eq!((again.kind(), again.to_string()), (kind, at_start.to_string()));
+        }
+        fs::remove_file(&started.path).unwrap();
+        assert_eq!(started.config.reread(&mut Vec::new()).unwrap_err().kind(), ErrorKind::Io);
+    }
+}

@@ -1,0 +1,192 @@
+//! Every key of the configuration has an owner: code that acts on it, and a test that shows what it does.
+
+use std::collections::BTreeSet;
+
+use crate::rules::Source;
+
+/// The keys of libkineto (`Config.cpp`, `XpuptiScopeProfilerConfig.cpp`).
+pub(crate) const LIBKINETO: [&str; 37] = [
+    "ACTIVITIES_ENABLED",
+    "ACTIVITY_TYPES",
+    "ACTIVITIES_DURATION_SECS",
+    "ACTIVITIES_DURATION_MSECS",
+    "ACTIVITIES_ITERATIONS",
+    "ACTIVITIES_WARMUP_PERIOD_SECS",
+    "ACTIVITIES_WARMUP_ITERATIONS",
+    "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB",
+    "ACTIVITIES_LOG_FILE",
+    "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS",
+    "CUPTI_PER_THREAD_BUFFER_ENABLED",
+    "CUPTI_PM_SAMPLING_METRICS",
+    "CUPTI_PM_SAMPLING_DEVICE_ID",
+    "PROFILE_MEMORY",
+    "PROFILE_MEMORY_DURATION_MSECS",
+    "ROCTRACER_MAX_EVENTS",
+    "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION",
+    "PROFILE_REPORT_INPUT_SHAPES",
+    "PROFILE_PROFILE_MEMORY",
+    "PYTHON_STACK_TRACE",
+    "PROFILE_WITH_STACK",
+    "PROFILE_WITH_FLOPS",
+    "PROFILE_WITH_MODULES",
+    "PROFILE_START_TIME",
+    "PROFILE_START_ITERATION",
+    "PROFILE_START_ITERATION_ROUNDUP",
+    "REQUEST_TRACE_ID",
+    "REQUEST_GROUP_TRACE_ID",
+    "ENABLE_IPC_FABRIC",
+    "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS",
+    "VERBOSE_LOG_LEVEL",
+    "VERBOSE_LOG_MODULES",
+    "CUSTOM_CONFIG",
+    "XPUPTI_PROFILER_METRICS",
+    "XPUPTI_PROFILER_ENABLE_PER_KERNEL",
+    "XPUPTI_PROFILER_MAX_SCOPES",
+    "XPUPTI_PROFILER_DEVICES",
+];
+
+/// Who acts on a key.
+pub(crate) struct Owner {
+    pub(crate) key: &'static str,
+    /// A file of `src`.
+    pub(crate) file: &'static str,
+    /// What the configuration calls the key's value, and that file too.
+    pub(crate) name: &'static str,
+    /// The test of it, named as in docs/from-torch.md.
+    pub(crate) test: &'static str,
+}
+
+/// The files that read keys, and do nothing with them.
+const READERS: [&str; 8] = [
+    "config/keys.rs",
+    "config/parse.rs",
+    "config/request.rs",
+    "config/settings.rs",
+    "config/value.rs",
+    "config/overrides.rs",
+    "config/gpu.rs",
+    "config/companions.rs",
+];
+
+const fn owner(key: &'static str, file: &'static str, name: &'static str, test: &'static str) -> Owner {
+    Owner { key, file, name, test }
+}
+
+/// What each collector is asked for, which others do as they can.
+const ASKED: &str = "keys.rs::collectors_are_asked_for_what_the_keys_say";
+
+#[rustfmt::skip]
+pub(crate) const OWNERS: &[Owner] = &[
+    owner("KINETO_ENABLED", "builder/mod.rs", "switch", "src/config/env.rs::the_switch"),
+    owner("KINETO_CONFIG", "config/file.rs", "ConfigFile", "lifecycle/environment.rs::a_configuration_file_switches_it_on_too"),
+    owner("MODE", "session/mod.rs", "mode", "observers.rs::without_kineto_nothing_is_recorded_and_the_trace_says_so"),
+    owner("ITT_DOMAIN", "builder/mod.rs", "itt_domain", "itt.rs::spans_are_tasks"),
+    owner("ACTIVITY_TYPES", "session/requested.rs", "activities", "ondemand/base.rs::the_next_request_is_recorded_as_the_file_says"),
+    owner("ACTIVITIES", "builder/mod.rs", "activities", ASKED),
+    owner("ACTIVITIES_LOG_FILE", "session/mod.rs", "output", "lifecycle/environment.rs::a_log_file_switches_it_on_and_gets_the_process_id"),
+    owner("FILTER", "builder/mod.rs", "filter", "lifecycle/environment.rs::the_filter_and_the_job_reach_the_file"),
+    owner("WITH_ARGS", "callsite.rs", "with_args", "fields.rs::without_args_no_value_gets_out"),
+    owner("WITH_TARGET", "trace/walk.rs", "with_target", "names_and_kinds.rs::targets_and_locations_are_shown_when_asked_for"),
+    owner("WITH_LOCATION", "trace/walk.rs", "with_location", "ondemand/base.rs::the_next_request_is_recorded_as_the_file_says"),
+    owner("PROFILE_WITH_MODULES", "trace/mod.rs", "with_modules", "related.rs::operations_are_in_the_modules_of_the_spans_around"),
+    owner("CAPTURE_OVERLOAD_NAMES", "trace/mod.rs", "overload_names", "related.rs::overloads_stand_behind_names_if_wanted"),
+    owner("FWD_BWD", "trace/mod.rs", "fwd_bwd", "related.rs::arrows_can_be_left_out_and_follow_what_a_program_changes"),
+    owner("TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", "config/mod.rs", "collectives", "collectives.rs::collectives_are_of_a_type_of_their_own_if_asked_for"),
+    owner("DENY_FIELDS", "builder/mod.rs", "deny_fields", "fields.rs::denied_fields_do_not_get_out_wherever_they_are"),
+    owner("EVENTS", "callsite.rs", "events", "events.rs::events_up_to_the_level_are_instants"),
+    owner("ASYNC_SPANS", "trace/walk.rs", "async_spans", "asyncs.rs::the_four_modes_draw_polls_and_tracks_as_they_say"),
+    owner("BUFFER_LIMIT_MB", "builder/mod.rs", "buffer_limit_bytes", "limits.rs::slices_beyond_the_limit_are_counted_exactly"),
+    owner("OVERFLOW", "config/mod.rs", "overflow", "src/config/mod.rs::what_is_not_available_yet_is_refused"),
+    owner("FIELD_LIMIT_BYTES", "builder/mod.rs", "field_limit_bytes", "fields.rs::a_limit_raised_beyond_a_chunk_keeps_texts_whole"),
+    owner("FLUSH_TIMEOUT_MSECS", "session/settings.rs", "flush_timeout", "event_timers.rs::a_device_that_does_not_come_to_an_end_holds_a_stop_no_longer_than_its_time"),
+    owner("RECORD_FROM_START", "builder/mod.rs", "record_from_start", "other_layers.rs::an_idle_layer_lets_others_see_everything"),
+    owner("FIELDS_WHILE_IDLE", "layer/mod.rs", "fields_while_idle", "windows.rs::spans_made_while_idle_appear_without_their_fields_and_are_counted"),
+    owner("FLUSH_ON_SIGTERM", "builder/mod.rs", "flush_on_sigterm", "lifecycle/signals.rs::sigterm_is_preceded_by_a_whole_file_where_it_was_asked_for"),
+    owner("GZIP_LEVEL", "trace/mod.rs", "gzip_level", "keys.rs::files_are_pressed_as_hard_as_the_key_says"),
+    owner("ENABLE_PYTORCH_EXECUTION_TRACE", "trace/execution.rs", "execution_trace", "execution_trace.rs::the_guard_writes_it_beside_the_trace"),
+    owner("HOST_NAME", "session/mod.rs", "host_name", "ondemand/base.rs::the_next_request_is_recorded_as_the_file_says"),
+    owner("REQUEST_TRACE_ID", "session/mod.rs", "trace_id", "ondemand/traces.rs::a_trace_for_a_time"),
+    owner("REQUEST_GROUP_TRACE_ID", "session/mod.rs", "group_trace_id", "src/session/tests.rs::a_recording_has_one_name_of_its_own"),
+    owner("LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::what_counts_at_once_does"),
+    owner("VERBOSE_LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
+    owner("VERBOSE_LOG_MODULES", "config/change.rs", "verbose_log_modules", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
+    owner("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", "collector/cupti/start.rs", "buffer_bytes", "cupti.rs::memory_is_bounded_while_a_program_launches_and_losses_are_counted"),
+    owner("ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", "trace/mod.rs", "wait_events", "cuda_processes.rs::waits_of_streams_for_one_another_can_be_left_out"),
+    owner("CUPTI_PER_THREAD_BUFFER_ENABLED", "collector/cupti/start.rs", "per_thread_buffers", ASKED),
+    owner("CUDA_GRAPH_TRACE", "collector/cupti/start.rs", "graph_trace", "cuda_sessions.rs::a_graph_can_be_one_row"),
+    owner("CUDA_PROFILER_RANGE", "session/mod.rs", "profiler_range", "cuda_pauses.rs::nothing_is_recorded_outside_of_the_programs_ranges"),
+    owner("NVTX_RANGES", "collector/cupti/start.rs", "nvtx_ranges", "nvtx_ranges.rs::nothing_of_nvtx_is_there_unless_it_is_asked_for"),
+    owner("DISABLE_CUPTI", "builder/devices.rs", "off", "cuda_processes.rs::cupti_can_be_switched_off"),
+    owner("TEARDOWN_CUPTI", "session/mod.rs", "teardown_cupti", "cuda_processes.rs::libcupti_can_be_let_go_of_after_each_recording"),
+    owner("KINETO_CUPTI_PATH", "collector/cupti/search.rs", "cupti", "cli.rs::a_library_that_is_too_new_for_the_driver_is_left_out_unless_it_is_named"),
+    owner("DISABLE_ROCM", "builder/devices.rs", "off", "rocm.rs::amds_devices_can_be_left_alone"),
+    owner("ROCTRACER_MAX_EVENTS", "collector/rocm/tracer/start.rs", "roctracer_max_events", "rocm_tracer.rs::rows_have_a_limit"),
+    owner("KINETO_ROCPROFILER_PATH", "collector/rocm/sdk/mod.rs", "rocprofiler", "src/collector/rocm/search.rs::each_place_is_looked_into_in_its_order"),
+    owner("KINETO_ROCTRACER_PATH", "collector/rocm/tracer/start.rs", "roctracer", "src/collector/rocm/search.rs::each_place_is_looked_into_in_its_order"),
+    owner("DISABLE_XPU", "builder/devices.rs", "off", "xpu_versions.rs::intels_gpus_can_be_left_alone"),
+    owner("KINETO_PTI_PATH", "collector/xpu/search.rs", "pti", "src/collector/xpu/search.rs::each_place_is_looked_into_in_its_order"),
+    owner("XPUPTI_PROFILER_METRICS", "collector/xpu/scope.rs", "metrics", "xpu.rs::metrics_of_kernels_are_rows_and_counters"),
+    owner("XPUPTI_PROFILER_ENABLE_PER_KERNEL", "collector/xpu/scope.rs", "per_kernel", ASKED),
+    owner("XPUPTI_PROFILER_MAX_SCOPES", "collector/xpu/scope.rs", "most", ASKED),
+    owner("XPUPTI_PROFILER_DEVICES", "collector/xpu/scope.rs", "devices", ASKED),
+    owner("KINETO_PLUGIN_LIB_DIR_PATH", "builder/devices.rs", "plugin_folder", "plugins/main.rs::what_is_no_plugin_is_named_with_the_reason"),
+    owner("DISABLE_PLUGINS", "builder/devices.rs", "plugins", "cli.rs::each_plugin_says_what_it_records_or_why_it_cannot"),
+    owner("PROFILE_PROFILE_MEMORY", "session/mod.rs", "with_memory", "ondemand/traces.rs::a_memory_profile"),
+    owner("PROFILE_WITH_STACK", "builder/mod.rs", "stacks", "companions.rs::a_slice_says_from_where_it_was_entered"),
+    owner("PYTHON_STACK_TRACE", "builder/mod.rs", "stacks", "src/config/companions.rs::stacks_are_asked_for_by_torchs_word_and_by_libkinetos"),
+    owner("STACK_FRAMES", "builder/mod.rs", "stack_frames", "companions.rs::stacks_are_as_deep_as_was_asked_for"),
+    owner("STACK_FILTER", "builder/mod.rs", "stack_filter", "companions.rs::a_filter_says_whose_spans_have_stacks"),
+    owner("PERFORMANCE_EVENTS", "builder/mod.rs", "performance_events", "companions.rs::each_slice_has_its_own_counts_those_within_included"),
+    owner("PROFILE_DEVICE_MEMORY", "collector/cupti/start.rs", "device_memory", "cuda_memory.rs::what_is_allocated_is_in_the_trace_with_each_version"),
+    owner("ACTIVITIES_ENABLED", "ondemand/request.rs", "is_enabled", "src/ondemand/request.rs::every_number_has_bounds"),
+    owner("ACTIVITIES_DURATION_SECS", "ondemand/request.rs", "duration", "src/ondemand/request.rs::every_number_has_bounds"),
+    owner("ACTIVITIES_DURATION_MSECS", "ondemand/request.rs", "duration", "ondemand/traces.rs::a_trace_for_a_time"),
+    owner("ACTIVITIES_ITERATIONS", "ondemand/request.rs", "iterations", "ondemand/traces.rs::a_trace_of_iterations"),
+    owner("ACTIVITIES_WARMUP_PERIOD_SECS", "ondemand/request.rs", "warmup", "src/ondemand/request.rs::collectors_begin_as_long_before_as_is_said"),
+    owner("ACTIVITIES_WARMUP_ITERATIONS", "ondemand/request.rs", "warmup_iterations", "src/ondemand/request.rs::collectors_begin_as_long_before_as_is_said"),
+    owner("CUPTI_PM_SAMPLING_METRICS", "builder/devices.rs", "pm_sampling", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
+    owner("CUPTI_PM_SAMPLING_DEVICE_ID", "builder/devices.rs", "pm_sampling", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
+    owner("PROFILE_MEMORY", "ondemand/request.rs", "memory_profile", "ondemand/traces.rs::a_memory_profile"),
+    owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/request.rs::a_memory_profile_has_a_length_of_its_own"),
+    owner("CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", "session/observer.rs", "RecordingFlags", "session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
+    owner("PROFILE_REPORT_INPUT_SHAPES", "session/observer.rs", "RecordingFlags", "session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
+    owner("PROFILE_WITH_FLOPS", "session/observer.rs", "RecordingFlags", "session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
+    owner("PROFILE_START_TIME", "ondemand/request.rs", "start", "src/ondemand/machine/tests.rs::the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left"),
+    owner("PROFILE_START_ITERATION", "ondemand/request.rs", "start_iteration", "src/ondemand/request.rs::time_is_the_rule_and_iterations_need_a_start"),
+    owner("PROFILE_START_ITERATION_ROUNDUP", "ondemand/request.rs", "roundup", "ondemand/traces.rs::a_trace_of_iterations"),
+    owner("ENABLE_IPC_FABRIC", "ondemand/dynolog/mod.rs", "asks_daemon", "ondemand/base.rs::the_client_stops_and_starts_as_the_file_says"),
+    owner("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "ondemand/dynolog/mod.rs", "interval", "ondemand/base.rs::what_counts_at_once_does"),
+    owner("CUSTOM_CONFIG", "session/mod.rs", "custom_config", ASKED),
+    owner("KINETO_USE_DAEMON", "builder/mod.rs", "is_wanted", "ondemand/ends.rs::without_the_variable_there_is_no_thread"),
+    owner("KINETO_ONDEMAND_TRACE_DIR", "ondemand/request.rs", "trace_folder", "ondemand/hostile.rs::paths_that_lead_elsewhere"),
+    owner("KINETO_IPC_SOCKET_DIR", "ondemand/dynolog/mod.rs", "socket_folder", "ondemand/traces.rs::abstract_sockets"),
+    owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_heard"),
+    owner("SLURM_JOB_ID", "ondemand/dynolog/mod.rs", "job", "ondemand/weather.rs::polls_are_those_that_the_daemon_expects"),
+];
+
+/// The keys in the table of switches: rows that name one switch and say what its values are.
+pub(crate) fn keys_of(table: &str) -> BTreeSet<String> {
+    let cells = table.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split_once("` | "));
+    let keys = cells.filter(|(_, rest)| rest.split(" | ").nth(1).is_some_and(|value| !value.trim().is_empty()));
+    keys.map(|(key, _)| key.to_owned()).collect()
+}
+
+/// What is wrong with a list of owners for these keys.
+pub(crate) fn unowned(keys: &BTreeSet<String>, owners: &[Owner]) -> Vec<String> {
+    let owned: BTreeSet<_> = owners.iter().map(|owner| owner.key.to_owned()).collect();
+    let without = keys.difference(&owned).map(|key| format!("{key} has no owner"));
+    let gone = owned.difference(keys).map(|key| format!("{key} has an owner, and is no key"));
+    let twice = (owned.len() != owners.len()).then(|| "a key has two owners".to_owned());
+    without.chain(gone).chain(twice).collect()
+}
+
+/// What is wrong with an owner: a reader of keys acts on none, and others have to speak of its value.
+pub(crate) fn faults(owner: &Owner, sources: &[Source]) -> Vec<String> {
+    let Owner { key, file, name, .. } = owner;
+    let says = |source: &Source| source.names(name);
+    let acts = sources.iter().any(|source| source.file == *file && says(source)) && !READERS.contains(file);
+    let is_read = sources.iter().any(|source| source.room() == "config" && says(source));
+    let nobody = (!acts).then(|| format!("src/{file} does not act on `{name}`, the value of {key}"));
+    let unread = (!is_read).then(|| format!("the configuration has no `{name}` for {key}"));
+    nobody.into_iter().chain(unread).collect()
+}

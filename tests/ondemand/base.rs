@@ -1,0 +1,173 @@
+//! The configuration file is changed while the program serves requests.
+
+use crate::daemon::Stub;
+use crate::harness::Test;
+use crate::program::{Place, Program, Trace};
+use std::fs;
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("what_counts_at_once_does", what_counts_at_once_does),
+    ("verbose_messages_are_those_of_the_modules_in_the_file", verbose_messages_are_those_of_the_modules_in_the_file),
+    ("the_client_stops_and_starts_as_the_file_says", the_client_stops_and_starts_as_the_file_says),
+    ("the_next_request_is_recorded_as_the_file_says", the_next_request_is_recorded_as_the_file_says),
+    ("the_programs_next_recording_is_as_the_file_says", the_programs_next_recording_is_as_the_file_says),
+    ("a_file_that_cannot_be_used_changes_nothing", a_file_that_cannot_be_used_changes_nothing),
+];
+
+/// Starts a program whose file has that text.
+fn start(place: &Place, scenario: &str, text: &str) -> Program {
+    write(place, text);
+    place.start_with(scenario, &[("KINETO_CONFIG", place.file("libkineto.conf").to_str().unwrap())])
+}
+
+fn write(place: &Place, text: &str) {
+    fs::write(place.file("libkineto.conf"), text).unwrap();
+}
+
+/// Has a trace of 10 ms taken.
+fn trace(place: &Place, stub: &Stub, program: &Program, name: &str) -> Trace {
+    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=10", place.trace(name).display());
+    stub.answer(&stub.poll_for_a_trace(), &text);
+    Trace::wait_for(&place.trace(&name.replace(".json", &format!("_{}.json", program.pid()))))
+}
+
+fn what_counts_at_once_does() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = start(&place, "serve", "LOG_LEVEL=error\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=600");
+    stub.answer(&stub.poll(), "");
+    write(&place, "LOG_LEVEL=info\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0");
+    program.wait_for("was read again: LOG_LEVEL=info, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0 (at once)\n");
+    // The next would be ten minutes away.
+    (0..20).for_each(|_| stub.answer(&stub.poll(), ""));
+    trace(&place, &stub, &program, "a.json");
+    program.wait_for("written");
+    let (said, _) = program.end();
+    assert!(!said.contains("registered") && said.contains("triggered by"), "{said}");
+}
+
+fn verbose_messages_are_those_of_the_modules_in_the_file() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let verbose = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nVERBOSE_LOG_LEVEL=0";
+    let program = start(&place, "serve", &format!("{verbose}\nVERBOSE_LOG_MODULES=Config.cpp,runner.rs"));
+    trace(&place, &stub, &program, "a.json");
+    program.wait_for("a request has come by dynolog");
+    assert!(!program.said().contains("asked the dynolog daemon"), "{}", program.said());
+    write(&place, verbose);
+    program.wait_for("VERBOSE_LOG_MODULES= (at once)");
+    stub.answer(&stub.poll(), "");
+    program.wait_for("asked the dynolog daemon for Activities");
+    program.end();
+}
+
+fn the_client_stops_and_starts_as_the_file_says() {
+    const OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0";
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = start(&place, "serve", &format!("{OFTEN}\nENABLE_IPC_FABRIC=false"));
+    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the file says not to ask");
+    write(&place, OFTEN);
+    program.wait_for("ENABLE_IPC_FABRIC unset (at once)");
+    trace(&place, &stub, &program, "a.json");
+    write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=0"));
+    program.wait_for("ENABLE_IPC_FABRIC=false (at once)");
+    // What was under way.
+    while let Some(poll) = stub.poll_within(Duration::from_millis(100)) {
+        stub.answer(&poll, "");
+    }
+    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "it has been said not to ask");
+    write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=yes"));
+    trace(&place, &stub, &program, "b.json");
+    let (said, _) = program.end();
+    assert_eq!(said.matches("registered with the dynolog daemon").count(), 2, "{said}");
+}
+
+fn the_next_request_is_recorded_as_the_file_says() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = start(&place, "collects", "HOST_NAME=first");
+    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_SECS=600", place.trace("a.json").display());
+    stub.answer(&stub.poll_for_a_trace(), &text);
+    program.wait_for("started what");
+    write(&place, "HOST_NAME=second\nACTIVITY_TYPES=kernel\nWITH_LOCATION=1\nWITH_ARGS=no");
+    program.wait_for(
+        "ACTIVITY_TYPES=kernel, WITH_LOCATION=true, HOST_NAME=second (from the next recording on); WITH_ARGS=false \
+         (when the program is started again)\n",
+    );
+    // What goes on keeps its own.
+    program.tell("full");
+    let first = Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    assert_eq!(first.json["host_name"], "first");
+    // The first slice may be one that was open at the start.
+    let has = |trace: &Trace, arg: &str| trace.slices("work").iter().any(|row| row["args"].get(arg).is_some());
+    assert!(!has(&first, "location"));
+    program.tell("empty");
+    program.wait_for("done: empty");
+    let second = trace(&place, &stub, &program, "b.json");
+    let config = &second.json["tracing_kineto"]["config"];
+    assert_eq!((&second.json["host_name"], &config["ACTIVITY_TYPES"]), (&"second".into(), &"kernel".into()));
+    assert_eq!((&config["from"]["ACTIVITY_TYPES"], &config["WITH_ARGS"]), (&"file".into(), &"true".into()));
+    assert!(second.slices("work").is_empty());
+    // And spans again, with the fields that their callsites were judged to have.
+    write(&place, "ACTIVITY_TYPES=cpu_op\nWITH_LOCATION=1\nWITH_ARGS=no");
+    program.wait_for("ACTIVITY_TYPES=cpu_op, HOST_NAME unset (from the next recording on)\n");
+    let third = trace(&place, &stub, &program, "c.json");
+    assert_ne!(third.json["host_name"], "second");
+    assert!(has(&third, "location") && has(&third, "n"));
+    program.end();
+}
+
+fn the_programs_next_recording_is_as_the_file_says() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let output = |name: &str| format!("ACTIVITIES_LOG_FILE={}", place.trace(name).display());
+    let mut program = start(&place, "commanded", &output("a.json"));
+    stub.answer(&stub.poll(), "");
+    // One without spans, since the file takes them out.
+    write(&place, &format!("{}\nACTIVITY_TYPES=kernel", output("a.json")));
+    program.wait_for("ACTIVITY_TYPES=kernel (from the next recording on)");
+    for command in ["start", "stop"] {
+        program.tell(command);
+        program.wait_for(&format!("done: {command}"));
+    }
+    // One that goes to where the file says at its start.
+    for (name, then) in [("b.json", "start"), ("c.json", "nothing")] {
+        write(&place, &output(name));
+        program.wait_for(&format!("{} (from the next", output(name)));
+        program.tell(then);
+        program.wait_for(&format!("done: {then}"));
+    }
+    let path = place.trace(&format!("b_{}.json", program.pid()));
+    let (said, out) = program.end();
+    assert!(out.contains("0 slices of its own"), "{out}");
+    assert!(!Trace::wait_for(&path).slices("work").is_empty() && place.traces().len() == 1, "{said}");
+    drop(stub);
+}
+
+fn a_file_that_cannot_be_used_changes_nothing() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = start(&place, "serve", "HOST_NAME=first\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0");
+    let host_name = |name: &str| trace(&place, &stub, &program, name).json["host_name"].clone();
+    assert_eq!(host_name("before.json"), "first");
+    write(&place, "HOST_NAME=second\nGZIP_LEVEL=99");
+    let broken = "libkineto.conf: line 2: `GZIP_LEVEL=99`: expected a whole number from 0 to 9; correct it; until then \
+                  all stays as it is";
+    program.wait_for(broken);
+    assert_eq!(host_name("a.json"), "first");
+    fs::remove_file(place.file("libkineto.conf")).unwrap();
+    let removed = "name a file that can be read in KINETO_CONFIG, or none; until then all stays as it is";
+    program.wait_for(removed);
+    assert_eq!(host_name("b.json"), "first");
+    // One that takes its place in one go.
+    fs::write(place.file("new"), "HOST_NAME=third\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nUNKNOWN=1").unwrap();
+    fs::rename(place.file("new"), place.file("libkineto.conf")).unwrap();
+    program.wait_for("was read again: HOST_NAME=third (from the next recording on)");
+    assert_eq!(host_name("c.json"), "third");
+    let (said, _) = program.end();
+    for told in [broken, removed, "line 3: unknown key UNKNOWN", "was read again"] {
+        assert_eq!(said.matches(told).count(), 1, "{told:?} in {said}");
+    }
+}
