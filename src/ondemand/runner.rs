@@ -4,7 +4,7 @@ use super::bell::Bell;
 use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Place;
 use super::request::{Request, What};
-use super::source::{Incoming, RequestSource};
+use super::source::{Incoming, RequestSource, tell};
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -114,20 +114,24 @@ impl Runner {
         let by = &incoming.by;
         let request = match Request::read(incoming, session.ondemand(), std::process::id(), SystemTime::now()) {
             Ok(request) => request,
-            Err(why) => return diag!(Warning, "ondemand", "a request by {by} is refused: {why}"),
+            Err(why) => return tell!(Warning, Failed, incoming.answer, "a request by {by} is refused: {why}"),
         };
         let name = named(&request);
-        diag!(Stage, "ondemand", "triggered by {by}{name}: {request}");
-        request.warnings.iter().for_each(|warning| diag!(Warning, "ondemand", "the request by {by}{name}: {warning}"));
+        tell!(Stage, GoesOn, request.answer, "triggered by {by}{name}: {request}");
+        for warning in &request.warnings {
+            tell!(Warning, GoesOn, request.answer, "the request by {by}{name}: {warning}");
+        }
         // Nobody is told anything while the lock is held: who is told may step, or start.
         let mut machine = self.machine();
-        let offer = machine.offer(request, &moment(session));
+        let offer = machine.offer(request.clone(), &moment(session));
         session.watch_iteration(machine.watched());
         drop(machine);
         match offer {
             Offer::Accepted => {}
-            Offer::Pending => diag!(Stage, "ondemand", "the request by {by}{name} waits for another one to end"),
-            Offer::Refused(why) => refuse(by, &name, &why),
+            Offer::Pending => {
+                tell!(Stage, GoesOn, request.answer, "the request by {by}{name} waits for another one to end")
+            }
+            Offer::Refused(why) => refuse(&request, &why),
         }
     }
 
@@ -141,7 +145,7 @@ impl Runner {
         let cancelled = machine.cancel("the program has started a recording of its own");
         drop(machine);
         if let Some(Act::Cancel(job, why)) = cancelled {
-            refuse(&job.request.by, &named(&job.request), &why);
+            refuse(&job.request, &why);
         }
     }
 
@@ -167,9 +171,10 @@ impl Runner {
     fn prepare(&self, session: &Session, job: &Job) {
         if job.plan.is_by_time_instead {
             let request = &job.request;
-            diag!(
+            tell!(
                 Warning,
-                "ondemand",
+                GoesOn,
+                request.answer,
                 "the request by {}{} is for iterations, and the program counts none (Profiler::step): it is \
                  traced by time",
                 request.by,
@@ -182,7 +187,7 @@ impl Runner {
         let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
         let was_wanted = self.machine().ended(job.ticket);
         if was_wanted {
-            refuse(&job.request.by, &named(&job.request), &why.to_string());
+            refuse(&job.request, &why.to_string());
         }
     }
 
@@ -210,11 +215,11 @@ impl Runner {
             Act::Cancel(job, why) => {
                 cancel(session, &job);
                 drop(machine);
-                refuse(&job.request.by, &named(&job.request), &why);
+                refuse(&job.request, &why);
             }
             Act::Refuse(request, why) => {
                 drop(machine);
-                refuse(&request.by, &named(&request), &why);
+                refuse(&request, &why);
             }
         }
     }
@@ -232,7 +237,7 @@ impl Runner {
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
             cancel(session, &lost);
-            diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
+            tell!(Error, Failed, lost.request.answer, "a trace is lost: no thread can be started to write it: {why}");
             self.written(lost.ticket);
         }
     }
@@ -309,7 +314,9 @@ fn moment(session: &Session) -> Moment {
 /// The settings of a recording; what it lacks is told once.
 fn settings(session: &Session, job: &Job) -> Config {
     let (config, missing) = session.settings_for(&job.request.asked, job.request.output.clone());
-    missing.iter().for_each(|missing| diag!(Warning, "ondemand", "the request{}: {missing}", named(&job.request)));
+    if let Some(missing) = missing {
+        tell!(Warning, GoesOn, job.request.answer, "the request{}: {missing}", named(&job.request));
+    }
     config
 }
 
@@ -354,11 +361,18 @@ fn report_start(job: &Job, begun: Result<(), Error>) {
     let (request, late) = (&job.request, job.plan.lateness(Instant::now()));
     let name = named(request);
     match begun {
-        Err(why) => refuse(&request.by, &name, &why.to_string()),
+        Err(why) => refuse(request, &why.to_string()),
         Ok(()) if late > LATE => {
-            diag!(Stage, "ondemand", "started what {} has asked for{name}, {} ms late", request.by, late.as_millis());
+            tell!(
+                Stage,
+                GoesOn,
+                request.answer,
+                "started what {} has asked for{name}, {} ms late",
+                request.by,
+                late.as_millis()
+            );
         }
-        Ok(()) => diag!(Stage, "ondemand", "started what {} has asked for{name}", request.by),
+        Ok(()) => tell!(Stage, GoesOn, request.answer, "started what {} has asked for{name}", request.by),
     }
 }
 
@@ -366,13 +380,13 @@ fn report_end(job: &Job, early: Option<String>, saved: Result<String, Error>) {
     let (name, path) = (named(&job.request), job.request.output.display());
     let early = early.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok(what) => diag!(Stage, "ondemand", "written{name} to {path}{early}: {what}"),
-        Err(why) => diag!(Error, "ondemand", "not written{name}{early}: {why}"),
+        Ok(what) => tell!(Stage, Done, job.request.answer, "written{name} to {path}{early}: {what}"),
+        Err(why) => tell!(Error, Failed, job.request.answer, "not written{name}{early}: {why}"),
     }
 }
 
-fn refuse(by: &str, name: &str, why: &str) {
-    diag!(Warning, "ondemand", "the request by {by}{name} is refused because {why}");
+fn refuse(request: &Request, why: &str) {
+    tell!(Warning, Failed, request.answer, "the request by {}{} is refused because {why}", request.by, named(request));
 }
 
 /// What the requester calls the trace, to be put behind something.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Something that hands over requests, such as the daemon's socket.
@@ -25,10 +26,40 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
 }
 
 /// A request as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Its text, in libkineto's keys.
     pub(crate) text: String,
     /// Who has sent it, for people.
     pub(crate) by: String,
+    /// Where to say what becomes of it, if somebody waits to hear.
+    pub(crate) answer: Option<Arc<dyn Answer>>,
 }
+
+/// Somebody who waits to hear what becomes of a request.
+pub(crate) trait Answer: fmt::Debug + Send + Sync {
+    /// Passes on a line of the log that is about it.
+    fn tell(&self, line: &str, course: Course);
+}
+
+/// What such a line means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    GoesOn,
+    /// Its file is written: that is the end.
+    Done,
+    /// There will be no file: that is the end too.
+    Failed,
+}
+
+/// Says something about a request, to the log and to who waits for an answer, if anybody does.
+macro_rules! tell {
+    ($severity:ident, $course:ident, $answer:expr, $($text:tt)+) => {{
+        let line = format!($($text)+);
+        $crate::diag::diag!($severity, "ondemand", "{line}");
+        if let Some(answer) = &$answer {
+            answer.tell(&line, $crate::ondemand::source::Course::$course);
+        }
+    }};
+}
+pub(crate) use tell;

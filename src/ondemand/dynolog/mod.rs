@@ -74,7 +74,8 @@ impl Client {
                     }
                     self.is_heard();
                     if !answer.text.is_empty() {
-                        requests.push(Incoming { text: answer.text, by: format!("dynolog (pid {})", answer.sender) });
+                        let by = format!("dynolog (pid {})", answer.sender);
+                        requests.push(Incoming { text: answer.text, by, answer: None });
                     }
                 }
                 Some(Err(stray)) => {

@@ -19,7 +19,7 @@ fn bench() -> Bench {
 
 impl Bench {
     fn offer(&mut self, text: &str) -> Offer {
-        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned() };
+        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), answer: None };
         let request = Request::read(&incoming, &OnDemand::default(), 7, self.moment.wall).unwrap();
         self.machine.offer(request, &self.moment)
     }
