@@ -8,6 +8,7 @@ mod plan;
 mod request;
 mod runner;
 mod source;
+mod trigger;
 
 use crate::config::OnDemand;
 use crate::diag::diag;
@@ -18,6 +19,7 @@ use runner::Runner;
 use source::RequestSource;
 use std::io;
 use std::sync::{Arc, LazyLock, Weak};
+use trigger::Trigger;
 
 /// Who serves requests in this process: the daemon knows it as one, whichever layers it has.
 static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::default);
@@ -47,7 +49,10 @@ fn sources(settings: &OnDemand) -> Vec<Box<dyn RequestSource>> {
         Err(why) => diag!(Warning, "ondemand", "requests {what} are not served: {why}"),
     };
     if settings.asks_daemon() {
-        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as _));
+        add("from the dynolog daemon", Client::new(settings).map(|client| Box::new(client) as Box<dyn RequestSource>));
+    }
+    if let Some(folder) = &settings.trigger_folder {
+        sources.push(Box::new(Trigger::new(folder, settings.trusted)));
     }
     sources
 }

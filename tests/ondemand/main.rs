@@ -32,13 +32,22 @@ mod soak;
 #[cfg(target_os = "linux")]
 mod traces;
 #[cfg(target_os = "linux")]
+mod trigger;
+#[cfg(target_os = "linux")]
 mod weather;
 
 use harness::Test;
 
 #[cfg(target_os = "linux")]
-const TESTS: &[&[Test]] =
-    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+const TESTS: &[&[Test]] = &[
+    traces::TESTS,
+    arbitration::TESTS,
+    weather::TESTS,
+    hostile::TESTS,
+    ends::TESTS,
+    trigger::TESTS,
+    soak::TESTS,
+];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 

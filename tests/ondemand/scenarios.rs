@@ -7,18 +7,16 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Status, Timestamp};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Profiler, Status, Timestamp,
+};
 use tracing_subscriber::prelude::*;
 
 /// Plays the program of that name until its input ends.
 pub(crate) fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
-        "builds" => {
-            let (layer, guard) = KinetoLayer::builder().build().unwrap();
-            tracing_subscriber::registry().with(layer).init();
-            serve(guard);
-        }
+        "builds" => serve(built(KinetoLayer::builder())),
         "steps" => steps(&from_env()),
         "commanded" => commanded(&from_env()),
         "exits" => exits(),
@@ -28,8 +26,17 @@ pub(crate) fn play(name: &str) {
         "collects" => collects(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
-        other => panic!("no scenario {other}"),
+        other => match other.strip_prefix("watches ") {
+            Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
+            None => panic!("no scenario {other}"),
+        },
     }
+}
+
+fn built(builder: KinetoLayerBuilder) -> KinetoGuard {
+    let (layer, guard) = builder.build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
 }
 
 fn from_env() -> KinetoGuard {
