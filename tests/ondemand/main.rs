@@ -18,6 +18,8 @@ mod harness;
 #[cfg(target_os = "linux")]
 mod arbitration;
 #[cfg(target_os = "linux")]
+mod command;
+#[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
 mod ends;
@@ -46,6 +48,7 @@ const TESTS: &[&[Test]] = &[
     hostile::TESTS,
     ends::TESTS,
     trigger::TESTS,
+    command::TESTS,
     soak::TESTS,
 ];
 #[cfg(not(target_os = "linux"))]
