@@ -284,10 +284,10 @@ impl KinetoLayerBuilder {
     /// line, the last of them `done` or `failed`. The command `kineto trigger PID` writes such files and follows the
     /// answers.
     ///
-    /// The process's user must be able to write to the folder. Who else can decides who may have the process traced, or
-    /// may be in the way: in one that others may write to, their files are refused and thrown away, but where it is
-    /// sticky they stay. The folder must be one of this machine, as changes that others make to a network's are not told
-    /// here.
+    /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
+    /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it
+    /// root's: so it is in a sticky folder that is not the process's own. The folder must be one of this machine, as
+    /// changes that others make to a network's are not told here.
     pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.trigger_folder = Some(path.into());
         self

@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Such a process.
@@ -79,6 +79,8 @@ impl Listener {
             // Whatever this process's mask is: the other one is to read it.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all(text.as_bytes())?;
+            // Where this is root: in a user namespace, root's files are a stranger's, and in a sticky folder they stay.
+            let _ = fchown(&file, Some(self.user), None);
             fs::rename(&temporary, &request)
         };
         write().map_err(|why| {
