@@ -133,8 +133,8 @@ fn follow(asked: &mut Asked, is_in_time: bool) -> Option<bool> {
 /// Why nothing is waited for any longer (--timeout).
 fn too_late(asked: &Asked) -> String {
     match asked.withdraw() {
-        true => "it has not taken the request in time, which is taken back: it records something else, or looks for \
-                 requests in another folder"
+        true => "it has not taken the request in time, which is taken back: it records something else, looks in \
+                 another folder, or does not trust this user (its log says so)"
             .to_owned(),
         false => format!("its file was not written in time; what becomes of it stands in {}", asked.answers_in()),
     }
