@@ -253,6 +253,12 @@ fn the_tool_explains_itself() {
     let help = Said::new(kineto(&["doctor", "--help"], &[]));
     assert_eq!(help.status, 0);
     help.says(&["Exit status: 0", "--json", "--start", "--cupti <PATH>"]);
+    let help = Said::new(kineto(&["trigger", "--help"], &[]));
+    help.says(&[
+        "Usage: kineto trigger [OPTIONS] <PID>...",
+        "Exit status: 0",
+        "--profile-start-iteration-roundup <COUNT>",
+    ]);
     let wrong = kineto(&["docter"], &[]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("'doctor'"), "{wrong:?}");

@@ -68,8 +68,9 @@ impl KinetoLayer {
     /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
     /// `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, or a variable that says when or for how long to record
     /// (`KINETO_START_DELAY_MS`, `KINETO_ACTIVITIES_DURATION_MSECS`, …) switch it on. `KINETO_USE_DAEMON` (anything but
-    /// nothing, `0`, `false` and `off`) makes a layer that waits for requests from the dynolog daemon, as
-    /// [`build`](KinetoLayerBuilder::build) does with it; if nothing else is set, of spans of the scopes function, user
+    /// nothing, `0`, `false` and `off`) makes a layer that waits for requests from the dynolog daemon, and
+    /// `KINETO_TRIGGER_DIR` one that waits for those in a [folder](KinetoLayerBuilder::trigger_folder), as
+    /// [`build`](KinetoLayerBuilder::build) does with them; if nothing else is set, of spans of the scopes function, user
     /// scope and backward function.
     ///
     /// When off, the layer is `None`, which changes nothing for other layers, and the guard does nothing; no thread is
@@ -276,6 +277,24 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Waits for requests in that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number,
+    /// in libkineto's keys, as the dynolog daemon would; an empty one for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
+    ///
+    /// The process takes a file away when whoever writes it has closed it or renamed it to its name, and no recording
+    /// goes on. It must be a regular file of one name, not older than the process, of at most 64 KiB of UTF-8, and of
+    /// root, of the process's own user or of `KINETO_DAEMON_UID`. What becomes of it stands in `<pid>.answer`, line by
+    /// line, the last of them `done` or `failed`. The command `kineto trigger PID` writes such files and follows the
+    /// answers.
+    ///
+    /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
+    /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it
+    /// root's: so it is in a sticky folder that is not the process's own. The folder must be one of this machine, as
+    /// changes that others make to a network's are not told here.
+    pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.trigger_folder = Some(path.into());
+        self
+    }
+
     /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
         self.overrides.log_level = Some(level);
@@ -295,8 +314,8 @@ impl KinetoLayerBuilder {
 
     /// Makes the layer and its guard, and starts to record unless told otherwise.
     ///
-    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), and nothing
-    /// else unless there is a [`schedule`](Self::schedule) or somebody says to
+    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), with a
+    /// [`trigger_folder`](Self::trigger_folder) those that come as files; and nothing else unless there is a [`schedule`](Self::schedule) or somebody says to
     /// [`record_from_start`](Self::record_from_start). What the program starts itself goes before a request: one that
     /// is being recorded then is thrown away. Of several layers, the first that lives serves requests.
     ///
@@ -394,7 +413,7 @@ fn serve(_session: &Arc<Session>) {
     diag!(
         Warning,
         "ondemand",
-        "nothing is recorded for the dynolog daemon (KINETO_USE_DAEMON) or by the clock (START_DELAY_MS, \
+        "nothing is recorded for requests (KINETO_USE_DAEMON, KINETO_TRIGGER_DIR) or by the clock (START_DELAY_MS, \
          ACTIVITIES_DURATION_MSECS): that is for Linux; unset them, or start recordings in the program"
     );
 }

@@ -21,7 +21,7 @@ pub(crate) struct Env(BTreeMap<String, OsString>);
 pub(crate) enum Switch {
     /// No layer.
     Off,
-    /// A layer that waits until somebody starts it: only KINETO_USE_DAEMON is set.
+    /// A layer that waits until somebody starts it: only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR is set.
     Idle,
     /// A layer that records as it is configured.
     On,
@@ -70,7 +70,7 @@ impl Env {
     ///
     /// KINETO_ENABLED decides if it is set. If not, a variable that says what to record, or where to or how
     /// (KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES), or when or for how long,
-    /// switches it on; KINETO_USE_DAEMON makes one that waits.
+    /// switches it on; KINETO_USE_DAEMON and KINETO_TRIGGER_DIR make one that waits.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if KINETO_ENABLED is neither yes nor no.
@@ -96,7 +96,8 @@ impl Env {
         if self.0.iter().any(is_set) {
             return Ok(Switch::On);
         }
-        let waits = self.text(Key::UseDaemon.spec().name).is_some_and(|text| value::presence(text.trim()));
+        let asks_daemon = self.text(Key::UseDaemon.spec().name).is_some_and(|text| value::presence(text.trim()));
+        let waits = asks_daemon || self.text(Key::TriggerFolder.spec().name).is_some();
         Ok(if waits { Switch::Idle } else { Switch::Off })
     }
 
@@ -259,6 +260,8 @@ mod tests {
             (&[("KINETO_USE_DAEMON", "")], Switch::Off),
             (&[("KINETO_USE_DAEMON", "Off")], Switch::Off),
             (&[("KINETO_USE_DAEMON", "1"), ("KINETO_ACTIVITIES", "cpu")], Switch::On),
+            (&[("KINETO_TRIGGER_DIR", "/run/app")], Switch::Idle),
+            (&[("KINETO_TRIGGER_DIR", "")], Switch::Off),
         ] {
             assert_eq!(Env::from_pairs(pairs.iter().copied()).switch().unwrap(), expected, "{pairs:?}");
         }

@@ -113,7 +113,8 @@ keys! {
     Enabled: Environment Now Start "KINETO_ENABLED", Kind::Bool,
         Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
               that says when or for how long is set"), "",
-        "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON alone it makes one that waits";
+        "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON or KINETO_TRIGGER_DIR alone it makes one \
+         that waits";
     ConfigFile: Environment Now Start "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
     Mode: Both Now Start "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
@@ -282,8 +283,11 @@ keys! {
         "the folder in which, or below which, a request may have files written";
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
         "the folder of the daemon's sockets, an absolute path";
+    TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", Kind::Text, Says("none"), "trigger_folder(path)",
+        "takes files `<pid>.request` in that folder for requests, and records nothing else unless KINETO_RECORD_FROM_START \
+         says so (Linux)";
     DaemonUser: Environment Now Start "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
-        "the user whose daemon is trusted beside root's and the program's own";
+        "the user whose daemon and files are trusted beside root's and the program's own";
     SlurmJob: Environment Now Start "SLURM_JOB_ID", Kind::Text, Is("0"), "",
         "the job as which the program registers with the daemon";
 }
@@ -407,9 +411,9 @@ const INTRODUCTION: &str = "\
 Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
 that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
 before the environment, that before the file, that before the default. What is said *in a request* is for those from
-outside (the dynolog daemon) and does nothing elsewhere. What is *kept for later* is read and checked, and nothing acts
-on it yet. *File* says from when on it counts that the file is changed while a program serves requests; where it says
-nothing, that is when the program is started again.
+outside (the dynolog daemon, a trigger folder) and does nothing elsewhere. What is *kept for later* is read and checked, and
+nothing acts on it yet. *File* says from when on it counts that the file is changed while a program serves requests; where
+it says nothing, that is when the program is started again.
 
 | Switch | Builder | Value | Default | File | What it changes |
 |---|---|---|---|---|---|

@@ -19,7 +19,9 @@ pub(crate) struct OnDemand {
     pub(crate) socket_folder: Option<PathBuf>,
     /// The folder in which requests may have files written.
     pub(crate) trace_folder: PathBuf,
-    /// A user beside root and the process's own whose daemon is trusted.
+    /// The folder in which files are requests, if there is one.
+    pub(crate) trigger_folder: Option<PathBuf>,
+    /// A user beside root and the process's own who is trusted.
     pub(crate) trusted: Option<u32>,
     /// The job as which the process registers.
     pub(crate) job: i64,
@@ -33,7 +35,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 impl OnDemand {
     /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.may_ask_daemon() || self.timetable.is_wanted()
+        self.may_ask_daemon() || self.trigger_folder.is_some() || self.timetable.is_wanted()
     }
 
     /// Whether the daemon is asked, now or when the file says so.
@@ -60,6 +62,7 @@ impl OnDemand {
             (Key::OnDemandFolder, Value::Text(path)) => {
                 self.trace_folder = folder(path).unwrap_or_else(|| OnDemand::default().trace_folder);
             }
+            (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
             _ => return self.timetable.set(key, value),
@@ -76,6 +79,7 @@ impl Default for OnDemand {
             interval: None,
             socket_folder: None,
             trace_folder: PathBuf::from("/tmp/"),
+            trigger_folder: None,
             trusted: None,
             job: 0,
             timetable: Timetable::default(),
@@ -119,5 +123,13 @@ mod tests {
         assert!(settings.set(Key::UpdateInterval, &Value::Int(0)));
         assert_eq!(settings.interval, Some(SHORTEST));
         assert!(!settings.set(Key::LogFile, &Value::Bool(true)));
+    }
+
+    #[test]
+    fn requests_are_wanted_from_the_daemon_or_from_a_folder() {
+        let mut settings = OnDemand::default();
+        assert!(settings.set(Key::TriggerFolder, &Value::Text(String::new())) && !settings.is_wanted());
+        assert!(settings.set(Key::TriggerFolder, &Value::Text("/run/app".into())) && settings.is_wanted());
+        assert!(!settings.asks_daemon());
     }
 }

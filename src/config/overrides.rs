@@ -57,6 +57,7 @@ pub(crate) struct Overrides {
     pub(crate) log_level: Option<Severity>,
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
+    pub(crate) trigger_folder: Option<PathBuf>,
 }
 
 impl Overrides {
@@ -82,6 +83,7 @@ impl Overrides {
         let values = [
             (Key::ConfigFile, path(&self.config_file)),
             (Key::PluginFolder, path(&self.plugins)),
+            (Key::TriggerFolder, path(&self.trigger_folder)),
             (Key::IttDomain, self.itt_domain.clone().map(Value::Text)),
             (Key::Mode, self.mode.map(Value::Modes)),
             (Key::ActivityTypes, self.activities.map(Value::Activities)),
@@ -206,6 +208,7 @@ mod tests {
             log_level: Some(Severity::Info),
             distributed: None,
             config_file: Some("x".into()),
+            trigger_folder: Some("x".into()),
         };
         let reading = overrides.read();
         assert!(reading.faults.is_empty(), "{reading:?}");

@@ -56,6 +56,7 @@ impl Alarm {
             text: self.timetable.request(wall + ahead),
             by: if is_numbered { format!("the configuration (window {number})") } else { "the configuration".into() },
             output: Some(if is_numbered { numbered(&self.output, number) } else { self.output.clone() }),
+            answer: None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod plan;
 mod request;
 mod runner;
 mod source;
+mod trigger;
 
 use crate::config::OnDemand;
 use crate::diag::diag;
@@ -23,6 +24,7 @@ use source::RequestSource;
 use std::io;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Instant;
+use trigger::Trigger;
 
 /// Who serves requests in this process: the daemon knows it as one, whichever layers it has.
 static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::default);
@@ -71,6 +73,9 @@ fn sources(settings: &OnDemand, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSour
         // It is there also while it is not to ask: the file may say so later.
         let client = Client::new(settings).map(|client| -> Box<dyn RequestSource> { Box::new(client) });
         add("from the dynolog daemon", client);
+    }
+    if let Some(folder) = &settings.trigger_folder {
+        sources.push(Box::new(Trigger::new(folder, settings.trusted)));
     }
     sources
 }

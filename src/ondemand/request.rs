@@ -1,10 +1,11 @@
 //! A request from outside, held against all bounds: what is to be recorded, when, and where to.
 
 use super::place::Place;
-use super::source::Incoming;
+use super::source::{Answer, Incoming};
 use crate::config::{Asked, OnDemand, Timetable};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A request that may be done.
@@ -13,6 +14,8 @@ pub(super) struct Request {
     /// Who has sent it, and what it calls the trace.
     pub(super) by: String,
     pub(super) trace_id: String,
+    /// Where to say what becomes of it.
+    pub(super) answer: Option<Arc<dyn Answer>>,
     pub(super) what: What,
     pub(super) when: When,
     pub(super) output: PathBuf,
@@ -93,6 +96,7 @@ impl Request {
         Ok(Request {
             by: incoming.by.clone(),
             trace_id: asked.trace_id.clone(),
+            answer: incoming.answer.clone(),
             what,
             when: When::of(&asked, is_own),
             output: place.path,
@@ -176,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Request, String> {
-        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None };
+        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None, answer: None };
         Request::read(&incoming, &OnDemand::default(), 7, SystemTime::now())
     }
 

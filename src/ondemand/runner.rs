@@ -5,7 +5,7 @@ use super::bell::Bell;
 use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Held;
 use super::request::{Request, What};
-use super::source::{Incoming, RequestSource};
+use super::source::{Incoming, RequestSource, tell};
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::Error;
@@ -125,21 +125,25 @@ impl Runner {
         let request = match Request::read(incoming, &session.settings().ondemand, std::process::id(), SystemTime::now())
         {
             Ok(request) => request,
-            Err(why) => return diag!(Warning, "ondemand", "a request by {by} is refused: {why}"),
+            Err(why) => return tell!(Warning, Failed, incoming.answer, "a request by {by} is refused: {why}"),
         };
         let name = named(&request);
-        diag!(Stage, "ondemand", "triggered by {by}{name}: {request}");
-        request.warnings.iter().for_each(|warning| diag!(Warning, "ondemand", "the request by {by}{name}: {warning}"));
+        tell!(Stage, GoesOn, request.answer, "triggered by {by}{name}: {request}");
+        for warning in &request.warnings {
+            tell!(Warning, GoesOn, request.answer, "the request by {by}{name}: {warning}");
+        }
         // Nobody is told anything while the lock is held: who is told may step, or start.
         let moment = moment(session.iteration());
         let mut machine = self.machine();
-        let offer = machine.offer(request, &moment);
+        let offer = machine.offer(request.clone(), &moment);
         session.watch_iteration(machine.watched());
         drop(machine);
         match offer {
             Offer::Accepted => {}
-            Offer::Pending => diag!(Stage, "ondemand", "the request by {by}{name} waits for another one to end"),
-            Offer::Refused(why) => refuse(by, &name, &why),
+            Offer::Pending => {
+                tell!(Stage, GoesOn, request.answer, "the request by {by}{name} waits for another one to end")
+            }
+            Offer::Refused(why) => refuse(&request, &why),
         }
     }
 
@@ -183,18 +187,19 @@ impl Runner {
             Act::Cancel(job, why) => {
                 cancel(session, &job);
                 self.ended(job.ticket);
-                refuse(&job.request.by, &named(&job.request), &why);
+                refuse(&job.request, &why);
             }
-            Act::Refuse(request, why) => refuse(&request.by, &named(&request), &why),
+            Act::Refuse(request, why) => refuse(&request, &why),
         }
     }
 
     fn prepare(&self, session: &Session, job: &Job) {
         if job.plan.is_by_time_instead {
             let request = &job.request;
-            diag!(
+            tell!(
                 Warning,
-                "ondemand",
+                GoesOn,
+                request.answer,
                 "the request by {}{} is for iterations, and the program counts none (Profiler::step): it is \
                  traced by time",
                 request.by,
@@ -207,7 +212,7 @@ impl Runner {
         let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
         let was_wanted = self.machine().ended(job.ticket);
         if was_wanted {
-            refuse(&job.request.by, &named(&job.request), &why.to_string());
+            refuse(&job.request, &why.to_string());
         }
     }
 
@@ -237,7 +242,7 @@ impl Runner {
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
             cancel(session, &lost);
-            diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
+            tell!(Error, Failed, lost.request.answer, "a trace is lost: no thread can be started to write it: {why}");
             self.ended(lost.ticket);
         }
     }
@@ -317,7 +322,9 @@ fn moment(iteration: Option<u64>) -> Moment {
 /// The settings of a recording; what it lacks is told once.
 fn settings(session: &Session, job: &Job) -> Config {
     let (config, missing) = session.settings_for(&job.request.asked, job.request.output.clone());
-    missing.iter().for_each(|missing| diag!(Warning, "ondemand", "the request{}: {missing}", named(&job.request)));
+    if let Some(missing) = missing {
+        tell!(Warning, GoesOn, job.request.answer, "the request{}: {missing}", named(&job.request));
+    }
     config
 }
 
@@ -370,12 +377,12 @@ fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
     let request = &job.request;
     let name = named(request);
     match begun {
-        Err(why) => refuse(&request.by, &name, &why.to_string()),
+        Err(why) => refuse(request, &why.to_string()),
         Ok(()) if late > LATE => {
-            let late = late.as_secs_f64() * 1e3;
-            diag!(Stage, "ondemand", "started what {} has asked for{name}, {late:.1} ms late", request.by);
+            let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
+            tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{name}, {late:.1} ms late");
         }
-        Ok(()) => diag!(Stage, "ondemand", "started what {} has asked for{name}", request.by),
+        Ok(()) => tell!(Stage, GoesOn, request.answer, "started what {} has asked for{name}", request.by),
     }
 }
 
@@ -383,13 +390,13 @@ fn report_end(job: &Job, early: Option<String>, saved: Result<String, Error>) {
     let (name, path) = (named(&job.request), job.request.output.display());
     let early = early.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok(what) => diag!(Stage, "ondemand", "written{name} to {path}{early}: {what}"),
-        Err(why) => diag!(Error, "ondemand", "not written{name}{early}: {why}"),
+        Ok(what) => tell!(Stage, Done, job.request.answer, "written{name} to {path}{early}: {what}"),
+        Err(why) => tell!(Error, Failed, job.request.answer, "not written{name}{early}: {why}"),
     }
 }
 
-fn refuse(by: &str, name: &str, why: &str) {
-    diag!(Warning, "ondemand", "the request by {by}{name} is refused because {why}");
+fn refuse(request: &Request, why: &str) {
+    tell!(Warning, Failed, request.answer, "the request by {}{} is refused because {why}", request.by, named(request));
 }
 
 /// What the requester calls the trace, to be put behind something.

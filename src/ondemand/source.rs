@@ -4,6 +4,7 @@ use crate::config::OnDemand;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Something that hands over requests, such as the daemon's socket.
@@ -30,7 +31,7 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
 }
 
 /// A request as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Its text, in libkineto's keys.
     pub(crate) text: String,
@@ -39,4 +40,34 @@ pub(crate) struct Incoming {
     /// Where its file goes if that is not for the text to say, but the program's own: then it may be anywhere, and no
     /// number is bounded.
     pub(crate) output: Option<PathBuf>,
+    /// Where to say what becomes of it, if somebody waits to hear.
+    pub(crate) answer: Option<Arc<dyn Answer>>,
 }
+
+/// Somebody who waits to hear what becomes of a request.
+pub(crate) trait Answer: fmt::Debug + Send + Sync {
+    /// Passes on a line of the log that is about it.
+    fn tell(&self, line: &str, course: Course);
+}
+
+/// What such a line means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    GoesOn,
+    /// Its file is written: that is the end.
+    Done,
+    /// There will be no file: that is the end too.
+    Failed,
+}
+
+/// Says something about a request, to the log and to who waits for an answer, if anybody does.
+macro_rules! tell {
+    ($severity:ident, $course:ident, $answer:expr, $($text:tt)+) => {{
+        let line = format!($($text)+);
+        $crate::diag::diag!($severity, "ondemand", "{line}");
+        if let Some(answer) = &$answer {
+            answer.tell(&line, $crate::ondemand::source::Course::$course);
+        }
+    }};
+}
+pub(crate) use tell;

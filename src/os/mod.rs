@@ -6,6 +6,8 @@ pub(crate) mod counters;
 pub(crate) mod datagram;
 pub(crate) mod exit;
 pub(crate) mod fork;
+#[cfg(target_os = "linux")]
+pub(crate) mod inotify;
 pub(crate) mod memory;
 pub(crate) mod note;
 pub(crate) mod process;

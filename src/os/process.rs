@@ -1,5 +1,8 @@
-//! Names of the process and of the host, and whether its rights are its caller's.
-#![allow(unsafe_code, reason = "gethostname and getauxval have no safe form")]
+//! Names of the process and of the host, the process's age, and whether its rights are its caller's.
+#![allow(unsafe_code, reason = "gethostname, getauxval and the clock since boot have no safe form")]
+
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 /// Returns the name of the program: the last part of the path with which it was started, as libkineto has it.
 pub(crate) fn name() -> String {
@@ -31,8 +34,39 @@ pub(crate) fn has_more_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Returns how long this process has been there, to a hundredth of a second; `None` without `/proc`.
+#[cfg(target_os = "linux")]
+pub(crate) fn age() -> Option<Duration> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a time to a valid place.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) } != 0;
+    // SAFETY: sysconf takes a number.
+    let hertz =
+        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|hertz| !failed && *hertz > 0)?;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The command's name may hold anything; of the words behind it, this is the 20th.
+    let begin: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let begin = Duration::from_millis(begin.saturating_mul(1000) / hertz);
+    let now = Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?);
+    Some(now.saturating_sub(begin))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_process_is_as_old_as_the_time_since_its_start() {
+        use std::os::unix::fs::MetadataExt;
+        let (early, watch) = (super::age().unwrap(), std::time::Instant::now());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let (grown, passed) = (super::age().unwrap() - early, watch.elapsed());
+        assert!(grown.abs_diff(passed).as_millis() < 20, "{grown:?} in {passed:?}");
+        // A process that lives has begun since the machine was started, and its program's file is older than it.
+        let file = std::fs::metadata("/proc/self/exe").unwrap().ctime();
+        let begin = std::time::SystemTime::now() - early;
+        assert!(begin > std::time::UNIX_EPOCH + std::time::Duration::from_secs(file.cast_unsigned()));
+    }
+
     #[test]
     fn the_program_has_a_name() {
         assert!(super::name().starts_with("tracing_kineto"), "{}", super::name());

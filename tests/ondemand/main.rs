@@ -19,6 +19,7 @@ mod harness;
 mod arbitration;
 #[cfg(target_os = "linux")]
 mod base;
+mod command;
 #[cfg(target_os = "linux")]
 mod daemon;
 #[cfg(target_os = "linux")]
@@ -36,6 +37,8 @@ mod timetable;
 #[cfg(target_os = "linux")]
 mod traces;
 #[cfg(target_os = "linux")]
+mod trigger;
+#[cfg(target_os = "linux")]
 mod weather;
 
 use harness::Test;
@@ -49,6 +52,8 @@ const TESTS: &[&[Test]] = &[
     weather::TESTS,
     hostile::TESTS,
     ends::TESTS,
+    trigger::TESTS,
+    command::TESTS,
     soak::TESTS,
 ];
 #[cfg(not(target_os = "linux"))]

@@ -15,7 +15,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["sockets", "traces"] {
+        for name in ["sockets", "traces", "triggers"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         Place { folder }
@@ -23,6 +23,11 @@ impl Place {
 
     pub(crate) fn sockets(&self) -> PathBuf {
         self.folder.path().join("sockets")
+    }
+
+    /// The folder that is watched for requests, where a program is told so.
+    pub(crate) fn triggers(&self) -> PathBuf {
+        self.folder.path().join("triggers")
     }
 
     /// A file among the traces.
@@ -46,8 +51,12 @@ impl Place {
     }
 
     pub(crate) fn start_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
+        self.start_by(Command::new(std::env::current_exe().unwrap()), scenario, env)
+    }
+
+    /// Starts it by that command, which may be a launcher's.
+    pub(crate) fn start_by(&self, mut command: Command, scenario: &str, env: &[(&str, &str)]) -> Program {
         let said = self.folder.path().join(format!("said-{}", names(self.folder.path()).len()));
-        let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--play", scenario])
             .env_clear()
@@ -102,6 +111,12 @@ impl Program {
     /// Tells it something that its scenario understands.
     pub(crate) fn tell(&mut self, word: &str) {
         self.input.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 
     /// Ends it; returns all that it has said on stderr and on stdout.

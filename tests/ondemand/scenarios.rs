@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, Schedule, Status, Timestamp,
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Profiler, Schedule, Status,
+    Timestamp,
 };
 use tracing_subscriber::prelude::*;
 
@@ -16,22 +17,11 @@ use tracing_subscriber::prelude::*;
 pub(crate) fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
-        "builds" => {
-            let (layer, guard) = KinetoLayer::builder().build().unwrap();
-            tracing_subscriber::registry().with(layer).init();
-            serve(guard);
-        }
+        "builds" => serve(built(KinetoLayer::builder())),
         "works at once" => works_at_once(from_env()),
-        "keeps" => {
-            let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
-            tracing_subscriber::registry().with(layer).init();
-            works_at_once(guard);
-        }
+        "keeps" => works_at_once(built(KinetoLayer::builder().no_output())),
         "scheduled" => {
-            let (layer, guard) =
-                KinetoLayer::builder().schedule(Schedule::new(0, 0, 1).unwrap()).no_output().build().unwrap();
-            tracing_subscriber::registry().with(layer).init();
-            works_at_once(guard);
+            works_at_once(built(KinetoLayer::builder().schedule(Schedule::new(0, 0, 1).unwrap()).no_output()));
         }
         "fails" => report(&KinetoLayer::from_env().unwrap_err().to_string()),
         "steps" => steps(&from_env()),
@@ -44,8 +34,17 @@ pub(crate) fn play(name: &str) {
         "begins slowly" => begins_slowly(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
-        other => panic!("no scenario {other}"),
+        other => match other.strip_prefix("watches ") {
+            Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
+            None => panic!("no scenario {other}"),
+        },
     }
+}
+
+fn built(builder: KinetoLayerBuilder) -> KinetoGuard {
+    let (layer, guard) = builder.build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
 }
 
 fn from_env() -> KinetoGuard {

@@ -1,6 +1,6 @@
 //! `kineto doctor`: what can be recorded on this machine.
 
-use std::io::Write as _;
+use super::say;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use tracing_kineto::Doctor;
@@ -67,9 +67,4 @@ fn tell_of_end(status: ExitStatus, json: bool) {
     );
     say(&if json { serde_json::json!({ "well": false, "error": error }).to_string() } else { error });
     say("\n");
-}
-
-/// A reader that has gone wants no more of it; the exit status says what matters.
-fn say(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

@@ -1,8 +1,13 @@
 //! The command-line tool.
 
 mod doctor;
+#[cfg(target_os = "linux")]
+mod listener;
+#[cfg(target_os = "linux")]
+mod trigger;
 
 use clap::{Parser, Subcommand};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Tools for traces of Rust programs in the format of PyTorch's profiler.
@@ -16,10 +21,19 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Doctor(doctor::Arguments),
+    #[cfg(target_os = "linux")]
+    Trigger(trigger::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Doctor(arguments) => doctor::run(arguments),
+        #[cfg(target_os = "linux")]
+        Command::Trigger(arguments) => trigger::run(&arguments),
     }
+}
+
+/// A reader that has gone wants no more of it; the exit status says what matters.
+fn say(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

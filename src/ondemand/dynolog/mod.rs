@@ -84,7 +84,8 @@ impl Client {
                     }
                     self.is_heard();
                     if !answer.text.is_empty() {
-                        requests.push(Incoming { text: answer.text, by: named(answer.sender), output: None });
+                        let by = named(answer.sender);
+                        requests.push(Incoming { text: answer.text, by, output: None, answer: None });
                     }
                 }
                 Some(Err(stray)) => {

@@ -24,7 +24,8 @@ impl Bench {
     }
 
     fn offer_into(&mut self, text: &str, output: Option<&str>) -> Offer {
-        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output: output.map(PathBuf::from) };
+        let output = output.map(PathBuf::from);
+        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
         let request = Request::read(&incoming, &OnDemand::default(), 7, self.moment.wall).unwrap();
         self.machine.offer(request, &self.moment)
     }

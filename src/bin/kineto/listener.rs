@@ -1,0 +1,225 @@
+//! A process that takes requests from a folder, as `/proc` shows it, and what it answers.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Such a process.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) pid: u32,
+    user: u32,
+    /// The number that it knows itself by.
+    own: u32,
+    /// The folder, which is open so that it is the same one to the end, and its path for people.
+    folder: File,
+    shown: PathBuf,
+}
+
+/// The thread by which a listening process is known.
+const THREAD: &str = "kineto-ondemand";
+
+impl Listener {
+    /// Finds the folder of the process `pid`: `folder`, or what its environment says.
+    ///
+    /// In a container, the process may have another number and another root; both are looked up.
+    ///
+    /// # Errors
+    /// Why it takes no requests, and what to do.
+    pub(crate) fn find(pid: u32, folder: Option<&Path>) -> Result<Listener, String> {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let status = fs::read_to_string(process.join("status")).map_err(|_| "there is no such process".to_owned())?;
+        let numbers = |name: &str| -> Vec<u32> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.unwrap_or_default().split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+        };
+        if let Some(of) = numbers("Tgid").first().filter(|of| **of != pid) {
+            return Err(format!("that is a thread of process {of}"));
+        }
+        let user = numbers("Uid").get(1).copied().ok_or("its user is not known")?;
+        let shown = folder.map_or_else(|| named(&process, user), |folder| Ok(folder.to_owned()))?;
+        let opened = File::open(&shown).map_err(|why| format!("{} cannot be used: {why}", shown.display()))?;
+        if folder.is_none() && !is_its(&opened, user) {
+            return Err(format!("{} is not its user's folder: name it (--dir) if it is meant", shown.display()));
+        }
+        if !listens(&process) {
+            return Err("it does not listen: it has not made its layer yet, or has none any more".to_owned());
+        }
+        let own = numbers("NSpid").last().copied().unwrap_or(pid);
+        Ok(Listener { pid, user, own, folder: opened, shown })
+    }
+
+    /// The path of its request, or of its answer.
+    fn path(&self, end: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{}.{end}", self.folder.as_raw_fd(), self.own))
+    }
+
+    /// Whether it sees other files than this process does.
+    pub(crate) fn has_own_files(&self) -> bool {
+        let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        mounts(&self.pid.to_string()).is_some_and(|own| Some(own) != mounts("self"))
+    }
+
+    /// Leaves a request in the folder, which is whole as soon as it is there.
+    ///
+    /// # Errors
+    /// Why that cannot be, and what to do.
+    pub(crate) fn ask(self, text: &str) -> Result<Asked, String> {
+        let request = self.path("request");
+        if fs::symlink_metadata(&request).is_ok() {
+            return Err(format!("another request waits for it: {}.request in {}", self.own, self.shown.display()));
+        }
+        let temporary = self.path(&format!("request.{}.tmp", std::process::id()));
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+            // Whatever this process's mask is: the other one is to read it.
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all(text.as_bytes())?;
+            // Where this is root: in a user namespace, root's files are a stranger's, and in a sticky folder they stay.
+            let _ = fchown(&file, Some(self.user), None);
+            fs::rename(&temporary, &request)
+        };
+        write().map_err(|why| {
+            let _ = fs::remove_file(&temporary);
+            let (folder, user) = (self.shown.display(), self.user);
+            format!("nothing can be written to {folder}: {why}; run this as its user ({user}) or as root")
+        })?;
+        Ok(Asked { listener: self, answer: None, unread: String::new() })
+    }
+
+    fn is_alive(&self) -> bool {
+        listens(Path::new(&format!("/proc/{}", self.pid)))
+    }
+
+    /// Opens the answer, if it is one: whoever may write to the folder may have put something else there.
+    fn open_answer(&self) -> io::Result<File> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.path("answer"))?;
+        let metadata = file.metadata()?;
+        let is_its = metadata.is_file() && metadata.uid() == self.user;
+        if is_its { Ok(file) } else { Err(io::Error::other("it is not the process's own")) }
+    }
+}
+
+/// The folder that the process's environment names, through its own root.
+fn named(process: &Path, user: u32) -> Result<PathBuf, String> {
+    let variables = fs::read(process.join("environ")).map_err(|why| {
+        format!(
+            "its environment cannot be read ({why}): run this as its user ({user}) or as root, or name the folder \
+             (--dir)"
+        )
+    })?;
+    let named = variables.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"KINETO_TRIGGER_DIR="));
+    let folder = named.filter(|path| !path.is_empty()).map(|path| Path::new(OsStr::from_bytes(path))).ok_or(
+        "it was started without KINETO_TRIGGER_DIR: start it with that, or name the folder that it was built with \
+         (--dir)",
+    )?;
+    Ok(match folder.strip_prefix("/") {
+        Ok(from_root) => process.join("root").join(from_root),
+        Err(_) => process.join("cwd").join(folder),
+    })
+}
+
+/// Whether that user could write to the folder anyway: nobody else's gets files because some process names it.
+fn is_its(folder: &File, user: u32) -> bool {
+    let may_write = |folder: Metadata| folder.uid() == user || folder.mode() & 0o002 != 0;
+    user == 0 || folder.metadata().is_ok_and(may_write)
+}
+
+/// Whether it has the thread that takes requests.
+fn listens(process: &Path) -> bool {
+    let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+    let mut names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    names.any(|name| name.trim_end() == THREAD)
+}
+
+/// A request that was left for a process.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) listener: Listener,
+    answer: Option<File>,
+    /// What was read of a line that is not whole.
+    unread: String,
+}
+
+/// What a process has said since it was last looked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) lines: Vec<String>,
+    /// Whether there is a file, if nothing more comes.
+    pub(crate) end: Option<bool>,
+}
+
+impl News {
+    /// Adds a line; one that begins with a space belongs to the one before.
+    fn add(&mut self, line: &str) {
+        match self.lines.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(last) => last.extend(["\n", line]),
+            None => self.lines.push(line.to_owned()),
+        }
+    }
+}
+
+impl Asked {
+    /// Looks what has become of the request.
+    ///
+    /// # Errors
+    /// Why nothing will come of it.
+    pub(crate) fn look(&mut self) -> Result<News, String> {
+        let is_alive = self.listener.is_alive();
+        if self.answer.is_none() {
+            if fs::symlink_metadata(self.listener.path("request")).is_ok() {
+                if is_alive {
+                    return Ok(News::default());
+                }
+                self.withdraw();
+                return Err("it has ended, or listens no more; the request is taken back".to_owned());
+            }
+            let opened = self.listener.open_answer();
+            let untold = |why| format!("it has taken the request; its answer cannot be read: {why}");
+            self.answer = Some(opened.map_err(untold)?);
+        }
+        let read = self.read().map_err(|why| format!("its answer cannot be read: {why}"))?;
+        if read.end.is_none() && !is_alive {
+            return Err("it has ended before its file was written".to_owned());
+        }
+        Ok(read)
+    }
+
+    fn read(&mut self) -> io::Result<News> {
+        /// What comes in one go; somebody may write without end.
+        const LONGEST: u64 = 64 * 1024;
+        let mut bytes = Vec::new();
+        if let Some(answer) = &self.answer {
+            answer.take(LONGEST).read_to_end(&mut bytes)?;
+        }
+        self.unread.push_str(&String::from_utf8_lossy(&bytes));
+        let whole = self.unread.rfind('\n').map_or(0, |end| end + 1);
+        let rest = self.unread.split_off(whole);
+        let lines = std::mem::replace(&mut self.unread, rest);
+        let mut news = News::default();
+        for line in lines.lines() {
+            match line {
+                "done" => news.end = Some(true),
+                "failed" => news.end = Some(false),
+                // The terminal is not the process's.
+                line => news.add(&line.replace(char::is_control, " ")),
+            }
+        }
+        Ok(news)
+    }
+
+    /// Takes the request back, if it was not taken; returns whether that was so.
+    pub(crate) fn withdraw(&self) -> bool {
+        fs::remove_file(self.listener.path("request")).is_ok()
+    }
+
+    /// Where the answer stands, for people.
+    pub(crate) fn answers_in(&self) -> String {
+        format!("{}.answer in {}", self.listener.own, self.listener.shown.display())
+    }
+}

@@ -1,0 +1,392 @@
+//! Requests as files: in a watched folder, `<pid>.request` is one for the process of that number.
+
+use super::source::{Answer, Course, Incoming, RequestSource, tell};
+use crate::diag::diag;
+use crate::os::inotify::{Change, Watch};
+use crate::os::{datagram, process};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::RawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The folder, as this process sees it.
+///
+/// A file is taken when whoever writes it has closed it or renamed it to its name, which the kernel tells (inotify): so
+/// nothing is read by halves, and nobody looks while nothing comes. One that was there before the folder was watched is
+/// taken a second later.
+#[derive(Debug)]
+pub(super) struct Trigger {
+    folder: PathBuf,
+    request: PathBuf,
+    answer: PathBuf,
+    /// A user beside root and the process's own whose files are taken.
+    trusted: Option<u32>,
+    watch: Option<Watch>,
+    /// When the file is to be looked for, or the folder to be opened.
+    due: Option<Instant>,
+    /// It was said that the folder cannot be watched.
+    is_told: bool,
+    has_answered: bool,
+    born: Instant,
+}
+
+/// So often a folder that cannot be watched is tried again; so long a file that was there before may be written to.
+const SECOND: Duration = Duration::from_secs(1);
+/// So often it is looked whether a request that is left where it is can be taken.
+const MOMENT: Duration = Duration::from_millis(100);
+/// When nothing is due.
+const LATER: Duration = Duration::from_secs(3600);
+/// The longest text.
+const LONGEST: u64 = 64 * 1024;
+
+impl Trigger {
+    /// Says where requests come; the first turn begins to watch.
+    pub(super) fn new(folder: &Path, trusted: Option<u32>) -> Trigger {
+        // A program may go to another folder.
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let pid = std::process::id();
+        Trigger {
+            request: folder.join(format!("{pid}.request")),
+            answer: folder.join(format!("{pid}.answer")),
+            folder,
+            trusted,
+            watch: None,
+            due: Some(Instant::now()),
+            is_told: false,
+            has_answered: false,
+            born: Instant::now(),
+        }
+    }
+
+    /// Begins to watch.
+    fn open(&mut self, now: Instant) {
+        let retry = match Watch::new(&self.folder) {
+            Ok(watch) => {
+                diag!(Stage, "ondemand", "`touch {}` traces this process", self.request.display());
+                (self.watch, self.is_told) = (Some(watch), false);
+                fs::symlink_metadata(&self.request).is_ok()
+            }
+            Err(why) => {
+                self.tell_of(&why);
+                true
+            }
+        };
+        self.due = retry.then(|| now + SECOND);
+    }
+
+    /// Says once why the folder cannot be watched.
+    fn tell_of(&mut self, why: &io::Error) {
+        let advice = match why.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => {
+                "make it a folder that this process's user may read and write to"
+            }
+            _ => "the system's limits are fs.inotify.max_user_instances and max_user_watches",
+        };
+        if !std::mem::replace(&mut self.is_told, true) {
+            let folder = self.folder.display();
+            diag!(Warning, "ondemand", "{folder} cannot be watched for requests yet: {why}; {advice}");
+        }
+    }
+
+    /// Takes note of what has happened in the folder.
+    fn hear(&mut self, now: Instant) {
+        for change in self.watch.as_ref().map(Watch::take).unwrap_or_default() {
+            match change {
+                Change::Whole(name) if Some(name.as_os_str()) != self.request.file_name() => {}
+                Change::Whole(_) | Change::TooMuch => self.due = Some(now),
+                Change::Gone => (self.watch, self.due) = (None, Some(now)),
+            }
+        }
+    }
+
+    /// Takes the file away, if there is one, and returns what it asks for. One that cannot be taken away is not done,
+    /// lest it be done again and again.
+    fn take(&mut self) -> Option<Incoming> {
+        let found = fs::symlink_metadata(&self.request).ok()?;
+        let opened = self.open_request(&found);
+        // Who sees the request gone looks for the answer.
+        let answer = self.begin_answer();
+        let removed = fs::remove_file(&self.request).map_err(|why| {
+            format!("it cannot be removed: {why}; let this process's user write to {}", self.folder.display())
+        });
+        match opened.and_then(|file| removed.map(|()| file)).and_then(read) {
+            Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
+            Err(why) => {
+                tell!(Warning, Failed, answer, "the request {} is refused because {why}", self.request.display());
+                None
+            }
+        }
+    }
+
+    /// Opens what was found, if it is to be trusted.
+    fn open_request(&self, found: &Metadata) -> Result<File, String> {
+        self.check(found)?;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(&self.request).map_err(unreadable)?;
+        // Another one may have taken its place.
+        let opened = file.metadata().map_err(unreadable)?;
+        let is_it = (opened.dev(), opened.ino(), opened.uid()) == (found.dev(), found.ino(), found.uid());
+        if is_it { Ok(file) } else { Err("another one has taken its place".to_owned()) }
+    }
+
+    /// Says why a file is no request.
+    fn check(&self, file: &Metadata) -> Result<(), String> {
+        let user = file.uid();
+        let is_trusted = user == 0 || user == datagram::user() || Some(user) == self.trusted;
+        let age = || process::age().unwrap_or_else(|| self.born.elapsed());
+        Err(if !file.is_file() {
+            "it is no regular file".to_owned()
+        } else if file.nlink() != 1 {
+            "the file has other names too".to_owned()
+        } else if !is_trusted {
+            format!(
+                "it is of user {user}, whom this process does not trust; KINETO_DAEMON_UID={user} says that it does"
+            )
+        } else if file.len() > LONGEST {
+            format!("it has {} bytes, and {LONGEST} are allowed", file.len())
+        } else if is_older(file, age()) {
+            "it is older than this process: it was meant for another one of the same number".to_owned()
+        } else {
+            return Ok(());
+        })
+    }
+
+    /// Makes a new file for what becomes of a request, in place of the last one's.
+    fn begin_answer(&mut self) -> Option<Arc<dyn Answer>> {
+        let begin = || {
+            match fs::remove_file(&self.answer) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
+                _ => {}
+            }
+            let file = OpenOptions::new().append(true).create_new(true).open(&self.answer)?;
+            // Whatever the process's mask is: whoever has asked is to read it.
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            Ok(file)
+        };
+        match begin() {
+            Ok(file) => {
+                self.has_answered = true;
+                Some(Arc::new(Lines(file)))
+            }
+            Err(why) => {
+                diag!(Warning, "ondemand", "no answer can be written to {}: {why}", self.answer.display());
+                None
+            }
+        }
+    }
+}
+
+/// Whether a file was last changed before a process of that age began, by the one time that nobody can set.
+fn is_older(file: &Metadata, age: Duration) -> bool {
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));
+    SystemTime::now().checked_sub(age).is_some_and(|begin| changed < begin)
+}
+
+fn read(file: File) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(format!("it has more than {LONGEST} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
+fn unreadable(why: io::Error) -> String {
+    format!("it cannot be read: {why}")
+}
+
+impl RequestSource for Trigger {
+    fn descriptor(&self) -> Option<RawFd> {
+        self.watch.as_ref().map(Watch::descriptor)
+    }
+
+    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
+        self.hear(now);
+        if self.due.is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        match self.watch {
+            None => self.open(now),
+            // It is left where it is.
+            Some(_) if busy => self.due = Some(now + MOMENT),
+            Some(_) => {
+                self.due = None;
+                return self.take().into_iter().collect();
+            }
+        }
+        Vec::new()
+    }
+
+    fn due(&self) -> Instant {
+        self.due.unwrap_or_else(|| Instant::now() + LATER)
+    }
+
+    fn close(&mut self, _deadline: Instant) {
+        if self.has_answered {
+            let _ = fs::remove_file(&self.answer);
+        }
+    }
+}
+
+/// The answer to a request: the lines of the log that are about it, and `done` or `failed`.
+#[derive(Debug)]
+struct Lines(File);
+
+impl Answer for Lines {
+    fn tell(&self, line: &str, course: Course) {
+        let end = match course {
+            Course::GoesOn => "",
+            Course::Done => "done\n",
+            Course::Failed => "failed\n",
+        };
+        // Once, so that nobody reads a part; and if it cannot be written, the log has it too.
+        let _ = (&self.0).write_all(format!("{}\n{end}", line.trim_end()).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::symlink;
+
+    /// A source whose folder is watched.
+    fn source() -> (tempfile::TempDir, Trigger) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trigger = Trigger::new(folder.path(), None);
+        assert!(trigger.turn(Instant::now(), false).is_empty());
+        (folder, trigger)
+    }
+
+    /// The texts of the requests that there are now.
+    fn taken(trigger: &mut Trigger) -> Vec<String> {
+        trigger.turn(Instant::now(), false).into_iter().map(|incoming| incoming.text).collect()
+    }
+
+    fn answer(trigger: &Trigger) -> String {
+        fs::read_to_string(&trigger.answer).unwrap()
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_file_is_taken_once_it_is_whole_and_nothing_else_goes_on() {
+        let (folder, mut trigger) = source();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        let mut file = File::create(&trigger.request).unwrap();
+        file.write_all(b"ACTIVITIES_").unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        file.write_all(b"DURATION_MSECS=7").unwrap();
+        drop(file);
+        fs::write(folder.path().join("1.request.tmp"), "another one's").unwrap();
+        assert!(trigger.turn(Instant::now(), true).is_empty() && trigger.request.exists());
+        assert!(trigger.due() > Instant::now());
+        let later = Instant::now() + 2 * MOMENT;
+        let requests = trigger.turn(later, false);
+        assert_eq!(requests[0].text, "ACTIVITIES_DURATION_MSECS=7");
+        assert_eq!(requests[0].by, format!("a file of user {}", datagram::user()));
+        assert!(!trigger.request.exists() && answer(&trigger).is_empty());
+        let lines = requests[0].answer.as_ref().unwrap();
+        lines.tell("so far", Course::GoesOn);
+        lines.tell("good", Course::Done);
+        assert_eq!(answer(&trigger), "so far\ngood\ndone\n");
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        trigger.close(Instant::now());
+        assert!(!trigger.answer.exists());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn what_is_no_file_to_be_trusted_is_thrown_away() {
+        let (folder, mut trigger) = source();
+        let other = folder.path().join("other");
+        fs::write(&other, "kept").unwrap();
+        let prepared = folder.path().join("prepared");
+        symlink(&other, &prepared).unwrap();
+        fs::rename(&prepared, &trigger.request).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(answer(&trigger).contains("it is no regular file\nfailed"), "{}", answer(&trigger));
+        fs::hard_link(&other, &prepared).unwrap();
+        fs::rename(&prepared, &trigger.request).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(answer(&trigger).contains("other names too"), "{}", answer(&trigger));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        // Nothing that stands in the way of the answer is written to.
+        fs::remove_file(&trigger.answer).unwrap();
+        symlink(&other, &trigger.answer).unwrap();
+        fs::write(&trigger.request, [0xff]).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(answer(&trigger).contains("it is no UTF-8"), "{}", answer(&trigger));
+        fs::write(&trigger.request, "A".repeat(65 * 1024)).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(answer(&trigger).contains("65536 are allowed"), "{}", answer(&trigger));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        assert!(!trigger.request.exists());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn what_cannot_be_taken_away_is_looked_at_once() {
+        let (folder, mut trigger) = source();
+        let prepared = folder.path().join("prepared");
+        fs::create_dir(&prepared).unwrap();
+        fs::rename(&prepared, &trigger.request).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(answer(&trigger).ends_with("it is no regular file\nfailed\n"), "{}", answer(&trigger));
+        assert!(trigger.request.exists());
+        fs::remove_file(&trigger.answer).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(!trigger.answer.exists() && trigger.due() > Instant::now() + SECOND);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_file_is_older_than_a_process_that_begins_later() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let metadata = file.as_file().metadata().unwrap();
+        assert!(is_older(&metadata, Duration::ZERO) && !is_older(&metadata, LATER));
+        assert!(!is_older(&metadata, Duration::MAX));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_folder_that_is_not_there_is_opened_when_it_is() {
+        let (folder, mut trigger) = source();
+        fs::remove_dir(folder.path()).unwrap();
+        assert_eq!(taken(&mut trigger), [""; 0]);
+        assert!(trigger.descriptor().is_none());
+        fs::create_dir(folder.path()).unwrap();
+        fs::write(&trigger.request, "A=1").unwrap();
+        let mut now = Instant::now() + SECOND;
+        assert!(trigger.turn(now, false).is_empty() && trigger.descriptor().is_some());
+        // It may still be written to.
+        assert!(trigger.turn(now, false).is_empty());
+        now += SECOND;
+        assert_eq!(trigger.turn(now, false).len(), 1);
+    }
+
+    proptest! {
+        // Each is said on stderr.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        #[cfg_attr(miri, ignore = "asks the operating system")]
+        fn any_bytes_are_the_text_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), busy: bool) {
+            let (_folder, mut trigger) = source();
+            fs::write(&trigger.request, &bytes).unwrap();
+            prop_assert!(!busy || trigger.turn(Instant::now(), true).is_empty());
+            let requests = trigger.turn(Instant::now() + 2 * MOMENT, false);
+            prop_assert!(!trigger.request.exists());
+            match String::from_utf8(bytes) {
+                Ok(text) => prop_assert_eq!(&requests[0].text, &text),
+                Err(_) => prop_assert!(requests.is_empty() && answer(&trigger).ends_with("failed\n")),
+            }
+        }
+    }
+}

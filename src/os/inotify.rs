@@ -1,0 +1,137 @@
+//! What happens in a folder: files that are whole there, told by the kernel.
+#![allow(unsafe_code, reason = "inotify has no safe form")]
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A folder that is watched. Nothing here waits.
+#[derive(Debug)]
+pub(crate) struct Watch(File);
+
+/// Something that has happened there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A file of that name was closed by somebody who could write to it, or was renamed to it.
+    Whole(OsString),
+    /// More than the kernel keeps count of.
+    TooMuch,
+    /// The folder is no longer there.
+    Gone,
+}
+
+/// What is told of the files; of the folder itself, the kernel tells the rest in any case.
+const OF_FILES: u32 = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
+const OF_FOLDER: u32 = libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_IGNORED | libc::IN_UNMOUNT;
+/// Bytes of an event before its name: which watch, what, a number that joins renames, the length of the name.
+const HEAD: usize = 16;
+
+impl Watch {
+    /// Watches a folder.
+    pub(crate) fn new(folder: &Path) -> io::Result<Watch> {
+        let path = CString::new(folder.as_os_str().as_bytes())?;
+        // SAFETY: takes flags alone.
+        let descriptor = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just opened it for this place alone.
+        let watch = Watch(unsafe { File::from_raw_fd(descriptor) });
+        let what = OF_FILES | libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_ONLYDIR;
+        // SAFETY: the path ends with a zero byte and outlives the call.
+        let failed = unsafe { libc::inotify_add_watch(watch.descriptor(), path.as_ptr(), what) } < 0;
+        if failed { Err(io::Error::last_os_error()) } else { Ok(watch) }
+    }
+
+    /// Returns what is readable when something has happened.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Takes what has happened since the last time.
+    pub(crate) fn take(&self) -> Vec<Change> {
+        let (mut changes, mut buffer) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = (&self.0).read(&mut buffer) {
+            let mut rest = buffer.get(..length).unwrap_or_default();
+            while let Some((change, behind)) = next(rest) {
+                changes.extend(change);
+                rest = behind;
+            }
+        }
+        changes
+    }
+}
+
+/// Splits off the first event; `None` in it if it means nothing here.
+fn next(events: &[u8]) -> Option<(Option<Change>, &[u8])> {
+    let number = |at: usize| Some(u32::from_ne_bytes(events.get(at..at + 4)?.try_into().ok()?));
+    let (what, length) = (number(4)?, usize::try_from(number(12)?).ok()?);
+    let name = events.get(HEAD..HEAD + length)?.split(|byte| *byte == 0).next()?;
+    let change = match what {
+        what if what & libc::IN_Q_OVERFLOW != 0 => Some(Change::TooMuch),
+        what if what & OF_FOLDER != 0 => Some(Change::Gone),
+        what if what & OF_FILES != 0 => Some(Change::Whole(OsStr::from_bytes(name).to_owned())),
+        _ => None,
+    };
+    Some((change, events.get(HEAD + length..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_file_is_told_of_when_it_is_closed_or_renamed_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let watch = Watch::new(folder.path()).unwrap();
+        let whole = |name: &str| Change::Whole(name.into());
+        let mut file = File::create(folder.path().join("a")).unwrap();
+        file.write_all(b"half").unwrap();
+        assert_eq!(watch.take(), []);
+        drop(file);
+        assert_eq!(watch.take(), [whole("a")]);
+        fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
+        fs::write(folder.path().join("c"), "").unwrap();
+        fs::read(folder.path().join("c")).unwrap();
+        assert_eq!(watch.take(), [whole("b"), whole("c")]);
+        let crowd: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+        crowd.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+        assert_eq!(watch.take(), crowd.iter().map(|name| whole(name)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_folder_that_goes_is_told_of_and_none_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        assert_eq!(Watch::new(&inner).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&inner).unwrap();
+        let (one, other) = (Watch::new(&inner).unwrap(), Watch::new(folder.path()).unwrap());
+        fs::rename(&inner, folder.path().join("elsewhere")).unwrap();
+        assert_eq!(one.take(), [Change::Gone]);
+        assert_eq!(other.take(), [Change::Whole("elsewhere".into())]);
+        let removed = Watch::new(&folder.path().join("elsewhere")).unwrap();
+        fs::remove_dir(folder.path().join("elsewhere")).unwrap();
+        assert!(removed.take().contains(&Change::Gone));
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert_eq!(Watch::new(&folder.path().join("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn what_the_kernel_never_sends_is_no_event() {
+        assert_eq!(next(&[]), None);
+        assert_eq!(next(&[0; 15]), None);
+        let mut long = [0; 16];
+        long[12..].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(next(&long), None);
+        let mut lost = [0; 16];
+        lost[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
+        assert_eq!(next(&lost), Some((Some(Change::TooMuch), &[][..])));
+    }
+}

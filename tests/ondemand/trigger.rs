@@ -1,0 +1,285 @@
+//! Requests as files in a watched folder.
+
+use crate::daemon::Stub;
+use crate::harness::Test;
+use crate::program::{Place, Program, Trace};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_touch_is_a_request", a_touch_is_a_request),
+    ("a_text_is_a_request", a_text_is_a_request),
+    ("a_layer_that_is_built_watches_a_folder", a_layer_that_is_built_watches_a_folder),
+    ("a_file_waits_while_something_is_recorded", a_file_waits_while_something_is_recorded),
+    ("a_file_that_is_being_written_waits", a_file_that_is_being_written_waits),
+    ("files_that_are_not_to_be_trusted", files_that_are_not_to_be_trusted),
+    ("files_of_other_users", files_of_other_users),
+    ("a_file_of_an_earlier_process", a_file_of_an_earlier_process),
+    ("a_folder_that_comes_and_goes", a_folder_that_comes_and_goes),
+    ("a_folder_beside_the_daemon", a_folder_beside_the_daemon),
+    ("a_request_by_file_ends_with_the_guard", a_request_by_file_ends_with_the_guard),
+    ("a_forked_child_leaves_the_folder_alone", a_forked_child_leaves_the_folder_alone),
+];
+
+/// Starts a program that watches the folder, and waits until it does.
+pub(crate) fn start(place: &Place, scenario: &str) -> Program {
+    let program = start_with(place, scenario, &[]);
+    program.wait_for(".request` traces this process");
+    program
+}
+
+/// The same with more in its environment, and without waiting.
+pub(crate) fn start_with(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
+    let folder = place.triggers().display().to_string();
+    let own = [("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)];
+    place.start_with(scenario, &[&own, env].concat())
+}
+
+/// The file that is a request for it.
+fn request(place: &Place, program: &Program) -> PathBuf {
+    place.triggers().join(format!("{}.request", program.pid()))
+}
+
+/// Renames what was prepared to the request for it.
+fn leave(place: &Place, program: &Program, prepare: impl FnOnce(&Path)) {
+    let prepared = place.triggers().join("prepared");
+    prepare(&prepared);
+    fs::rename(&prepared, request(place, program)).unwrap();
+}
+
+/// What stands in the answer when it has come to that.
+fn answer(place: &Place, program: &Program, end: &str) -> String {
+    let path = place.triggers().join(format!("{}.answer", program.pid()));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if text.ends_with(end) {
+            return text;
+        }
+        assert!(Instant::now() < deadline, "no {end:?} in {text:?}, but: {}", program.said());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn text(place: &Place, name: &str, milliseconds: u32) -> String {
+    format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS={milliseconds}", place.trace(name).display())
+}
+
+/// Has a short trace taken, and waits for it.
+fn is_traced(place: &Place, program: &Program) {
+    fs::write(request(place, program), text(place, "last.json", 10)).unwrap();
+    Trace::wait_for(&place.trace(&format!("last_{}.json", program.pid())));
+}
+
+fn a_touch_is_a_request() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let touched = Instant::now();
+    assert!(Command::new("touch").arg(request(&place, &program)).status().unwrap().success());
+    let path = place.trace(&format!("libkineto_activities_{}.json", program.pid()));
+    let trace = Trace::wait_for(&path);
+    println!("from the touch to the file: {} ms, of which 500 are recorded", touched.elapsed().as_millis());
+    assert!(trace.window().1 >= 490_000_000 && !trace.slices("work").is_empty());
+    let answer = answer(&place, &program, "done\n");
+    let lines: Vec<_> = answer.lines().collect();
+    assert!(lines[0].starts_with("triggered by a file of user ") && lines[1].starts_with("started what "), "{answer}");
+    assert!(lines[2].starts_with(&format!("written to {}: ", path.display())), "{answer}");
+    assert!(!request(&place, &program).exists());
+    let (said, _) = program.end();
+    // The log says what the answer says, and nothing is left.
+    assert!(lines[..3].iter().all(|line| said.contains(line)) && !said.contains("WARNING"), "{said}");
+    assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
+}
+
+fn a_text_is_a_request() {
+    let place = Place::new();
+    let program = start(&place, "steps");
+    let iterations = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
+    let text = format!("ACTIVITIES_LOG_FILE={}\n{iterations}", place.trace("i.json").display());
+    leave(&place, &program, |path| fs::write(path, text).unwrap());
+    let trace = Trace::wait_for(&place.trace(&format!("i_{}.json", program.pid())));
+    assert_eq!(trace.slices("iteration").len(), 3);
+    fs::write(request(&place, &program), "ACTIVITIES_DURATION_SECS=100000").unwrap();
+    let answer = answer(&place, &program, "failed\n");
+    assert!(answer.contains("is refused: the duration must be between 1 ms and an hour"), "{answer}");
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn a_layer_that_is_built_watches_a_folder() {
+    let place = Place::new();
+    let folder = place.triggers().display().to_string();
+    let program = place.start_with(&format!("watches {folder}"), &[("KINETO_USE_DAEMON", "")]);
+    program.wait_for(".request` traces this process");
+    is_traced(&place, &program);
+    program.end();
+}
+
+fn a_file_waits_while_something_is_recorded() {
+    let place = Place::new();
+    let mut program = start(&place, "commanded");
+    program.tell("start");
+    program.wait_for("done: start");
+    fs::write(request(&place, &program), text(&place, "a.json", 1500)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(request(&place, &program).exists());
+    program.tell("stop");
+    program.wait_for("started what");
+    fs::write(request(&place, &program), text(&place, "b.json", 10)).unwrap();
+    let name = |name: &str| place.trace(&format!("{name}_{}.json", program.pid()));
+    let (first, second) = (Trace::wait_for(&name("a")), Trace::wait_for(&name("b")));
+    assert!(second.window().0 >= first.window().0 + first.window().1);
+    let (said, _) = program.end();
+    assert!(!said.contains("waits for another one"), "{said}");
+}
+
+fn a_file_that_is_being_written_waits() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let mut file = fs::File::create(request(&place, &program)).unwrap();
+    write!(file, "ACTIVITIES_LOG_FILE={}", place.trace("a.json").display()).unwrap();
+    // Longer than a file is let alone that was there before the folder was watched.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(request(&place, &program).exists());
+    file.write_all(b"\nACTIVITIES_DURATION_MSECS=10").unwrap();
+    drop(file);
+    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    program.end();
+}
+
+fn files_that_are_not_to_be_trusted() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let outside = place.sockets().join("outside");
+    fs::write(&outside, "ACTIVITIES_DURATION_MSECS=1").unwrap();
+    let refuses = |why: &str, prepare: &dyn Fn(&Path)| {
+        leave(&place, &program, prepare);
+        program.wait_for(&format!(".request is refused because {why}"));
+        assert!(answer(&place, &program, "failed\n").contains(why));
+        assert!(!request(&place, &program).exists());
+    };
+    refuses("it is no regular file", &|path| std::os::unix::fs::symlink(&outside, path).unwrap());
+    refuses("the file has other names too", &|path| fs::hard_link(&outside, path).unwrap());
+    refuses("it has 70000 bytes", &|path| fs::write(path, "x".repeat(70_000)).unwrap());
+    refuses("it is no UTF-8", &|path| fs::write(path, [b'A', 0xc3, 0x28]).unwrap());
+    // One that nobody writes to is not waited for.
+    leave(&place, &program, |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()));
+    answer(&place, &program, "it is no regular file\nfailed\n");
+    is_traced(&place, &program);
+    program.end();
+    assert_eq!((place.traces().len(), fs::metadata(&outside).is_ok()), (1, true));
+}
+
+fn files_of_other_users() {
+    const OTHER: u32 = 12_345;
+    let place = Place::new();
+    let foreign = |path: &Path| {
+        fs::write(path, text(&place, "a.json", 10)).unwrap();
+        std::os::unix::fs::chown(path, Some(OTHER), None)
+    };
+    if foreign(&place.trace("x")).is_err() {
+        println!("passed over: only root can give files away");
+        return;
+    }
+    fs::remove_file(place.trace("x")).unwrap();
+    let program = start(&place, "serve");
+    leave(&place, &program, |path| foreign(path).unwrap());
+    program
+        .wait_for("it is of user 12345, whom this process does not trust; KINETO_DAEMON_UID=12345 says that it does");
+    program.end();
+    assert_eq!(place.traces().len(), 0);
+    let program = start_with(&place, "serve", &[("KINETO_DAEMON_UID", "12345")]);
+    program.wait_for(".request` traces this process");
+    leave(&place, &program, |path| foreign(path).unwrap());
+    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    program.wait_for("triggered by a file of user 12345");
+    program.end();
+}
+
+/// Runs a program as the first process of a pid namespace, by a launcher if one is named; if that can be had.
+pub(crate) fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).args(more);
+        command
+    };
+    let can = unshare().arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("passed over: no process numbers of its own can be had here");
+        return None;
+    }
+    let mut command = unshare();
+    command.args(launcher).arg(std::env::current_exe().unwrap());
+    Some(command)
+}
+
+fn a_file_of_an_earlier_process() {
+    let place = Place::new();
+    let Some(command) = in_own_numbers(&[], &[]) else { return };
+    let path = place.triggers().join("1.request");
+    fs::write(&path, text(&place, "a.json", 10)).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let folder = place.triggers().display().to_string();
+    let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
+    program.wait_for("is refused because it is older than this process");
+    assert!(!path.exists());
+    fs::write(&path, text(&place, "a.json", 10)).unwrap();
+    Trace::wait_for(&place.trace("a_1.json"));
+    program.end();
+}
+
+fn a_folder_that_comes_and_goes() {
+    let place = Place::new();
+    fs::remove_dir(place.triggers()).unwrap();
+    let program = start_with(&place, "serve", &[]);
+    program.wait_for("cannot be watched for requests yet: No such file");
+    for name in ["a", "b"] {
+        // Left before the folder is watched again: it is found.
+        fs::create_dir(place.triggers()).unwrap();
+        fs::write(request(&place, &program), text(&place, &format!("{name}.json"), 10)).unwrap();
+        Trace::wait_for(&place.trace(&format!("{name}_{}.json", program.pid())));
+        answer(&place, &program, "done\n");
+        fs::remove_dir_all(place.triggers()).unwrap();
+    }
+    let (said, _) = program.end();
+    assert!((1..=3).contains(&said.matches("cannot be watched").count()), "{said}");
+}
+
+fn a_folder_beside_the_daemon() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = start_with(&place, "serve", &[("KINETO_USE_DAEMON", "1")]);
+    stub.answer(&stub.poll(), &text(&place, "a.json", 10));
+    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    program.wait_for(".request` traces this process");
+    is_traced(&place, &program);
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
+    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    program.end();
+    assert_eq!(place.traces().len(), 3);
+}
+
+fn a_request_by_file_ends_with_the_guard() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    fs::write(request(&place, &program), text(&place, "a.json", 600_000)).unwrap();
+    program.wait_for("started what");
+    let path = place.trace(&format!("a_{}.json", program.pid()));
+    let (said, _) = program.end();
+    assert!(said.contains("(ended early: the program ends)"), "{said}");
+    assert!(!Trace::wait_for(&path).slices("work").is_empty());
+    assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
+}
+
+fn a_forked_child_leaves_the_folder_alone() {
+    let place = Place::new();
+    let program = start(&place, "forks");
+    program.wait_for("the child has ended with 7");
+    is_traced(&place, &program);
+    answer(&place, &program, "done\n");
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}
