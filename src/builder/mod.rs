@@ -464,3 +464,81 @@ impl fmt::Debug for KinetoLayerBuilder {
         f.debug_struct("KinetoLayerBuilder").field("overrides", &self.overrides).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Asked;
+    use crate::trace::Trace;
+    use std::time::{SystemTime, UNIX_EPOCH};
+    use tracing_subscriber::prelude::*;
+
+    /// Records spans and events before, between and behind two times; `None` if that took longer than there was time for.
+    fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
+        let [from, until] = [80, 160].map(|ahead| SystemTime::now() + Duration::from_millis(ahead));
+        let settings = || session.settings_for(&Asked::parse("").unwrap(), "/tmp/none.json".into()).0;
+        session.start_for(ticket, Some((from, until)), settings).unwrap();
+        let is_before = |time: SystemTime| SystemTime::now() + Duration::from_millis(2) < time;
+        let wait_for = |time: SystemTime| {
+            while SystemTime::now() < time + Duration::from_millis(2) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        tracing::info_span!("before").in_scope(|| tracing::info!("an event before"));
+        let around = tracing::info_span!("around", field = 7).entered();
+        let ends_inside = tracing::info_span!("ends inside").entered();
+        let mut is_in_time = is_before(from);
+        wait_for(from);
+        drop(ends_inside);
+        tracing::info_span!("inside").in_scope(|| tracing::info!("an event inside"));
+        let ends_behind = tracing::info_span!("ends behind").entered();
+        is_in_time &= is_before(until);
+        wait_for(until);
+        drop(ends_behind);
+        tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
+        drop(around);
+        let trace = session.stop_for(ticket).unwrap();
+        is_in_time.then_some((trace, [from, until]))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "waits for the real clock")]
+    fn a_recording_between_two_times_has_what_lies_between_them() {
+        let builder = KinetoLayerBuilder::default().no_output().record_from_start(false);
+        let (layer, guard) = builder.events(tracing::Level::INFO).build().unwrap();
+        let session = guard.profiler().session().unwrap().clone();
+        let (trace, times) = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            (1..100).find_map(|ticket| record(&session, ticket)).unwrap()
+        });
+        let mut rows = Vec::new();
+        trace.for_each(|row| {
+            let mut args = Vec::new();
+            row.args.visit(&mut |key, _| args.push(key.to_owned()));
+            let is_said = ["field", "clipped", "finished"].map(|key| args.iter().any(|arg| arg == key));
+            rows.push((row.name.to_owned(), is_said));
+        });
+        rows.sort();
+        let expected = [
+            ("an event inside", [false, false, false]),
+            ("around", [true, true, true]),
+            ("ends behind", [false, false, true]),
+            ("ends inside", [false, true, false]),
+            ("inside", [false, false, false]),
+        ];
+        assert_eq!(rows, expected.map(|(name, said)| (name.to_owned(), said)));
+        let (start, end) = trace.window();
+        for (found, said) in [start, end].into_iter().zip(times) {
+            let said = u64::try_from(said.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+            assert!(found.as_nanos().abs_diff(said) <= 1, "{found:?} {said}");
+        }
+        let stats = trace.stats();
+        let losses: Vec<_> = stats.losses.iter().map(|(loss, count)| (loss.as_str(), *count)).collect();
+        assert_eq!((stats.slices, stats.events), (4, 1));
+        assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
+        // Of times that have passed, nothing is cut.
+        session.start_for(100, Some((times[0], times[1])), Config::default).unwrap();
+        let (start, end) = session.stop_for(100).unwrap().window();
+        assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
+        drop(guard);
+    }
+}

@@ -299,7 +299,6 @@ mod tests {
     use super::*;
     use crate::activity::ActivityGroup;
     use crate::collector::CollectorSet;
-    use crate::time::Timestamp;
     use std::time::Duration;
 
     fn gate() -> Gate {
@@ -362,72 +361,5 @@ mod tests {
         let expected = (vec![(Ticks(201), Ticks(900), false)], devices, stretch(201, 900));
         assert_eq!(between(untouched, 200, 800), expected);
         assert_eq!(between(windows(150), 1000, 1100).2, stretch(1000, 1000), "looked at before it began");
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "waits for the real clock")]
-    fn a_recording_between_two_times_has_what_lies_between_them() {
-        use tracing_subscriber::prelude::*;
-        let builder = crate::KinetoLayer::builder().no_output().record_from_start(false).events(tracing::Level::INFO);
-        let (layer, guard) = builder.build().unwrap();
-        let session = guard.profiler().session().unwrap().clone();
-        let now = || {
-            // So that no clock's error tells otherwise.
-            std::thread::sleep(Duration::from_millis(2));
-            let now = SystemTime::now();
-            std::thread::sleep(Duration::from_millis(2));
-            now
-        };
-        let (from, until) = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-            session.start().unwrap();
-            tracing::info_span!("before").in_scope(|| tracing::info!("an event before"));
-            let around = tracing::info_span!("around", field = 7).entered();
-            let ends_inside = tracing::info_span!("ends inside").entered();
-            let from = now();
-            drop(ends_inside);
-            tracing::info_span!("inside").in_scope(|| tracing::info!("an event inside"));
-            let ends_behind = tracing::info_span!("ends behind").entered();
-            let until = now();
-            drop(ends_behind);
-            tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
-            drop(around);
-            (from, until)
-        });
-        session.lock().unwrap().between = Some((from, until));
-        for trace in [session.look().unwrap(), session.stop().unwrap()] {
-            let mut rows = Vec::new();
-            trace.for_each(|row| {
-                let mut args = Vec::new();
-                row.args.visit(&mut |key, value| args.push(format!("{key}={value:?}")));
-                let said = |key: &str| args.iter().any(|arg| arg.starts_with(key));
-                rows.push((row.name.to_owned(), said("field"), said("clipped"), said("finished")));
-            });
-            let row =
-                |name: &str, field, is_clipped, is_unfinished| (name.to_owned(), field, is_clipped, is_unfinished);
-            let mut expected = vec![
-                row("around", true, true, true),
-                row("ends inside", false, true, false),
-                row("inside", false, false, false),
-                row("an event inside", false, false, false),
-                row("ends behind", false, false, true),
-            ];
-            expected.sort();
-            rows.sort();
-            assert_eq!(rows, expected);
-            let window = trace.window();
-            let nanoseconds = |time: SystemTime| Timestamp::from(time).as_nanos();
-            assert!(window.0.as_nanos().abs_diff(nanoseconds(from)) <= 1, "{window:?} {from:?}");
-            assert!(window.1.as_nanos().abs_diff(nanoseconds(until)) <= 1, "{window:?} {until:?}");
-            let stats = trace.stats();
-            let losses: Vec<_> = stats.losses.iter().map(|(loss, count)| (loss.as_str(), *count)).collect();
-            assert_eq!((stats.slices, stats.events), (4, 1));
-            assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
-        }
-        // One that has begun later is what it is.
-        session.start_between(Some((from, until))).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-        let (start, end) = session.stop().unwrap().window();
-        assert!(start > until.into() && end.since(start) >= 5_000_000, "{start:?} {end:?}");
-        drop(guard);
     }
 }

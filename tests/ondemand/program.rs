@@ -175,11 +175,20 @@ impl Trace {
         self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).collect()
     }
 
+    fn whole(&self) -> &Value {
+        self.rows().iter().find(|row| row["cat"] == "Trace").expect("a row for the whole")
+    }
+
+    /// When the recording began, as rows have it.
+    pub(crate) fn start_of_the_whole(&self) -> f64 {
+        self.whole()["ts"].as_f64().unwrap()
+    }
+
     /// The recording's start and length, in nanoseconds; the start since the Unix epoch.
     pub(crate) fn window(&self) -> (i64, i64) {
         let base = self.json["baseTimeNanoseconds"].as_i64().unwrap();
         let nanoseconds = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as i64;
-        let whole = self.rows().iter().find(|row| row["cat"] == "Trace").expect("a row for the whole");
+        let whole = self.whole();
         (base + nanoseconds(&whole["ts"]), nanoseconds(&whole["dur"]))
     }
 }
