@@ -187,6 +187,11 @@ keys! {
     PluginFolder: Environment Now "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
         "the folder of plugins for other accelerators, all of which are loaded";
     DisablePlugins: Both Now "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
+    InputShapes: Both Now "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "record_shapes(bool)",
+        "asks the program for the shapes of inputs: its session observers are told";
+    OpInputs: Both Now "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "", "the same";
+    WithFlops: Both Now "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "with_flops(bool)",
+        "asks it for what FLOPs are computed of, in the same way";
     ProfileProfileMemory: Both Now "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
     WithStack: Both Now "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
@@ -216,10 +221,6 @@ keys! {
     ProfileMemory: Both Requested "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
         "asks for a memory profile instead of a trace";
     ProfileMemoryDuration: Both Requested "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "", "how long that takes";
-    OpInputs: Both Later "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
-        "asks the program for input shapes";
-    InputShapes: Both Later "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
-    WithFlops: Both Later "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "", "asks the program for operation counts";
     StartTime: Both Requested "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when the trace starts, at most an hour from now; 0 means soon";
     StartIteration: Both Requested "PROFILE_START_ITERATION", I32, Says("unset"), "",
@@ -284,7 +285,7 @@ impl Key {
             Key::Activities => Key::ActivityTypes,
             Key::VerboseLogLevel => Key::LogLevel,
             Key::DurationMsecs => Key::DurationSecs,
-            Key::InputShapes => Key::OpInputs,
+            Key::OpInputs => Key::InputShapes,
             Key::PythonStackTrace => Key::WithStack,
             other => other,
         }
@@ -292,7 +293,7 @@ impl Key {
 
     /// Whether a later line about another key of the family takes this one's place, instead of standing beside it.
     pub(super) fn replaces_family(self) -> bool {
-        matches!(self.family(), Key::DurationSecs | Key::OpInputs | Key::WithStack)
+        matches!(self.family(), Key::DurationSecs | Key::InputShapes | Key::WithStack)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
-use crate::session::{Outside, Session};
+use crate::session::{Outside, Session, TAKEN};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,7 +138,7 @@ impl Runner {
         if !session.is_evicted(ticket) {
             return;
         }
-        let cancelled = machine.cancel("the program has started a recording of its own");
+        let cancelled = machine.cancel(TAKEN);
         drop(machine);
         if let Some(Act::Cancel(job, why)) = cancelled {
             refuse(&job.request.by, &named(&job.request), &why);
@@ -188,6 +188,8 @@ impl Runner {
 
     /// Does what takes no time, and has the rest done elsewhere.
     fn perform(&self, session: &Arc<Session>, mut machine: MutexGuard<'_, Machine>, act: Act) {
+        // Observers are told when the machine is free again.
+        let _call = session.call();
         match act {
             Act::Prepare(_) => {}
             Act::Start(job) => {
@@ -208,7 +210,7 @@ impl Runner {
                 self.write(session, job, early);
             }
             Act::Cancel(job, why) => {
-                cancel(session, &job);
+                cancel(session, &job, &why);
                 drop(machine);
                 refuse(&job.request.by, &named(&job.request), &why);
             }
@@ -231,8 +233,9 @@ impl Runner {
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
-            cancel(session, &lost);
-            diag!(Error, "ondemand", "a trace is lost: no thread can be started to write it: {why}");
+            let why = format!("no thread can be started to write it: {why}");
+            cancel(session, &lost, &why);
+            diag!(Error, "ondemand", "a trace is lost: {why}");
             self.written(lost.ticket);
         }
     }
@@ -321,10 +324,10 @@ fn start(session: &Session, job: &Job) -> Result<(), Error> {
     }
 }
 
-fn cancel(session: &Session, job: &Job) {
+fn cancel(session: &Session, job: &Job, why: &str) {
     match job.request.what {
         What::MemoryProfile => drop(session.stop_memory_profile()),
-        What::Trace => session.drop_for(job.ticket),
+        What::Trace => session.drop_for(job.ticket, why),
     }
 }
 

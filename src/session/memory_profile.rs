@@ -1,6 +1,7 @@
 //! Memory profiles on demand: recordings of what allocators report, and nothing else, beside the session's own.
 
 use super::Session;
+use super::observer::Event;
 use crate::collector::CollectorSet;
 use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
@@ -30,13 +31,14 @@ enum State {
 impl Session {
     /// Starts a memory profile.
     pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         if let State::Running(_) = &*state {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
         let mut config = Config::clone(&self.config);
-        (config.output, config.with_memory) = (Output::Nowhere, true);
+        (config.output, config.flags.profile_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };
         let recorder = Arc::new(Recorder::new(
@@ -53,11 +55,13 @@ impl Session {
         let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(Vec::new(), Vec::new()));
         session.start()?;
         *state = State::Running(session);
+        self.observers.note(Event::MemoryProfileStarted);
         Ok(())
     }
 
     /// Ends the memory profile and keeps it until the next one.
     pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         let State::Running(session) = &*state else {
             let why = "no memory profile is being taken; start one first";
@@ -65,11 +69,13 @@ impl Session {
         };
         let trace = session.stop()?;
         *state = State::Taken(trace.clone());
+        self.observers.note(Event::MemoryProfileStopped);
         Ok(trace)
     }
 
     /// Writes the memory profile that was taken last.
     pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
+        let _call = self.call();
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
         let trace = match &*self.memory_profile.state.lock() {
             State::Taken(trace) => trace.clone(),
@@ -82,6 +88,8 @@ impl Session {
                 "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record",
             );
         };
-        trace.memory_timeline(*device).save(path)
+        trace.memory_timeline(*device).save(path)?;
+        self.observers.note(Event::MemoryProfileExported(path.to_owned()));
+        Ok(())
     }
 }

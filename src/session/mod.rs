@@ -5,6 +5,7 @@ mod budget;
 mod exit;
 mod gate;
 mod memory_profile;
+mod observer;
 mod outcome;
 mod pulse;
 mod reports;
@@ -15,8 +16,10 @@ mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
+pub use observer::SessionObserver;
+pub(crate) use observer::{Call, Observer};
 pub use outcome::{Cycle, StepOutcome, StepState};
-pub(crate) use requested::Outside;
+pub(crate) use requested::{Outside, TAKEN};
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;
 
@@ -35,6 +38,7 @@ use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Viola
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
+use observer::{Event, SessionObservers};
 use pulse::Pulse;
 use reports::Reports;
 use requested::Requests;
@@ -57,6 +61,7 @@ pub(crate) struct Session {
     while_open: WhileOpen,
     memory_profile: MemoryProfile,
     requests: Requests,
+    observers: SessionObservers,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,
     /// The process that made it.
@@ -133,7 +138,7 @@ impl Session {
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
         let (steps, while_open, memory_profile, requests, post_process) = Default::default();
-        let born = fork::generation();
+        let (observers, born) = (SessionObservers::new(recorder.clone()), fork::generation());
         Arc::new(Session {
             recorder,
             config,
@@ -146,6 +151,7 @@ impl Session {
             while_open,
             memory_profile,
             requests,
+            observers,
             post_process,
             process,
             born,
@@ -155,6 +161,16 @@ impl Session {
     /// Says what the program changes in the events of all traces from now on; the first one to say so counts.
     pub(crate) fn set_post_process(&self, post_process: PostProcess) {
         let _ = self.post_process.set(post_process);
+    }
+
+    /// Says who is told of what happens to recordings; the first one to say so counts.
+    pub(crate) fn set_observers(&self, observers: Vec<Observer>) {
+        self.observers.set(observers);
+    }
+
+    /// Begins a call that may hold locks; observers are told when it is over.
+    pub(crate) fn call(&self) -> Call<'_> {
+        self.observers.call()
     }
 
     /// Where a recording that ends by itself goes.
@@ -187,6 +203,7 @@ impl Session {
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
+        let _call = self.call();
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
@@ -215,7 +232,9 @@ impl Session {
                 state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
                 let starts = || self.collectors.start(&self.selection(&state.config), &budget);
-                if self.config.mode.records() { starts() } else { Vec::new() }
+                let reports = if self.config.mode.records() { starts() } else { Vec::new() };
+                self.observers.note(Event::Prepared(state.config.flags));
+                reports
             }
             Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
             _ => {
@@ -229,10 +248,12 @@ impl Session {
 
     /// Takes the [`prepare`](Session::prepare) of that number back, unless a recording has begun since.
     pub(crate) fn disarm(&self, ticket: u64) {
+        let _call = self.call();
         let Ok(mut state) = self.lock() else { return };
         if matches!(state.phase, Phase::Prepared(current) if current == ticket) && !self.recorder.is_forked() {
             state.phase = Phase::Idle;
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            self.observers.note(Event::Cancelled("the program has not started what it had prepared".to_owned()));
         }
     }
 
@@ -266,6 +287,7 @@ impl Session {
 
     /// Starts a recording.
     pub(crate) fn start(&self) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
@@ -287,7 +309,6 @@ impl Session {
         self.recorder.gather_losses();
         self.recorder.losses.take();
         self.pulse.start();
-        self.recorder.hear(config.with_memory);
         if self.recorder.listens() {
             self.pulse.start_ahead();
         }
@@ -299,12 +320,14 @@ impl Session {
         if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
+            self.observers.note(Event::Cancelled(why.to_owned()));
             return Err(Error::new(ErrorKind::Forked, why));
         }
         if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
         state.phase = Phase::Recording;
+        self.observers.note(Event::Started);
         if !config.gpu.profiler_range && !self.while_open.is_shut() {
             self.gate.resume(self.begins_with(state));
             return Ok(());
@@ -323,6 +346,7 @@ impl Session {
 
     /// Ends the recording and hands out what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_process()?;
@@ -336,6 +360,7 @@ impl Session {
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
         let windows = matches!(state.phase, Phase::Recording).then(|| self.gate.end()).flatten().ok_or_else(none)?;
         state.phase = Phase::Idle;
+        self.observers.note(Event::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
@@ -500,7 +525,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         async_spans: config.async_spans,
         with_target: config.with_target,
         with_location: config.with_location,
-        with_modules: config.with_modules,
+        flags: config.flags,
         overload_names: config.overload_names,
         fwd_bwd: config.fwd_bwd,
         selected: config.activities,

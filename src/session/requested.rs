@@ -1,6 +1,7 @@
 //! Recordings that somebody outside of the program has asked for: they make way for the program's own.
 
 use super::gate::OF_HOST;
+use super::observer::Event;
 use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
 use crate::config::{Asked, Config, OnDemand};
@@ -40,6 +41,7 @@ pub(super) struct Requests {
 const BY_REQUEST: u64 = 0;
 
 const OWN: &str = "a recording of the program's own is going on";
+pub(crate) const TAKEN: &str = "the program has started a recording of its own";
 pub(super) const FOREIGN: &str = "the recording that is going on was asked for from outside; it ends by itself";
 
 impl Session {
@@ -90,12 +92,14 @@ impl Session {
     pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Option<&'static str>) {
         let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
                        (KINETO_PROFILE_WITH_STACK)";
-        let has_stacks = self.config.companions.stacks;
-        (self.config.of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
+        let config = self.config.of_request(asked, output);
+        let lacks_stacks = config.flags.with_stack && !self.config.flags.with_stack;
+        (config, lacks_stacks.then_some(missing))
     }
 
     /// Has the collectors begin for a request.
     pub(crate) fn prepare_for(&self, ticket: u64, config: Config) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         // It may have begun meanwhile, or been thrown away.
@@ -118,6 +122,7 @@ impl Session {
 
     /// Starts the recording of a request; its settings are asked for if nothing was prepared.
     pub(crate) fn start_for(&self, ticket: u64, config: impl FnOnce() -> Config) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         if state.guest != Some(ticket) {
@@ -154,6 +159,7 @@ impl Session {
 
     /// Ends the recording of a request and hands it out.
     pub(crate) fn stop_for(&self, ticket: u64) -> Result<Trace, Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_guest(&state, ticket)?;
@@ -162,18 +168,19 @@ impl Session {
         trace
     }
 
-    /// Throws away what a request has.
-    pub(crate) fn drop_for(&self, ticket: u64) {
+    /// Throws away what a request has, for that reason.
+    pub(crate) fn drop_for(&self, ticket: u64, why: &str) {
+        let _call = self.call();
         let Ok(mut state) = self.lock() else { return };
         state.last_guest = state.last_guest.max(ticket);
         if state.guest == Some(ticket) && !self.recorder.is_forked() {
-            self.throw_away(&mut state);
+            self.throw_away(&mut state, why);
         }
     }
 
     fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
         self.check_process()?;
-        let taken = || Error::new(ErrorKind::NotActive, "the program has started a recording of its own");
+        let taken = || Error::new(ErrorKind::NotActive, TAKEN);
         (state.guest == Some(ticket)).then_some(()).ok_or_else(taken)
     }
 
@@ -186,13 +193,13 @@ impl Session {
             state.guest = None;
             return;
         }
-        self.throw_away(state);
+        self.throw_away(state, TAKEN);
         if let Some(outside) = self.requests.outside.get() {
             outside.evicted();
         }
     }
 
-    fn throw_away(&self, state: &mut State) {
+    fn throw_away(&self, state: &mut State, why: &str) {
         if matches!(state.phase, Phase::Recording) {
             self.gate.end();
             self.recorder.observers.stop();
@@ -201,6 +208,7 @@ impl Session {
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         (state.phase, state.guest) = (Phase::Idle, None);
+        self.observers.note(Event::Cancelled(why.to_owned()));
     }
 
     /// Has [`Outside::reached`] called from that iteration on, until something else is said.
