@@ -357,24 +357,15 @@ impl KinetoLayerBuilder {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let mut sinks = Sinks::default();
-        for (scheme, sink) in self.sinks {
-            if sinks.register(&scheme, sink)? {
-                diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
-            }
-        }
         fork::watch(home::forget_lane);
         let record = config.record_from_start;
         if config.flush_on_sigterm {
             signal::flush_on_sigterm(session::at_exit)?;
         }
-        let is_enabled = !config.mode.contains(Mode::Disabled);
         let collectors = devices::collectors(&config, self.timer, self.collectors);
-        let session = Session::new(recorder.clone(), config, sinks, collectors);
+        let session = Session::new(recorder.clone(), config, sinks(self.sinks)?, collectors);
         self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
-        if is_enabled {
-            session.set_observers(self.session_observers);
-        }
+        session.set_observers(self.session_observers);
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
@@ -415,6 +406,17 @@ fn check_name(name: &str) -> Result<(), Error> {
         "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
     );
     Err(Error::new(ErrorKind::Config, why))
+}
+
+/// Who takes what is saved to URLs, by scheme.
+fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
+    let mut sinks = Sinks::default();
+    for (scheme, sink) in given {
+        if sinks.register(&scheme, sink)? {
+            diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
+        }
+    }
+    Ok(sinks)
 }
 
 /// Who is told of spans: as the mode says, and the program's own.

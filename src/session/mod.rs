@@ -16,8 +16,8 @@ mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
+pub(crate) use observer::Observer;
 pub use observer::SessionObserver;
-pub(crate) use observer::{Call, Observer};
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use requested::{Outside, TAKEN};
 pub(crate) use steps::{Ending, Habits, Steps};
@@ -161,16 +161,6 @@ impl Session {
     /// Says what the program changes in the events of all traces from now on; the first one to say so counts.
     pub(crate) fn set_post_process(&self, post_process: PostProcess) {
         let _ = self.post_process.set(post_process);
-    }
-
-    /// Says who is told of what happens to recordings; the first one to say so counts.
-    pub(crate) fn set_observers(&self, observers: Vec<Observer>) {
-        self.observers.set(observers);
-    }
-
-    /// Begins a call that may hold locks; observers are told when it is over.
-    pub(crate) fn call(&self) -> Call<'_> {
-        self.observers.call()
     }
 
     /// Where a recording that ends by itself goes.

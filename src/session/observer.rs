@@ -1,7 +1,8 @@
 //! Who is told of what happens to a session's recordings, and in which order.
 
+use super::Session;
 use crate::collector::attempt;
-use crate::config::RecordingFlags;
+use crate::config::{Mode, RecordingFlags};
 use crate::diag::diag;
 use crate::os::{fork, thread};
 use crate::recorder::Recorder;
@@ -61,14 +62,17 @@ use std::sync::{Arc, OnceLock};
 /// [`stopped`](Self::stopped) or [`cancelled`](Self::cancelled); one that is not started is cancelled. Observers hear all in
 /// the order in which it happened, one after the other as they were given to the builder, and no two of them at once.
 ///
-/// They are called when no lock of this crate is held, and may call the [`Profiler`](crate::Profiler). As a rule, that is on
-/// the thread that makes the change, before its call returns; of what changes meanwhile, on the thread that is telling
-/// already, which nobody waits for. With a schedule, it is when the step is done. One that panics is not called again; that
-/// is said in a message.
+/// They are called when no lock of this crate is held, and may call the [`Profiler`](crate::Profiler): on the thread that
+/// makes the change, right before its call returns. What changes while a thread is telling, be it by what an observer does
+/// itself, that thread tells too, and nobody waits for it. One that panics is not called again; that is said in a message.
 ///
 /// A forked child has no recording, and its observers hear of those that it starts itself.
 pub trait SessionObserver: fmt::Debug + Send + Sync {
-    /// Collectors have begun for a recording that is asked for these; nothing is recorded before [`started`](Self::started).
+    /// Collectors have begun for a recording that is asked for these.
+    ///
+    /// Nothing of it is recorded yet after a [`Profiler::prepare`](crate::Profiler::prepare), in the warm-up of a schedule,
+    /// and for a request from outside that is for a time. Where one call prepares and starts, such as
+    /// [`Profiler::start`](crate::Profiler::start), it has started, and this is heard before the call returns.
     fn prepared(&self, _flags: &RecordingFlags) {}
 
     /// The recording has started.
@@ -92,7 +96,7 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
 }
 
 /// Something that has happened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Event {
     Prepared(RecordingFlags),
     Started,
@@ -133,8 +137,8 @@ struct News {
     events: VecDeque<Event>,
     /// The threads inside of calls that hold locks or may do so, once for each call.
     inside: Vec<i64>,
-    /// A thread is telling.
-    are_told: bool,
+    /// A thread tells them.
+    is_telling: bool,
     /// A recording has started and not ended.
     is_recording: bool,
 }
@@ -144,6 +148,22 @@ struct News {
 #[must_use = "observers are told when it is dropped"]
 pub(crate) struct Call<'s> {
     observers: Option<&'s SessionObservers>,
+}
+
+impl Session {
+    /// Says who is told of what happens to recordings, unless all is switched off; the first one to say so counts.
+    pub(crate) fn set_observers(&self, of_program: Vec<Observer>) {
+        if !self.config.mode.contains(Mode::Disabled) {
+            let _ = self.observers.of_program.set(of_program);
+        }
+    }
+
+    /// Begins a call in which something may happen; see [`Call`].
+    pub(crate) fn call(&self) -> Call<'_> {
+        let observers = (!self.observers.of_program().is_empty()).then_some(&self.observers);
+        observers.inspect(|observers| observers.news.lock().inside.push(thread::id()));
+        Call { observers }
+    }
 }
 
 impl SessionObserver for OfLayer {
@@ -165,13 +185,8 @@ impl Observer {
         }
         if let Err(why) = attempt(event.method(), || event.tell(&*self.observer)) {
             self.is_broken.store(true, Ordering::Relaxed);
-            diag!(
-                Error,
-                "observer",
-                "the session observer {}: {}; it is told of nothing more",
-                self.name,
-                why.message()
-            );
+            let name = self.name;
+            diag!(Error, "observer", "the session observer {name}: {}; it is told of nothing more", why.message());
         }
     }
 }
@@ -182,20 +197,8 @@ impl SessionObservers {
         SessionObservers { layer: OfLayer { recorder }, of_program, news }
     }
 
-    /// Takes the program's; a layer is built once.
-    pub(super) fn set(&self, of_program: Vec<Observer>) {
-        let _ = self.of_program.set(of_program);
-    }
-
     fn of_program(&self) -> &[Observer] {
         self.of_program.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Begins a call; see [`Call`].
-    pub(super) fn call(&self) -> Call<'_> {
-        let observers = (!self.of_program().is_empty()).then_some(self);
-        observers.inspect(|observers| observers.news.lock().inside.push(thread::id()));
-        Call { observers }
     }
 
     /// Takes note of what has happened, while what it has happened to is locked: that makes the order.
@@ -217,7 +220,7 @@ impl SessionObservers {
 
     /// Tells what there is to tell, unless another thread does already, or this one further up.
     fn tell(&self) {
-        if std::mem::replace(&mut self.news.lock().are_told, true) {
+        if std::mem::replace(&mut self.news.lock().is_telling, true) {
             return;
         }
         while let Some(event) = self.next() {
@@ -228,7 +231,7 @@ impl SessionObservers {
     fn next(&self) -> Option<Event> {
         let mut news = self.news.lock();
         let next = news.events.pop_front();
-        news.are_told = next.is_some();
+        news.is_telling = next.is_some();
         next
     }
 }

@@ -24,6 +24,8 @@ mod ends;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod observers;
+#[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
 mod scenarios;
@@ -38,7 +40,7 @@ use harness::Test;
 
 #[cfg(target_os = "linux")]
 const TESTS: &[&[Test]] =
-    &[traces::TESTS, arbitration::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
+    &[traces::TESTS, arbitration::TESTS, observers::TESTS, weather::TESTS, hostile::TESTS, ends::TESTS, soak::TESTS];
 #[cfg(not(target_os = "linux"))]
 const TESTS: &[&[Test]] = &[];
 
