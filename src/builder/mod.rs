@@ -224,9 +224,9 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Tells that observer of what happens to recordings: prepared, started, stopped, cancelled; may be called more than once.
+    /// Tells that observer what happens to recordings, and what each is asked for; may be called more than once.
     ///
-    /// None is told in [`Mode::Disabled`].
+    /// None is told anything in [`Mode::Disabled`].
     pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
         self.session_observers.push(Observer::new(observer));
         self

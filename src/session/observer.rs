@@ -63,8 +63,9 @@ use std::sync::{Arc, OnceLock};
 /// the order in which it happened, one after the other as they were given to the builder, and no two of them at once.
 ///
 /// They are called when no lock of this crate is held, and may call the [`Profiler`](crate::Profiler): on the thread that
-/// makes the change, right before its call returns. What changes while a thread is telling, be it by what an observer does
-/// itself, that thread tells too, and nobody waits for it. One that panics is not called again; that is said in a message.
+/// makes the change, right before its call returns, which waits for them: they are to be quick. What changes while a thread
+/// is telling, be it by what an observer does itself, that thread tells too, and nobody else waits for it. One that panics is
+/// not called again; that is said in a message.
 ///
 /// A forked child has no recording, and its observers hear of those that it starts itself.
 pub trait SessionObserver: fmt::Debug + Send + Sync {
