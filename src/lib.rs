@@ -98,7 +98,7 @@ pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
 pub use collector::{Collector, CollectorReport};
-pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, UnknownMode};
+pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownMode};
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
 pub use error::{Error, ErrorKind};
@@ -115,7 +115,7 @@ pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
-pub use session::{Cycle, Status, StepOutcome, StepState, ThreadRecording, flush_all};
+pub use session::{Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
 pub use trace::{
     CpuTraceBuilder, EventEdit, InvariantViolation, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace,

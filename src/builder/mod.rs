@@ -19,7 +19,7 @@ use crate::observer::{Observers, SpanObserver};
 use crate::os::{fork, signal};
 use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
-use crate::session::{self, Habits, Session};
+use crate::session::{self, Habits, Observer, Session, SessionObserver};
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::Sinks;
@@ -48,6 +48,7 @@ pub struct KinetoLayerBuilder {
     collectors: Vec<Arc<dyn Collector>>,
     timer: Option<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
+    session_observers: Vec<Observer>,
     schedule: Option<Schedule>,
     handler: Option<Box<dyn TraceHandler>>,
     habits: Habits,
@@ -225,6 +226,14 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Tells that observer what happens to recordings, and what each is asked for; may be called more than once.
+    ///
+    /// None is told anything in [`Mode::Disabled`].
+    pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
+        self.session_observers.push(Observer::new(observer));
+        self
+    }
+
     /// Records by that schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
     ///
     /// Each cycle has a trace of its own, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
@@ -366,16 +375,10 @@ impl KinetoLayerBuilder {
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
         // A request may ask for what the layer does not record otherwise, and goes without if that cannot be.
-        let listens = (config.with_memory || serves) && recorder.listen();
-        if config.with_memory && !listens {
+        let listens = (config.flags.profile_memory || serves) && recorder.listen();
+        if config.flags.profile_memory && !listens {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
-        }
-        let mut sinks = Sinks::default();
-        for (scheme, sink) in self.sinks {
-            if sinks.register(&scheme, sink)? {
-                diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
-            }
         }
         fork::watch(home::forget_lane);
         let record = config.record_from_start;
@@ -383,8 +386,9 @@ impl KinetoLayerBuilder {
             signal::flush_on_sigterm(session::at_exit)?;
         }
         let collectors = devices::collectors(&config, self.timer, self.collectors);
-        let session = Session::new(recorder.clone(), config, sinks, collectors);
+        let session = Session::new(recorder.clone(), config, sinks(self.sinks)?, collectors);
         self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
+        session.set_observers(self.session_observers);
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
@@ -432,6 +436,17 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Config, why))
 }
 
+/// Who takes what is saved to URLs, by scheme.
+fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
+    let mut sinks = Sinks::default();
+    for (scheme, sink) in given {
+        if sinks.register(&scheme, sink)? {
+            diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
+        }
+    }
+    Ok(sinks)
+}
+
 /// Who is told of spans: as the mode says, and the program's own.
 fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
     if config.mode.contains(Mode::Nvtx) {
@@ -446,9 +461,9 @@ fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers 
 
 /// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
 fn companions(config: &Config, stacks_by_program: bool) -> Result<Companions, Error> {
-    let wanted = &config.companions;
-    let mut frames = if wanted.stacks { wanted.stack_frames } else { 0 };
-    if let Some(why) = no_stacks().filter(|_| wanted.stacks) {
+    let (wanted, with_stack) = (&config.companions, config.flags.with_stack);
+    let mut frames = if with_stack { wanted.stack_frames } else { 0 };
+    if let Some(why) = no_stacks().filter(|_| with_stack) {
         if stacks_by_program {
             return Err(Error::new(ErrorKind::Unsupported, why));
         }

@@ -27,6 +27,25 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Asks the program for the shapes of its operations' inputs, as torch's `record_shapes`: its
+    /// [session observers](Self::session_observer) are told. Default: false.
+    ///
+    /// Shapes are fields of spans (`dims`), and are recorded where they are there, asked for or not.
+    pub fn record_shapes(mut self, on: bool) -> Self {
+        self.overrides.record_shapes = Some(on);
+        self
+    }
+
+    /// Asks the program for what FLOPs are computed of, as torch's `with_flops`, which takes shapes: true asks for those
+    /// too. Its [session observers](Self::session_observer) are told. Default: false.
+    ///
+    /// Tables have FLOPs wherever shapes and a formula are there ([`FlopRegistry`](crate::analysis::FlopRegistry)).
+    pub fn with_flops(mut self, on: bool) -> Self {
+        self.overrides.with_flops = Some(on);
+        self.overrides.record_shapes = if on { Some(true) } else { self.overrides.record_shapes };
+        self
+    }
+
     /// Says of each operation which modules it is in, as torch's `with_modules`: `Module Hierarchy`, made of the fields
     /// `module` of the spans around it, the outermost first, with a dot between. Default: false.
     ///

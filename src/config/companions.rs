@@ -4,10 +4,9 @@ use super::keys::Key;
 use super::value::Value;
 use tracing_subscriber::filter::Targets;
 
-/// Whether there are stacks, and counters of the CPU.
+/// How stacks are, and which counters of the CPU there are.
 #[derive(Clone, Debug)]
 pub(crate) struct Companions {
-    pub(crate) stacks: bool,
     /// The most frames of a stack.
     pub(crate) stack_frames: usize,
     /// Whose spans have stacks; all, if it says nothing.
@@ -20,7 +19,6 @@ impl Companions {
     /// Sets what a key stands for; `false` if it is none of these.
     pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
         match (key, value) {
-            (Key::WithStack | Key::PythonStackTrace, Value::Bool(on)) => self.stacks = *on,
             (Key::StackFrames, Value::Int(frames)) => self.stack_frames = usize::try_from(*frames).unwrap_or(0),
             (Key::StackFilter, Value::Filter(targets)) => self.stack_filter = Some((**targets).clone()),
             (Key::PerformanceEvents, Value::List(names)) => self.performance_events.clone_from(names),
@@ -32,7 +30,7 @@ impl Companions {
 
 impl Default for Companions {
     fn default() -> Companions {
-        Companions { stacks: false, stack_frames: 32, stack_filter: None, performance_events: Vec::new() }
+        Companions { stack_frames: 32, stack_filter: None, performance_events: Vec::new() }
     }
 }
 

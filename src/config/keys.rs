@@ -239,6 +239,11 @@ keys! {
     PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
         "the folder of plugins for other accelerators, all of which are loaded";
     DisablePlugins: Both Now Start "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
+    InputShapes: Both Now Next "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "record_shapes(bool)",
+        "asks the program for the shapes of inputs: its session observers are told";
+    OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "", "the same";
+    WithFlops: Both Now Next "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "with_flops(bool)",
+        "asks it for what FLOPs are computed of, in the same way";
     ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
         "records what allocators report";
     WithStack: Both Now Start "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
@@ -261,11 +266,6 @@ keys! {
         "asks for a memory profile instead of a trace";
     ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "",
         "how long that takes";
-    OpInputs: Both Later Start "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
-        "asks the program for input shapes";
-    InputShapes: Both Later Start "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "", "the same";
-    WithFlops: Both Later Start "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "",
-        "asks the program for operation counts";
     StartTime: Both Requested Start "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
         "when the trace starts, at most an hour from now; 0 means soon";
     IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
@@ -330,7 +330,7 @@ impl Key {
             Key::Activities => Key::ActivityTypes,
             Key::VerboseLogLevel => Key::LogLevel,
             Key::DurationMsecs => Key::DurationSecs,
-            Key::InputShapes => Key::OpInputs,
+            Key::OpInputs => Key::InputShapes,
             Key::PythonStackTrace => Key::WithStack,
             other => other,
         }
@@ -338,7 +338,7 @@ impl Key {
 
     /// Whether a later line about another key of the family takes this one's place, instead of standing beside it.
     pub(super) fn replaces_family(self) -> bool {
-        matches!(self.family(), Key::DurationSecs | Key::OpInputs | Key::WithStack)
+        matches!(self.family(), Key::DurationSecs | Key::InputShapes | Key::WithStack)
     }
 }
 

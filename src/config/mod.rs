@@ -10,6 +10,7 @@ mod companions;
 mod distributed;
 mod env;
 mod file;
+mod flags;
 mod gpu;
 mod keys;
 mod mode;
@@ -34,6 +35,7 @@ pub(crate) use companions::Companions;
 pub use distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use env::{Env, Switch};
 pub(crate) use file::ConfigFile;
+pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
 pub(crate) use ondemand::OnDemand;
@@ -62,9 +64,7 @@ pub(crate) struct Config {
     pub(crate) with_args: bool,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    pub(crate) with_memory: bool,
-    /// Operations say which modules they are in.
-    pub(crate) with_modules: bool,
+    pub(crate) flags: RecordingFlags,
     /// An overload's name stands behind its operation's.
     pub(crate) overload_names: bool,
     /// Arrows go from forward to backward operations.
@@ -183,8 +183,6 @@ impl Config {
             (Key::WithArgs, Value::Bool(on)) => self.with_args = *on,
             (Key::WithTarget, Value::Bool(on)) => self.with_target = *on,
             (Key::WithLocation, Value::Bool(on)) => self.with_location = *on,
-            (Key::ProfileProfileMemory, Value::Bool(on)) => self.with_memory = *on,
-            (Key::WithModules, Value::Bool(on)) => self.with_modules = *on,
             (Key::OverloadNames, Value::Bool(on)) => self.overload_names = *on,
             (Key::FwdBwd, Value::Bool(on)) => self.fwd_bwd = *on,
             (Key::Collectives, Value::Bool(on)) => self.collectives = *on,
@@ -207,6 +205,7 @@ impl Config {
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
             (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
+            _ if self.flags.set(key, value) => {}
             _ if self.companions.set(key, value) || self.ondemand.set(key, value) => {}
             _ => self.gpu.set(key, value),
         }
@@ -297,8 +296,7 @@ impl Default for Config {
             with_args: true,
             with_target: true,
             with_location: false,
-            with_memory: false,
-            with_modules: false,
+            flags: RecordingFlags::default(),
             overload_names: false,
             fwd_bwd: true,
             collectives: false,
@@ -376,7 +374,8 @@ mod tests {
         assert_eq!(config.activities, ActivityTypes::DEFAULT);
         assert_eq!(config.output, Output::Default);
         assert!(config.filter.is_none() && config.deny_fields.is_empty());
-        assert!(config.with_args && config.with_target && !config.with_location && !config.with_memory);
+        assert!(config.with_args && config.with_target && !config.with_location);
+        assert_eq!(config.flags, RecordingFlags::default());
         assert_eq!((config.events, config.async_spans), (LevelFilter::OFF, AsyncSpans::Auto));
         assert_eq!((config.buffer_limit_bytes, config.field_limit_bytes), (512 << 20, 4096));
         assert_eq!((config.overflow, config.flush_timeout), (Overflow::Stop, Duration::from_secs(5)));

@@ -32,9 +32,6 @@ pub(crate) struct Asked {
     /// For how long a memory profile is to be taken, if that is asked for in place of a trace.
     pub(crate) memory_profile: Option<Duration>,
     pub(crate) gpu_buffer_mebibytes: u64,
-    /// Slices are to have call stacks; allocations are to be recorded.
-    pub(crate) with_stack: bool,
-    pub(crate) with_memory: bool,
     /// What was read and means nothing here.
     pub(crate) warnings: Vec<String>,
     settings: Settings,
@@ -56,8 +53,6 @@ impl Default for Asked {
             group_trace_id: String::new(),
             memory_profile: None,
             gpu_buffer_mebibytes: 0,
-            with_stack: false,
-            with_memory: false,
             warnings: Vec::new(),
             settings: Settings::default(),
         }
@@ -121,18 +116,20 @@ impl Asked {
             (Key::MaxGpuBufferSize, Value::Int(count)) => {
                 self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
             }
-            (Key::WithStack | Key::PythonStackTrace, Value::Bool(on)) => self.with_stack = *on,
-            (Key::ProfileProfileMemory, Value::Bool(on)) => self.with_memory = *on,
-            // What the program is asked for, and has in its fields if it has it.
-            (Key::OpInputs | Key::InputShapes | Key::WithFlops, _) => {}
             (
-                Key::ActivityTypes
+                Key::InputShapes
+                | Key::OpInputs
+                | Key::ProfileProfileMemory
+                | Key::WithStack
+                | Key::PythonStackTrace
+                | Key::WithFlops
+                | Key::WithModules
+                | Key::ActivityTypes
                 | Key::Activities
                 | Key::CudaSyncWaitEvents
                 | Key::CuptiPerThreadBuffer
                 | Key::GraphTrace
                 | Key::CustomConfig
-                | Key::WithModules
                 | Key::RoctracerMaxEvents
                 | Key::XpuMetrics
                 | Key::XpuPerKernel
@@ -156,9 +153,8 @@ impl Config {
         if asked.settings.iter().any(|(key, _)| types.contains(&key)) {
             config.activities = ActivityTypes::EMPTY;
         }
-        let own = (self.with_memory || asked.with_memory, self.companions.clone());
         asked.settings.iter().for_each(|(key, value)| config.set(key, value));
-        (config.with_memory, config.companions) = own;
+        config.flags.profile_memory |= self.flags.profile_memory;
         config.activities = config.gpu.allowed(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
@@ -179,6 +175,7 @@ fn milliseconds(count: i64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RecordingFlags;
 
     /// What the daemon makes of `dyno gputrace --log-file /tmp/a.json`.
     const TEXT: &str = "\n    ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=700\n\
@@ -223,7 +220,8 @@ mod tests {
         let text = "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1";
         let config = layer.of_request(&Asked::parse(text).unwrap(), "/tmp/a_1.json".into());
         assert_eq!(config.activities, ActivityType::ConcurrentKernel.into());
-        assert!(config.with_modules && config.with_location && config.with_memory && !config.companions.stacks);
+        let flags = RecordingFlags { profile_memory: true, with_stack: true, with_modules: true, ..config.flags };
+        assert!(config.flags == flags && config.with_location && !config.flags.record_shapes);
         assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
         assert_eq!(config.output.path(9), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();

@@ -11,7 +11,7 @@ use crate::diag::diag;
 use crate::error::Error;
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
-use crate::session::{Outside, Session, save_memory_profile};
+use crate::session::{Outside, Session};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -185,7 +185,7 @@ impl Runner {
                 self.write(session, job, early);
             }
             Act::Cancel(job, why) => {
-                cancel(session, &job);
+                cancel(session, &job, &why);
                 self.ended(job.ticket);
                 refuse(&job.request, &why);
             }
@@ -241,8 +241,9 @@ impl Runner {
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
-            cancel(session, &lost);
-            tell!(Error, Failed, lost.request.answer, "a trace is lost: no thread can be started to write it: {why}");
+            let why = format!("no thread can be started to write it: {why}");
+            cancel(session, &lost, &why);
+            tell!(Error, Failed, lost.request.answer, "a trace is lost: {why}");
             self.ended(lost.ticket);
         }
     }
@@ -339,10 +340,10 @@ fn start(session: &Session, job: &Job) -> Result<(), Error> {
     }
 }
 
-fn cancel(session: &Session, job: &Job) {
+fn cancel(session: &Session, job: &Job, why: &str) {
     match job.request.what {
         What::MemoryProfile => session.drop_memory_profile_for(job.ticket),
-        What::Trace => session.drop_for(job.ticket),
+        What::Trace => session.drop_for(job.ticket, why),
     }
 }
 
@@ -356,7 +357,7 @@ fn save(session: &Session, job: &Job) -> Result<String, Error> {
     // Nobody could take it; they stand in the file.
     let _ = trace.check_violations();
     let write = |to: &Path| match job.request.what {
-        What::MemoryProfile => save_memory_profile(&trace, to),
+        What::MemoryProfile => session.save_memory_profile(&trace, to, path),
         What::Trace => trace.save_all_as(to, path),
     };
     if job.request.is_own {

@@ -1,5 +1,6 @@
 //! Writes files in time, and when the process ends by a way that drops no guard.
 
+use super::observer::Event;
 use super::requested::FOREIGN;
 use super::{Session, Status};
 use crate::diag::diag;
@@ -37,10 +38,15 @@ pub fn flush_all() {
     flush_each(Session::look_and_write);
 }
 
-/// The process ends: as [`flush_all`], and handlers of traces get what there is.
+/// The process ends: as [`flush_all`], and handlers of traces get what there is. For observers, that is the end.
 pub(crate) fn at_exit() {
     each(|session| session.close_requests(session.flush_timeout()));
-    flush_each(|session| if session.hand_over() { Ok(()) } else { session.look_and_write() });
+    flush_each(|session| {
+        let _call = session.call();
+        let flushed = if session.hand_over() { Ok(()) } else { session.look_and_write() };
+        session.observers.note(Event::Stopped);
+        flushed
+    });
 }
 
 fn each(work: impl Fn(&Session)) {

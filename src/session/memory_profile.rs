@@ -1,6 +1,7 @@
 //! Memory profiles on demand: recordings of what allocators report, and nothing else, beside the session's own.
 
 use super::Session;
+use super::observer::Event;
 use super::requested::FOREIGN;
 use crate::collector::CollectorSet;
 use crate::config::{Config, Mode, Output};
@@ -51,20 +52,15 @@ impl State {
     fn guest(&self) -> Option<u64> {
         self.running.as_ref()?.guest
     }
-
-    /// Ends the one that is for `guest`.
-    fn stop(&mut self, guest: Option<u64>, none: &str) -> Result<Trace, Error> {
-        let running = self.running.take_if(|running| running.guest == guest);
-        running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?.session.stop()
-    }
 }
 
 impl Session {
     /// Starts a memory profile of the program's own; one that was asked for from outside is over.
     pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         if let Some(ticket) = state.guest() {
-            drop(state.stop(Some(ticket), EVICTED));
+            drop(self.end_memory_profile(&mut state, Some(ticket), EVICTED));
             self.requests.evicted();
         }
         self.run_memory_profile(&mut state, None, None)
@@ -76,6 +72,7 @@ impl Session {
         ticket: u64,
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<(), Error> {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         if ticket <= state.last_guest {
             return Err(Error::new(ErrorKind::NotActive, EVICTED));
@@ -95,7 +92,7 @@ impl Session {
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
         let mut config = Config::clone(&self.settings());
-        (config.output, config.with_memory) = (Output::Nowhere, true);
+        (config.output, config.flags.profile_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings = Settings { records: true, threads: ThreadFilter::All, ..self.recorder.settings.clone() };
         let recorder = Arc::new(Recorder::new(
@@ -112,35 +109,48 @@ impl Session {
         let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(Vec::new(), Vec::new()));
         session.start_between(between)?;
         state.running = Some(Running { session, guest });
+        self.observers.note(Event::MemoryProfileStarted);
         Ok(())
     }
 
     /// Ends the program's memory profile and keeps it until the next one.
     pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         let none = match state.guest() {
             Some(_) => FOREIGN,
             None => "no memory profile is being taken; start one first",
         };
-        let trace = state.stop(None, none)?;
+        let trace = self.end_memory_profile(&mut state, None, none)?;
         state.taken = Some(trace.clone());
         Ok(trace)
     }
 
     /// Ends the memory profile of a request and hands it out.
     pub(crate) fn stop_memory_profile_for(&self, ticket: u64) -> Result<Trace, Error> {
-        self.memory_profile.state.lock().stop(Some(ticket), EVICTED)
+        let _call = self.call();
+        self.end_memory_profile(&mut self.memory_profile.state.lock(), Some(ticket), EVICTED)
     }
 
     /// Throws away the memory profile that a request has.
     pub(crate) fn drop_memory_profile_for(&self, ticket: u64) {
+        let _call = self.call();
         let mut state = self.memory_profile.state.lock();
         state.last_guest = state.last_guest.max(ticket);
-        drop(state.stop(Some(ticket), EVICTED));
+        drop(self.end_memory_profile(&mut state, Some(ticket), EVICTED));
+    }
+
+    /// Ends the memory profile that is for `guest`.
+    fn end_memory_profile(&self, state: &mut State, guest: Option<u64>, none: &str) -> Result<Trace, Error> {
+        let running = state.running.take_if(|running| running.guest == guest);
+        let ended = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?.session.stop();
+        self.observers.note(Event::MemoryProfileStopped);
+        ended
     }
 
     /// Writes the memory profile that the program has taken last.
     pub(crate) fn export_memory_profile(&self, path: &Path) -> Result<(), Error> {
+        let _call = self.call();
         let state = self.memory_profile.state.lock();
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
         if state.running.as_ref().is_some_and(|running| running.guest.is_none()) {
@@ -150,17 +160,21 @@ impl Session {
             return refused("no memory profile was taken; start and stop one first");
         };
         drop(state);
-        save_memory_profile(&trace, path)
+        self.save_memory_profile(&trace, path, path)
     }
-}
 
-/// Writes a memory profile: the timeline of the first device that is not the host, if there is one.
-pub(crate) fn save_memory_profile(trace: &Trace, path: &Path) -> Result<(), Error> {
-    let devices = trace.memory_devices();
-    let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
-        let why =
-            "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
-        return Err(Error::new(ErrorKind::NotActive, why));
-    };
-    trace.memory_timeline(*device).save(path)
+    /// Writes a memory profile to a path of the file `name`: the timeline of the first device that is not the host, if
+    /// there is one.
+    pub(crate) fn save_memory_profile(&self, trace: &Trace, path: &Path, name: &Path) -> Result<(), Error> {
+        let _call = self.call();
+        let devices = trace.memory_devices();
+        let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
+            let why =
+                "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        };
+        trace.memory_timeline(*device).save(path)?;
+        self.observers.note(Event::MemoryProfileExported(name.to_owned()));
+        Ok(())
+    }
 }

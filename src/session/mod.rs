@@ -5,6 +5,7 @@ mod budget;
 mod exit;
 mod gate;
 mod memory_profile;
+mod observer;
 mod outcome;
 mod pulse;
 mod reports;
@@ -16,7 +17,8 @@ mod while_open;
 
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
-pub(crate) use memory_profile::save_memory_profile;
+pub(crate) use observer::Observer;
+pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};
 pub(crate) use requested::Outside;
 pub(crate) use steps::{Ending, Habits, Steps};
@@ -37,6 +39,7 @@ use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Viola
 use crate::write::sink::Sinks;
 use gate::Gate;
 use memory_profile::MemoryProfile;
+use observer::{Event, SessionObservers};
 use pulse::Pulse;
 use reports::Reports;
 use requested::Requests;
@@ -62,6 +65,7 @@ pub(crate) struct Session {
     while_open: WhileOpen,
     memory_profile: MemoryProfile,
     requests: Requests,
+    observers: SessionObservers,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,
     /// The process that made it.
@@ -144,7 +148,7 @@ impl Session {
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
         let (steps, while_open, memory_profile, requests, post_process) = Default::default();
-        let born = fork::generation();
+        let (observers, born) = (SessionObservers::new(recorder.clone()), fork::generation());
         Arc::new(Session {
             recorder,
             next: Mutex::new(config.clone()),
@@ -158,6 +162,7 @@ impl Session {
             while_open,
             memory_profile,
             requests,
+            observers,
             post_process,
             process,
             born,
@@ -200,6 +205,7 @@ impl Session {
 
     /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
+        let _call = self.call();
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
         self.make_way(&mut state);
@@ -228,7 +234,9 @@ impl Session {
                 state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
                 let starts = || self.collectors.start(&self.selection(&state.config), &budget);
-                if self.config.mode.records() { starts() } else { Vec::new() }
+                let reports = if self.config.mode.records() { starts() } else { Vec::new() };
+                self.observers.note(Event::Prepared(state.config.flags));
+                reports
             }
             Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
             _ => {
@@ -249,10 +257,12 @@ impl Session {
 
     /// Takes the [`prepare`](Session::prepare) of that number back, unless a recording has begun since.
     pub(crate) fn disarm(&self, ticket: u64) {
+        let _call = self.call();
         let Ok(mut state) = self.lock() else { return };
         if matches!(state.phase, Phase::Prepared(current) if current == ticket) && !self.recorder.is_forked() {
             state.phase = Phase::Idle;
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            self.observers.note(Event::Cancelled("the program has not started what it had prepared".to_owned()));
         }
     }
 
@@ -297,6 +307,7 @@ impl Session {
 
     /// Starts a recording of which only what lies between two times is kept.
     fn start_between(&self, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let name = self.steps.new_trace_id(self.use_by_program());
         let mut state = self.lock()?;
@@ -319,7 +330,6 @@ impl Session {
         self.recorder.gather_losses();
         self.recorder.losses.take();
         self.pulse.start();
-        self.recorder.hear(config.with_memory);
         if self.recorder.listens() {
             self.pulse.start_ahead();
         }
@@ -331,12 +341,14 @@ impl Session {
         if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why = "the process was forked while its parent was starting or stopping a recording";
+            self.observers.note(Event::Cancelled(why.to_owned()));
             return Err(Error::new(ErrorKind::Forked, why));
         }
         if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
         state.phase = Phase::Recording;
+        self.observers.note(Event::Started);
         if !config.gpu.profiler_range && !self.while_open.is_shut() {
             self.gate.resume(self.begins_with(state));
             return Ok(());
@@ -355,6 +367,7 @@ impl Session {
 
     /// Ends the recording and hands out what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_process()?;
@@ -368,6 +381,7 @@ impl Session {
         let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
         let windows = matches!(state.phase, Phase::Recording).then(|| self.gate.end()).flatten().ok_or_else(none)?;
         state.phase = Phase::Idle;
+        self.observers.note(Event::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
@@ -543,7 +557,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         async_spans: config.async_spans,
         with_target: config.with_target,
         with_location: config.with_location,
-        with_modules: config.with_modules,
+        flags: config.flags,
         overload_names: config.overload_names,
         fwd_bwd: config.fwd_bwd,
         selected: config.activities,

@@ -1,6 +1,7 @@
 //! Recordings that somebody outside of the program has asked for: they make way for the program's own.
 
 use super::gate::OF_HOST;
+use super::observer::Event;
 use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
 use crate::config::{Asked, Config, Output};
@@ -40,7 +41,7 @@ pub(super) struct Requests {
 const BY_REQUEST: u64 = 0;
 
 const OWN: &str = "a recording of the program's own is going on";
-const EVICTED: &str = "the program has started a recording of its own";
+const TAKEN: &str = "the program has started a recording of its own";
 pub(super) const FOREIGN: &str = "the recording that is going on was asked for from outside; it ends by itself";
 
 impl Requests {
@@ -92,19 +93,21 @@ impl Session {
     /// Returns why that request had the session and has it no more, if so.
     pub(crate) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
         let is_evicted = self.lock().is_ok_and(|state| state.guest != Some(ticket) && state.last_guest >= ticket);
-        is_evicted.then_some(EVICTED).or_else(|| self.memory_profile.why_evicted(ticket))
+        is_evicted.then_some(TAKEN).or_else(|| self.memory_profile.why_evicted(ticket))
     }
 
     /// Returns the settings of a recording for a request, and what it asks for that only the layer can decide.
     pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Option<&'static str>) {
         let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
                        (KINETO_PROFILE_WITH_STACK)";
-        let has_stacks = self.config.companions.stacks;
-        (self.settings().of_request(asked, output), (asked.with_stack && !has_stacks).then_some(missing))
+        let config = self.settings().of_request(asked, output);
+        let lacks_stacks = config.flags.with_stack && !self.config.flags.with_stack;
+        (config, lacks_stacks.then_some(missing))
     }
 
     /// Has the collectors begin for a request.
     pub(crate) fn prepare_for(&self, ticket: u64, config: Config) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         // It may have begun meanwhile, or been thrown away.
@@ -133,6 +136,7 @@ impl Session {
         between: Option<(SystemTime, SystemTime)>,
         config: impl FnOnce() -> Config,
     ) -> Result<(), Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         if state.guest != Some(ticket) {
@@ -171,6 +175,7 @@ impl Session {
 
     /// Ends the recording of a request and hands it out.
     pub(crate) fn stop_for(&self, ticket: u64) -> Result<Trace, Error> {
+        let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_guest(&state, ticket)?;
@@ -179,18 +184,19 @@ impl Session {
         trace
     }
 
-    /// Throws away what a request has.
-    pub(crate) fn drop_for(&self, ticket: u64) {
+    /// Throws away what a request has, for that reason.
+    pub(crate) fn drop_for(&self, ticket: u64, why: &str) {
+        let _call = self.call();
         let Ok(mut state) = self.lock() else { return };
         state.last_guest = state.last_guest.max(ticket);
         if state.guest == Some(ticket) && !self.recorder.is_forked() {
-            self.throw_away(&mut state);
+            self.throw_away(&mut state, why);
         }
     }
 
     fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
         self.check_process()?;
-        let taken = || Error::new(ErrorKind::NotActive, EVICTED);
+        let taken = || Error::new(ErrorKind::NotActive, TAKEN);
         (state.guest == Some(ticket)).then_some(()).ok_or_else(taken)
     }
 
@@ -203,11 +209,11 @@ impl Session {
             state.guest = None;
             return;
         }
-        self.throw_away(state);
+        self.throw_away(state, TAKEN);
         self.requests.evicted();
     }
 
-    fn throw_away(&self, state: &mut State) {
+    fn throw_away(&self, state: &mut State, why: &str) {
         if matches!(state.phase, Phase::Recording) {
             self.gate.end();
             self.recorder.observers.stop();
@@ -216,6 +222,7 @@ impl Session {
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         (state.phase, state.guest) = (Phase::Idle, None);
+        self.observers.note(Event::Cancelled(why.to_owned()));
     }
 
     /// Has [`Outside::reached`] called from that iteration on, until something else is said.

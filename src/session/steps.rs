@@ -199,6 +199,7 @@ impl Steps {
 impl Session {
     /// Begins the schedule, or a recording if there is none.
     pub(crate) fn begin(&self) -> Result<(), Error> {
+        let _call = self.call();
         let mut turn = self.steps.turn(None)?;
         let run = &mut *turn.run;
         if run.is_of_parent() {
@@ -231,6 +232,7 @@ impl Session {
 
     /// Ends a step and begins the next one.
     pub(crate) fn step(&self) -> StepOutcome {
+        let _call = self.call();
         let mut turn = match self.steps.turn(None) {
             Ok(turn) => turn,
             Err(why) => return StepOutcome::nothing(0, &why),
@@ -294,6 +296,7 @@ impl Session {
     ///
     /// With `in_time`, a file is waited for no longer than the flush time-out.
     pub(crate) fn finish(&self, in_time: bool) -> Result<Ending, Error> {
+        let _call = self.call();
         let mut turn = self.steps.turn(None)?;
         let run = &mut *turn.run;
         if run.course.is_some() && run.is_of_parent() {

@@ -4,7 +4,7 @@ use super::{PostProcess, Symbols, Trace, Violations};
 use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
-use crate::config::{AsyncSpans, DistributedInfo, Modes};
+use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
@@ -47,8 +47,8 @@ pub(crate) struct Facts {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    /// Operations say which modules they are in.
-    pub(crate) with_modules: bool,
+    /// What it was asked for beside times.
+    pub(crate) flags: RecordingFlags,
     /// An overload's name stands behind its operation's.
     pub(crate) overload_names: bool,
     /// Arrows go from forward to backward operations.
@@ -95,9 +95,7 @@ impl Trace {
         if !facts.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&facts.host_name)));
         }
-        if facts.with_modules {
-            entries.push(("with_modules".to_owned(), "1".to_owned()));
-        }
+        entries.extend(facts.flags.names().map(|name| (name.to_owned(), "1".to_owned())));
         entries.extend(facts.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));

@@ -210,7 +210,7 @@ impl Trace {
             }
             None => rows,
         };
-        let wanted = Wanted { modules: facts.with_modules, overloads: facts.overload_names };
+        let wanted = Wanted { modules: facts.flags.with_modules, overloads: facts.overload_names };
         if wanted == Wanted::default() {
             return walk.rows(rows).map(drop);
         }

@@ -6,12 +6,12 @@ use crate::sys::{self, End};
 use crate::{Scenario, Test};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver, Status,
-    Timestamp, memory,
+    ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, RecordingFlags,
+    SessionObserver, SpanObserver, Status, Timestamp, memory,
 };
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -81,6 +81,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("fork_with_collector", fork_with_collector),
     ("fork_while_a_clock_is_read", fork_while_a_clock_is_read),
     ("fork_with_observer", fork_with_observer),
+    ("fork_with_session_observer", fork_with_session_observer),
     ("fork_with_memory_profile", fork_with_memory_profile),
     ("fork_with_counters", fork_with_counters),
     ("fork_inside_of_a_span_that_is_waited_for", fork_inside_of_a_span_that_is_waited_for),
@@ -153,6 +154,9 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("observers_are_not_told_what_a_forked_child_does_in_its_parents_recording", || {
         assert_eq!(play("fork_with_observer").succeeded().report(), "Exit(0)\nExit(0)\n");
+    }),
+    ("a_forked_childs_session_observers_hear_of_its_own_recordings_alone", || {
+        assert_eq!(play("fork_with_session_observer").succeeded().report(), "Exit(0)\n");
     }),
     ("a_forked_child_may_take_a_memory_profile_of_its_own", || {
         assert_eq!(play("fork_with_memory_profile").succeeded().report(), "Exit(0)\n");
@@ -240,6 +244,44 @@ fn fork_with_observer(folder: &Path) {
             report(folder, &format!("{:?}", sys::wait(child)));
         });
     }
+}
+
+/// Writes down what it hears of recordings.
+#[derive(Clone, Debug, Default)]
+struct Heard(Arc<Mutex<Vec<&'static str>>>);
+
+impl SessionObserver for Heard {
+    fn prepared(&self, _: &RecordingFlags) {
+        self.0.lock().unwrap().push("prepared");
+    }
+    fn started(&self) {
+        self.0.lock().unwrap().push("started");
+    }
+    fn stopped(&self) {
+        self.0.lock().unwrap().push("stopped");
+    }
+    fn cancelled(&self, _: &str) {
+        self.0.lock().unwrap().push("cancelled");
+    }
+}
+
+fn fork_with_session_observer(folder: &Path) {
+    let heard = Heard::default();
+    let guard = record_as(KinetoLayer::builder().no_output().session_observer(heard.clone()));
+    let profiler = guard.profiler();
+    let child = sys::fork();
+    let take = || std::mem::take(&mut *heard.0.lock().unwrap());
+    assert_eq!(take(), ["prepared", "started"]);
+    if child == 0 {
+        assert_eq!((profiler.stop().unwrap_err().kind(), take().len()), (ErrorKind::Forked, 0));
+        profiler.start().unwrap();
+        profiler.stop().unwrap();
+        assert_eq!(take(), ["prepared", "started", "stopped"]);
+        exit(0);
+    }
+    report(folder, &format!("{:?}", sys::wait(child)));
+    profiler.stop().unwrap();
+    assert_eq!(take(), ["stopped"]);
 }
 
 fn fork_with_memory_profile(folder: &Path) {

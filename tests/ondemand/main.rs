@@ -27,6 +27,8 @@ mod ends;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod observers;
+#[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
 mod scenarios;
@@ -47,6 +49,7 @@ use harness::Test;
 const TESTS: &[&[Test]] = &[
     traces::TESTS,
     arbitration::TESTS,
+    observers::TESTS,
     timetable::TESTS,
     base::TESTS,
     weather::TESTS,

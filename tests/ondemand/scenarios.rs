@@ -1,15 +1,16 @@
 //! The programs that are traced.
 
 use std::io::{BufRead, stdin};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Profiler, Schedule, Status,
-    Timestamp,
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Profiler, RecordingFlags,
+    Schedule, SessionObserver, Status, Timestamp,
 };
 use tracing_subscriber::prelude::*;
 
@@ -32,6 +33,7 @@ pub(crate) fn play(name: &str) {
         "forks" => forks(),
         "collects" => collects(),
         "begins slowly" => begins_slowly(),
+        "observed" => observed(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
         other => match other.strip_prefix("watches ") {
@@ -67,6 +69,10 @@ fn work() {
 
 /// Works until a line comes, which it returns; `None` at the end.
 fn work_until_told(input: &Receiver<String>) -> Option<String> {
+    until_told(input, work)
+}
+
+fn until_told(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
     loop {
         match input.try_recv() {
             Ok(line) => return Some(line),
@@ -261,6 +267,80 @@ fn begins_slowly() {
         steps.fetch_add(1, Ordering::Relaxed);
         work();
     }
+}
+
+/// Says what it hears, and counts iterations meanwhile.
+#[derive(Debug, Default)]
+struct Said(Arc<OnceLock<Profiler>>);
+
+impl Said {
+    fn say(&self, what: &str) {
+        if let Some(profiler) = self.0.get() {
+            (0..3).for_each(|_| assert!(profiler.count_iteration("observer") > 0));
+        }
+        report(&format!("observer: {what}"));
+    }
+}
+
+impl SessionObserver for Said {
+    fn prepared(&self, flags: &RecordingFlags) {
+        let flags = [
+            (flags.record_shapes, " shapes"),
+            (flags.profile_memory, " memory"),
+            (flags.with_stack, " stack"),
+            (flags.with_flops, " flops"),
+            (flags.with_modules, " modules"),
+        ];
+        let names: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+        self.say(&format!("prepared{names}"));
+    }
+    fn started(&self) {
+        self.say("started");
+    }
+    fn stopped(&self) {
+        self.say("stopped");
+    }
+    fn cancelled(&self, reason: &str) {
+        self.say(&format!("cancelled: {reason}"));
+    }
+    fn memory_profile_started(&self) {
+        self.say("memory profile started");
+    }
+    fn memory_profile_stopped(&self) {
+        self.say("memory profile stopped");
+    }
+    fn memory_profile_exported(&self, path: &Path) {
+        self.say(&format!("memory profile in {}", path.display()));
+    }
+}
+
+/// A server with such an observer, and a collector that may stop by itself; it does what it is told.
+#[expect(clippy::exit, reason = "that is what it is for")]
+fn observed() {
+    let (said, has_stopped) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    let builder = KinetoLayer::builder().no_output().collector(Told(has_stopped.clone()));
+    let (layer, guard) = builder.session_observer(Said(said.clone())).build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    let (profiler, input) = (guard.profiler(), input());
+    said.set(profiler.clone()).unwrap();
+    let allocate = || {
+        memory::record(1, 64, 64, 64, Device::CPU);
+        work();
+    };
+    while let Some(line) = until_told(&input, allocate) {
+        match line.as_str() {
+            "start" => profiler.start().unwrap(),
+            "stop" => drop(profiler.stop().unwrap()),
+            "step" => (0..40).for_each(|_| {
+                profiler.step();
+                tracing::info_span!("iteration").in_scope(work);
+            }),
+            "exit" => std::process::exit(0),
+            word => has_stopped.store(word == "full", Ordering::Relaxed),
+        }
+        report(&format!("done: {line}"));
+    }
+    drop(guard);
 }
 
 /// Reports allocations while it works.

@@ -1,0 +1,151 @@
+//! What session observers hear of recordings that are asked for from outside.
+
+use crate::daemon::{Daemon, Stub, is_there};
+use crate::harness::Test;
+use crate::program::{Place, Program, Trace};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("observers_hear_what_dyno_asks_for", observers_hear_what_dyno_asks_for),
+    ("observers_hear_of_memory_profiles", observers_hear_of_memory_profiles),
+    ("observers_hear_why_a_request_is_cancelled", observers_hear_why_a_request_is_cancelled),
+    ("observers_hear_of_an_early_end", observers_hear_of_an_early_end),
+    ("observers_hear_of_iterations_and_may_count_them", observers_hear_of_iterations_and_may_count_them),
+    ("observers_hear_of_the_exit", observers_hear_of_the_exit),
+];
+
+/// What an observer has heard so far.
+fn heard(program: &Program) -> Vec<String> {
+    program.said().lines().filter_map(|line| line.strip_prefix("observer: ")).map(str::to_owned).collect()
+}
+
+/// Waits until it has heard so much.
+fn wait_for(program: &Program, count: usize) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let heard = heard(program);
+        if heard.len() >= count {
+            return heard;
+        }
+        assert!(Instant::now() < deadline, "{heard:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn text(place: &Place, name: &str, more: &str) -> String {
+    format!("ACTIVITIES_LOG_FILE={}\n{more}", place.trace(name).display())
+}
+
+/// The command line's text, to the letter.
+fn observers_hear_what_dyno_asks_for() {
+    if !is_there() {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place.sockets(), &[]);
+    let program = place.start("observed");
+    let asks = |shapes, memory, stack, flops, modules| {
+        let memory = if memory { "PROFILE_PROFILE_MEMORY=true\n" } else { "" };
+        format!(
+            "PROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=50\nPROFILE_REPORT_INPUT_SHAPES={shapes}\n{memory}\
+             PROFILE_WITH_STACK={stack}\nPROFILE_WITH_FLOPS={flops}\nPROFILE_WITH_MODULES={modules}"
+        )
+    };
+    let mut expected = Vec::new();
+    for (name, more, flags) in [
+        ("a", asks(false, false, false, false, false), ""),
+        ("b", asks(true, false, false, true, false), " shapes flops"),
+        ("c", asks(false, true, true, false, true), " memory stack modules"),
+        ("d", "ACTIVITIES_DURATION_MSECS=50\nCLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION=1".to_owned(), " shapes"),
+    ] {
+        daemon.trigger_all(&text(&place, &format!("{name}.json"), &more), &[program.pid()]);
+        let trace = Trace::wait_for(&place.trace(&format!("{name}_{}.json", program.pid())));
+        assert_eq!(trace.json["record_shapes"] == 1, flags.contains("shapes"), "{name}");
+        assert_eq!(trace.json["with_flops"] == 1, flags.contains("flops"), "{name}");
+        expected.extend([format!("prepared{flags}"), "started".to_owned(), "stopped".to_owned()]);
+        assert_eq!(heard(&program), expected, "{name}");
+    }
+    program.end();
+}
+
+fn observers_hear_of_memory_profiles() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("observed");
+    let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=200";
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "m.json", more));
+    let path = place.trace(&format!("m_{}.json", program.pid()));
+    program.wait_for("observer: memory profile in ");
+    let exported = format!("memory profile in {}", path.display());
+    assert_eq!(heard(&program), ["memory profile started", "memory profile stopped", &exported]);
+    assert!(path.exists());
+    program.end();
+}
+
+fn observers_hear_why_a_request_is_cancelled() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("observed");
+    stub.answer(&stub.poll(), &text(&place, "a.json", "ACTIVITIES_DURATION_SECS=600"));
+    program.wait_for("observer: started");
+    program.tell("start");
+    program.wait_for("done: start\n");
+    program.tell("stop");
+    program.wait_for("done: stop\n");
+    let cancelled = "cancelled: the program has started a recording of its own";
+    assert_eq!(heard(&program), ["prepared", "started", cancelled, "prepared", "started", "stopped"]);
+    program.end();
+    assert!(place.traces().is_empty());
+}
+
+fn observers_hear_of_an_early_end() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("observed");
+    stub.answer(&stub.poll(), &text(&place, "a.json", "ACTIVITIES_DURATION_SECS=600"));
+    program.wait_for("observer: started");
+    program.tell("full");
+    program.wait_for("ended early: a collector stopped");
+    assert_eq!(heard(&program), ["prepared", "started", "stopped"]);
+    // Before the start, that is the end of it: it is asked for in a minute, with collectors from now on.
+    program.tell("empty");
+    program.wait_for("done: empty\n");
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 50_000;
+    let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_WARMUP_PERIOD_SECS=60");
+    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", &more));
+    wait_for(&program, 4);
+    program.tell("full");
+    let cancelled = "cancelled: a collector stopped before the start: told: its buffers are full";
+    assert_eq!(wait_for(&program, 5)[3..], ["prepared", cancelled]);
+    program.end();
+}
+
+/// The observer counts three iterations whenever it hears something, which ends the recording.
+fn observers_hear_of_iterations_and_may_count_them() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("observed");
+    let poll = stub.poll();
+    program.tell("step");
+    program.wait_for("done: step\n");
+    let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
+    stub.answer(&poll, &text(&place, "i.json", more));
+    program.wait_for("triggered by");
+    program.tell("step");
+    Trace::wait_for(&place.trace(&format!("i_{}.json", program.pid())));
+    assert_eq!(heard(&program), ["prepared", "started", "stopped"]);
+    program.end();
+}
+
+fn observers_hear_of_the_exit() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("observed");
+    stub.answer(&stub.poll(), "");
+    program.tell("start");
+    program.wait_for("done: start\n");
+    program.tell("exit");
+    let (said, _) = program.end();
+    let heard: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("observer: ")).collect();
+    assert_eq!(heard, ["prepared", "started", "stopped"]);
+}
