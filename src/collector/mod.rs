@@ -33,6 +33,7 @@ mod timers;
 pub mod trial;
 mod unavailable;
 mod vendor;
+mod walk;
 mod xpu;
 
 pub(crate) use collected::{Entry, Role};

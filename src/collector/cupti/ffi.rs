@@ -3,6 +3,7 @@
 
 use super::error::CuptiError;
 use crate::collector::library::Library;
+use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -157,18 +158,6 @@ impl Api {
         checked(unsafe { (self.flush_all)(forced.into()) })
     }
 
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
-    pub(super) fn next_record(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
-        let start = buffer.as_ptr();
-        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
-        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
-            12 => Ok(None),
-            code => Err(CuptiError(code)),
-        }
-    }
-
     /// Returns how many records were dropped since this was asked last.
     pub(super) fn dropped(&self) -> u64 {
         let mut dropped = 0;
@@ -232,5 +221,19 @@ impl Api {
         let Some(call) = self.finalize else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer; the caller is where NVIDIA says that it is to be called.
         checked(unsafe { call() })
+    }
+}
+
+impl Walker for Api {
+    #[inline]
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        let start = buffer.as_ptr();
+        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+            12 => Ok(None),
+            _ => Err(Unreadable),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: some versions
 //! end the process otherwise. While a recording runs, it holds CUPTI's one subscription, which keeps other profilers out
 //! as they keep us out. CUPTI writes into buffers of ours ([`pool`]), which a thread ([`worker`]) reads
-//! ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
+//! ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
 mod callbacks;
 mod error;
@@ -22,7 +22,7 @@ mod records;
 mod search;
 mod shapes;
 mod start;
-mod walk;
+mod steps;
 mod worker;
 
 pub(crate) use injection::nvtx_fault;

@@ -5,9 +5,9 @@ use super::hub::HUB;
 use super::kinds::Kinds;
 use super::pool::{Counts, Filled};
 use super::reader::Reader;
-use super::walk::{Records, Walker};
 use crate::buffer::Loss;
 use crate::collector::cuda::Driver;
+use crate::collector::walk::Records;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -199,7 +199,7 @@ impl Worker {
     fn read(&mut self, filled: Vec<Filled>) {
         for filled in filled {
             if filled.is_scrap() {
-                let dropped = count(filled.bytes(), self.api);
+                let dropped = Records::new(filled.bytes(), self.api).count() as u64;
                 self.is_missing_records |= dropped > 0;
                 self.reader.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
             } else {
@@ -296,9 +296,4 @@ pub(super) fn let_go_now() {
         let _ = api.unsubscribe(subscriber);
         let _ = api.finalize();
     }
-}
-
-/// Returns how many records there are.
-fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
-    Records::new(bytes, walker).count() as u64
 }

@@ -3,6 +3,7 @@
 
 use super::error::PtiError;
 use crate::collector::library::Library;
+use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::null;
@@ -125,19 +126,6 @@ impl Api {
         checked(unsafe { (self.flush_all)() })
     }
 
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
-    pub(super) fn next_record(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
-        const END: u32 = 1;
-        let start = buffer.as_ptr();
-        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
-        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
-            END => Ok(None),
-            code => Err(PtiError(code)),
-        }
-    }
-
     #[inline]
     pub(super) fn push(&self, id: u64) -> bool {
         // SAFETY: it takes no pointer.
@@ -170,5 +158,19 @@ impl Api {
     pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
         // SAFETY: any number may be passed.
         text(unsafe { (self.copy_name)(kind) })
+    }
+}
+
+impl Walker for Api {
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        const END: u32 = 1;
+        let start = buffer.as_ptr();
+        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+            END => Ok(None),
+            _ => Err(Unreadable),
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: it ends the
 //! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`]), which a thread
-//! ([`worker`]) reads ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked
+//! ([`worker`]) reads ([`walk`](super::walk), [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked
 //! for beside that ([`scope`]).
 
 mod callbacks;
@@ -22,7 +22,6 @@ mod shapes;
 mod start;
 mod streams;
 mod views;
-mod walk;
 mod worker;
 
 use super::clock::now;

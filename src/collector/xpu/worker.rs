@@ -7,8 +7,8 @@ use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use super::scope::Sampling;
 use super::views::Views;
-use super::walk::{Records, Walker};
 use crate::buffer::Loss;
+use crate::collector::walk::Records;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -168,7 +168,7 @@ impl Worker {
     fn read(&mut self, filled: Vec<Filled>) {
         for filled in filled {
             if filled.is_scrap() {
-                let dropped = count(filled.bytes(), self.api);
+                let dropped = Records::new(filled.bytes(), self.api).count() as u64;
                 self.reader.missing(Loss::DeviceRecordsOverLimit, dropped);
             } else {
                 self.reader.read(filled.bytes(), self.api);
@@ -226,9 +226,4 @@ impl Worker {
             sink.note(format!("PTI handed over {} buffers that are not ours", counts.strangers));
         }
     }
-}
-
-/// Returns how many records there are.
-fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
-    Records::new(bytes, walker).count() as u64
 }
