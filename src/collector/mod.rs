@@ -18,6 +18,7 @@ mod library;
 mod names;
 mod pauses;
 mod plugin;
+mod pool;
 mod range;
 mod record;
 mod report;

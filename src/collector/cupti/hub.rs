@@ -1,7 +1,7 @@
 //! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
 
-use super::pool::Pool;
 use crate::collector::CaptureRange;
+use crate::collector::pool::Pool;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 

@@ -2,7 +2,7 @@
 //!
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: some versions
 //! end the process otherwise. While a recording runs, it holds CUPTI's one subscription, which keeps other profilers out
-//! as they keep us out. CUPTI writes into buffers of ours ([`pool`]), which a thread ([`worker`]) reads
+//! as they keep us out. CUPTI writes into buffers of ours ([`pool`](super::pool)), which a thread ([`worker`]) reads
 //! ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
 mod callbacks;
@@ -16,7 +16,6 @@ mod kinds;
 mod ledger;
 mod markers;
 mod names;
-mod pool;
 mod reader;
 mod records;
 mod search;

@@ -13,6 +13,7 @@ use super::{holders, names, search};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::library::{Attempt, Places};
+use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use crate::time::Timestamp;
 use std::path::PathBuf;
@@ -47,10 +48,8 @@ const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation,
 
 /// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
-/// Buffers are of this size, but so small that the limit is this many: threads may have one each.
-const BUFFER_BYTES: u64 = 4 << 20;
-const BUFFER_BYTES_LEAST: u64 = 64 << 10;
-const BUFFERS: u64 = 128;
+/// What older ones get beyond the limit.
+const SCRAPS: Scraps = Scraps { bytes: 64 << 10, most: 32 };
 
 impl Loaded {
     /// Finds the driver, and only behind it the library: some versions end the process where there is none.
@@ -158,9 +157,8 @@ impl Loaded {
         {
             capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
         }
-        let size = (selection.buffer_bytes / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
-        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        HUB.pool.open(bytes(size), bytes(selection.buffer_bytes), self.version >= REFUSALS_SINCE);
+        let may_refuse = self.version >= REFUSALS_SINCE;
+        HUB.pool.open(selection.buffer_bytes, if may_refuse { Instead::Nothing } else { Instead::Scraps(SCRAPS) });
         HUB.pool.make_ready();
         // Others may have registered theirs since.
         let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");

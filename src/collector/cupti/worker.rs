@@ -3,10 +3,10 @@
 use super::ffi::{Api, DRIVER, Subscriber};
 use super::hub::HUB;
 use super::kinds::Kinds;
-use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use crate::buffer::Loss;
 use crate::collector::cuda::Driver;
+use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};

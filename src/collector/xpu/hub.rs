@@ -1,6 +1,6 @@
 //! What there is one of in a process, since PTI has no user data for its callbacks: the buffers, and who records.
 
-use super::pool::Pool;
+use crate::collector::pool::Pool;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The one hub.

@@ -1,7 +1,7 @@
 //! Intel's GPUs, through libpti_view (Intel's Profiling Tools Interfaces).
 //!
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: it ends the
-//! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`]), which a thread
+//! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`](super::pool)), which a thread
 //! ([`worker`]) reads ([`walk`](super::walk), [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked
 //! for beside that ([`scope`]).
 
@@ -12,7 +12,6 @@ mod hub;
 mod level_zero;
 mod names;
 mod owed;
-mod pool;
 mod reader;
 mod records;
 mod scope;

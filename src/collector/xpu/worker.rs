@@ -3,11 +3,11 @@
 use super::error::PtiError;
 use super::ffi::Api;
 use super::hub::HUB;
-use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use super::scope::Sampling;
 use super::views::Views;
 use crate::buffer::Loss;
+use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -188,7 +188,7 @@ impl Worker {
             self.flush();
             let left = deadline.saturating_duration_since(Instant::now());
             // What PTI was told to hand over comes, if on a thread of its own.
-            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records();
+            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records(u64::MAX);
             if is_complete || left == Duration::ZERO {
                 break;
             }
