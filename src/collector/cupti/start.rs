@@ -8,17 +8,17 @@ use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
-use super::worker::{Orders, Worker};
+use super::worker::{End, Worker};
 use super::{holders, names, search};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::library::{Attempt, Places};
+use crate::collector::orders::Orders;
 use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
-use crate::time::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// The libraries, once they are found.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Arc<Orders>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<Orders<End>>, Arc<Kinds>), Unavailable> {
         if self.driver.devices().is_empty() {
             let advice = "see what `nvidia-smi` says, and CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
@@ -150,7 +150,7 @@ impl Loaded {
         sink: &RecordSink,
         subscriber: Subscriber,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Arc<Orders<End>>, Arc<Kinds>), Unavailable> {
         let api = self.api;
         if selection.per_thread_buffers
             && let Err(error) = api.use_per_thread_buffers()
@@ -166,7 +166,7 @@ impl Loaded {
         // Those are another's.
         api.dropped();
         let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
-        let orders = Arc::new(Orders::default());
+        let orders = Arc::new(Orders::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
         let worker = Worker {
@@ -182,7 +182,7 @@ impl Loaded {
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
             kinds.end();
-            Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+            Unavailable::no_thread(&error)
         })?;
         Ok((orders, kinds))
     }
@@ -265,7 +265,7 @@ impl Loaded {
     }
 
     /// Makes a call that changes nothing, and sees whether its record arrives.
-    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders) -> Option<bool> {
+    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders<End>) -> Option<bool> {
         if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
             return None;
         }
@@ -282,16 +282,6 @@ impl Loaded {
             }
         }
         Some(true)
-    }
-
-    /// Returns a time on the clock of the records.
-    pub(super) fn on_their_clock(&self, time: Timestamp) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        match self.api.timestamp() {
-            Some(theirs) => time.as_nanos().wrapping_add(theirs.wrapping_sub(now)),
-            None => time.as_nanos(),
-        }
     }
 }
 

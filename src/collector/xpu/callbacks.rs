@@ -14,7 +14,7 @@ pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
     if buffer.is_null() || size.is_null() {
         return;
     }
-    let place = if HUB.is_inherited() { pool::leaked(SCRAPS.bytes) } else { HUB.pool.request() };
+    let place = if HUB.home.is_inherited() { pool::leaked(SCRAPS.bytes) } else { HUB.pool.request() };
     let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: PTI gives a valid place for the result.
     unsafe { buffer.write(start) };
@@ -25,7 +25,7 @@ pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
 /// PTI hands a buffer over.
 pub(super) extern "C" fn completed(buffer: *mut u8, _size: usize, valid: usize) {
     // Nobody reads in a forked child, and who had the pool's lock may not be there.
-    if !HUB.is_inherited() {
+    if !HUB.home.is_inherited() {
         HUB.pool.complete(buffer, valid);
     }
 }

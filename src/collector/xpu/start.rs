@@ -11,13 +11,15 @@ use super::scope_ffi::ScopeApi;
 use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused, Views};
-use super::worker::{Orders, Worker};
+use super::worker::Worker;
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::library::{Attempt, Library, Places};
+use crate::collector::orders::Orders;
 use crate::collector::pool::Instead;
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The libraries, once they are found.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<Orders<Instant>>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
             return Err(Unavailable::new(Why::Failed, "there is no memory for records", ""));
@@ -106,7 +108,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders>, Arc<Views>), Unavailable> {
+    ) -> Result<(Arc<Orders<Instant>>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::requested, callbacks::completed).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
@@ -120,7 +122,7 @@ impl Loaded {
             return Err(first.error.reason("ptiViewEnable"));
         }
         capabilities.notes.extend(refused.iter().filter(|refused| !refused.is_beside).map(said_of));
-        let (views, orders) = (Arc::new(views), Arc::new(Orders::default()));
+        let (views, orders) = (Arc::new(views), Arc::new(Orders::new(&HUB.pool)));
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
         let worker =
@@ -128,7 +130,7 @@ impl Loaded {
         let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
             views.end();
-            Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+            Unavailable::no_thread(&error)
         })?;
         Ok((orders, views))
     }
