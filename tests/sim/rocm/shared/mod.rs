@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod counters;
+pub(crate) mod courier;
 pub(crate) mod link;
 #[path = "../../cuda/shared/loader.rs"]
 pub(crate) mod loader;
