@@ -29,7 +29,7 @@ pub(crate) use markers::OWN_DOMAIN;
 
 use super::clock::{now, on_their_clock};
 use super::library::{Attempt, Places};
-use super::orders::{Orders, patience};
+use super::orders::patience;
 use super::sought::Sought;
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
@@ -42,7 +42,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use worker::End;
+use worker::{End, Orders};
 
 /// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events; where that is asked for, the
 /// NVTX ranges of libraries and the memory of devices.
@@ -65,7 +65,7 @@ thread_local! {
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: Arc<Orders<End>>,
+    orders: Arc<Orders>,
     kinds: Arc<Kinds>,
     sink: RecordSink,
     teardown: bool,
@@ -83,7 +83,7 @@ impl Cupti {
     }
 
     /// The recording under way.
-    fn recording(&self) -> Option<(Arc<Orders<End>>, Arc<Kinds>)> {
+    fn recording(&self) -> Option<(Arc<Orders>, Arc<Kinds>)> {
         self.running.lock().as_ref().map(|running| (running.orders.clone(), running.kinds.clone()))
     }
 

@@ -8,12 +8,11 @@ use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
-use super::worker::{End, Worker};
+use super::worker::{Orders, Worker};
 use super::{holders, names, search};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::library::{Attempt, Places};
-use crate::collector::orders::Orders;
 use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
@@ -106,7 +105,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Arc<Orders<End>>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<Orders>, Arc<Kinds>), Unavailable> {
         if self.driver.devices().is_empty() {
             let advice = "see what `nvidia-smi` says, and CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
@@ -150,7 +149,7 @@ impl Loaded {
         sink: &RecordSink,
         subscriber: Subscriber,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders<End>>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
         let api = self.api;
         if selection.per_thread_buffers
             && let Err(error) = api.use_per_thread_buffers()
@@ -265,7 +264,7 @@ impl Loaded {
     }
 
     /// Makes a call that changes nothing, and sees whether its record arrives.
-    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders<End>) -> Option<bool> {
+    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders) -> Option<bool> {
         if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
             return None;
         }

@@ -6,7 +6,7 @@ use super::kinds::Kinds;
 use super::reader::Reader;
 use crate::buffer::Loss;
 use crate::collector::cuda::Driver;
-use crate::collector::orders::{Order, Orders};
+use crate::collector::orders::{self, Order};
 use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,6 +19,9 @@ const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// How long an end or a pause waits for buffers of a program that goes on launching, so that they are never complete.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The way to the thread.
+pub(super) type Orders = orders::Orders<End>;
 
 /// How a recording is to end.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ pub(super) struct Worker {
     pub(super) subscriber: Subscriber,
     pub(super) kinds: Arc<Kinds>,
     pub(super) reader: Reader,
-    pub(super) orders: Arc<Orders<End>>,
+    pub(super) orders: Arc<Orders>,
     /// Records are known to be missing, so launches cannot be waited for one by one.
     pub(super) is_missing_records: bool,
     /// A pause before which something was launched that owes its record.

@@ -25,7 +25,7 @@ mod worker;
 
 use super::clock::now;
 use super::library::{Attempt, Places};
-use super::orders::{Orders, patience};
+use super::orders::patience;
 use super::sought::Sought;
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use views::Views;
+use worker::Orders;
 
 /// Records Intel's GPUs: kernels, copies, fills, calls of SYCL's runtime and of Level Zero, waits, collective
 /// operations; where that is asked for, metrics of kernels.
@@ -60,7 +61,7 @@ thread_local! {
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: Arc<Orders<Instant>>,
+    orders: Arc<Orders>,
     views: Arc<Views>,
     sink: RecordSink,
 }
@@ -77,7 +78,7 @@ impl Xpu {
     }
 
     /// The recording under way.
-    fn recording(&self) -> Option<(Arc<Orders<Instant>>, Arc<Views>)> {
+    fn recording(&self) -> Option<(Arc<Orders>, Arc<Views>)> {
         self.running.lock().as_ref().map(|running| (running.orders.clone(), running.views.clone()))
     }
 

@@ -11,15 +11,13 @@ use super::scope_ffi::ScopeApi;
 use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused, Views};
-use super::worker::Worker;
+use super::worker::{Orders, Worker};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::library::{Attempt, Library, Places};
-use crate::collector::orders::Orders;
 use crate::collector::pool::Instead;
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The libraries, once they are found.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Arc<Orders<Instant>>, Arc<Views>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
             return Err(Unavailable::new(Why::Failed, "there is no memory for records", ""));
@@ -108,7 +106,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders<Instant>>, Arc<Views>), Unavailable> {
+    ) -> Result<(Arc<Orders>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::requested, callbacks::completed).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::scope::Sampling;
 use super::views::Views;
 use crate::buffer::Loss;
-use crate::collector::orders::{Order, Orders};
+use crate::collector::orders::{self, Order};
 use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use std::sync::Arc;
@@ -21,13 +21,16 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// How often a pause looks for the end of what was launched before it.
 const LOOKS_OF_PAUSE: u32 = 12;
 
+/// The way to the thread, which is told until when to wait for what has begun.
+pub(super) type Orders = orders::Orders<Instant>;
+
 /// A recording, as its thread has it.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) api: &'static Api,
     pub(super) views: Arc<Views>,
     pub(super) reader: Reader,
-    pub(super) orders: Arc<Orders<Instant>>,
+    pub(super) orders: Arc<Orders>,
     pub(super) sampling: Option<Sampling>,
     /// A pause whose views do not rest yet: when to look again, and how often that was done.
     pub(super) pausing: Option<(Instant, u32)>,
