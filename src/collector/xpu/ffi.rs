@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
-use crate::collector::library::Library;
+use crate::collector::library::{Library, functions};
 use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -32,30 +32,10 @@ pub(super) const OWN_IDS: u32 = 2;
 const WORK_OF_DEVICES: u32 = 1;
 const ALL_GROUPS: u32 = 0x7fff_ffff;
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal: $type:ty;)*) => {
-        /// libpti_view, with its functions.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct Api {
-            $($name: $type,)*
-        }
-
-        impl Api {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
-                Ok(Api {
-                    // SAFETY: those are the types that Intel documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    /// libpti_view, with its functions.
+    Api
+    required {
     set_callbacks = c"ptiViewSetCallbacks": unsafe extern "C" fn(Requested, Completed) -> Code;
     enable = c"ptiViewEnable": unsafe extern "C" fn(u32) -> Code;
     disable = c"ptiViewDisable": unsafe extern "C" fn(u32) -> Code;
@@ -68,6 +48,8 @@ functions! {
     memory_name = c"ptiViewMemoryTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
     copy_name = c"ptiViewMemcpyTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
     get_timestamp = c"ptiViewGetTimestamp": unsafe extern "C" fn() -> u64;
+    }
+    optional {}
 }
 
 pub(super) fn checked(code: Code) -> Result<(), PtiError> {
