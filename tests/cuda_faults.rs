@@ -6,24 +6,19 @@
 mod common;
 #[path = "common/cuda.rs"]
 mod cuda;
+#[path = "common/faults.rs"]
+mod faults;
 #[path = "common/gpu.rs"]
 mod gpu;
 
 use common::{File, record_with};
-use gpu::{Counts, calls, correlation, interval, kernels, machine, tally};
-use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_host, go_through, rows_of, whole};
+use gpu::{Counts, calls, kernels, losses, machine};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::Loss;
 use tracing_kineto::collector::Why;
-
-const STEPS: usize = 10;
-const KERNELS: usize = 2 * STEPS;
-
-/// Options of the simulator, and what the trace must then be like.
-type Fault = (&'static str, fn(&File));
 
 const FAULTS: &[Fault] = &[
     ("", |file| whole(file, &[])),
@@ -38,7 +33,7 @@ const FAULTS: &[Fault] = &[
         noted(file, "kernel is not recorded");
         assert!(gpu::report(file).notes.iter().any(|note| note.contains("KINETO_CUPTI_PATH")), "what to do about it");
         let found = Counts::of(file);
-        assert_eq!((found.kernels, calls_of_kernels(file)), (0, KERNELS));
+        assert_eq!((found.kernels, launches(file).len()), (0, KERNELS));
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     }),
     ("enable_error=27:4", |file| {
@@ -56,7 +51,7 @@ const FAULTS: &[Fault] = &[
     ("drop=2", dropped),
     ("drop=4", dropped),
     ("garbage=5", |file| {
-        accounted(file);
+        accounted(file, launches(file));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
         assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
     }),
@@ -66,18 +61,8 @@ const FAULTS: &[Fault] = &[
         whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
     }),
     ("repeat_correlation=7", |file| {
-        assert_eq!((kernels(file).len(), calls_of_kernels(file)), (KERNELS, KERNELS));
-        let ids = |ph: &str| {
-            gpu::events(file, ph, "ac2g").into_iter().map(|arrow| arrow["id"].as_u64().unwrap()).collect::<Vec<_>>()
-        };
-        let (starts, ends) = (ids("s"), ids("f"));
-        let distinct: HashSet<_> = starts.iter().copied().collect();
-        assert_eq!(
-            (distinct.len(), &distinct),
-            (starts.len(), &ends.iter().copied().collect()),
-            "each has its own name"
-        );
-        assert_eq!(ends.len(), KERNELS);
+        assert_eq!((kernels(file).len(), launches(file).len()), (KERNELS, KERNELS));
+        assert_eq!(faults::arrows(file), KERNELS);
         assert!(file.lost(Loss::CorrelationsReused) >= (KERNELS - 7) as u64);
     }),
     ("no_finish=work", |file| {
@@ -143,52 +128,12 @@ fn recorded(settings: &str) -> (gpu::Machine, File) {
     assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
     assert_eq!(cuda::count("synchronizes"), u64::from(ends), "the program's own alone");
     assert_eq!(cuda::count("push_depth"), 0, "nothing is left pushed");
-    check_host(&file);
+    check_host(&file, calls(&file));
     (machine, file)
 }
 
-fn check_host(file: &File) {
-    let slices = tally(file.slices().iter().map(|slice| slice.name.clone()));
-    assert_eq!(slices, BTreeMap::from([("step", 10), ("one", 10), ("two", 10)].map(|(s, n)| (s.to_owned(), n))));
-    let losses = &file.json["tracing_kineto"]["losses"];
-    for (loss, count) in file.trace.stats().losses {
-        assert_eq!(losses[loss.as_str()], count, "the header says what is lost");
-    }
-    // Nothing lies where no recording was.
-    let (start, end) = gpu::window(file);
-    for row in kernels(file).into_iter().chain(calls(file)) {
-        let (from, to) = interval(row);
-        assert!(from + SLACK >= start && to <= end + SLACK, "{row} in {start}..{end}");
-    }
-}
-
-/// Work may end after the recording does, and clocks may be off by what they step.
-const SLACK: u64 = 1_000_000_000;
-
-fn losses(file: &File) -> Vec<(Loss, usize)> {
-    file.trace.stats().losses.iter().map(|(loss, count)| (*loss, *count as usize)).collect()
-}
-
-fn calls_of_kernels(file: &File) -> usize {
-    calls(file).iter().filter(|call| gpu::name(call) == "cuLaunchKernel").count()
-}
-
-/// All kernels are there and linked to the spans that launched them, with these losses alone.
-#[track_caller]
-fn whole(file: &File, expected: &[(Loss, usize)]) {
-    let found = Counts::of(file);
-    let all = Counts {
-        launches: KERNELS,
-        kernels: KERNELS,
-        linked: KERNELS,
-        starts: KERNELS,
-        ends: KERNELS,
-        ..Counts::default()
-    };
-    assert_eq!(found, all);
-    let spans = tally(kernels(file).iter().map(|kernel| gpu::under(file, kernel).to_owned()));
-    assert_eq!(spans, BTreeMap::from([("one".to_owned(), STEPS), ("two".to_owned(), STEPS)]));
-    assert_eq!(losses(file), expected);
+fn launches(file: &File) -> Vec<&Value> {
+    calls(file).into_iter().filter(|call| gpu::name(call) == "cuLaunchKernel").collect()
 }
 
 /// The trace has nothing of the device, and says why, in a sentence that helps.
@@ -208,21 +153,8 @@ fn noted(file: &File, what: &str) {
     assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
 }
 
-/// Of each launch, the kernel or the launch itself is there, or both are counted as lost.
-#[track_caller]
-fn accounted(file: &File) {
-    let found = Counts::of(file);
-    let by_id = |events: Vec<&serde_json::Value>| events.into_iter().map(correlation).collect::<HashSet<_>>();
-    let launches = calls(file).into_iter().filter(|call| gpu::name(call) == "cuLaunchKernel").collect();
-    let (launches, work) = (by_id(launches), by_id(kernels(file)));
-    assert_eq!(file.lost(Loss::LaunchesWithoutWork) as usize, launches.difference(&work).count());
-    assert_eq!(file.lost(Loss::WorkWithoutLaunch) as usize, work.difference(&launches).count());
-    assert_eq!(found.linked, found.launches, "what has a launch has a span");
-    assert!(found.kernels > 0 && found.kernels < KERNELS);
-}
-
 fn dropped(file: &File) {
-    accounted(file);
+    accounted(file, launches(file));
     // One or two may have been dropped before the counts began.
     let (lost, dropped) = (file.lost(Loss::VendorDropped), cuda::count("dropped"));
     assert!(dropped > 0 && (dropped..=dropped + 5).contains(&lost), "{lost} of {dropped}");
@@ -231,14 +163,7 @@ fn dropped(file: &File) {
 /// A clock that is off is put right, and the trace says by how much it was off.
 fn skewed(file: &File, by: i64) {
     whole(file, &[]);
-    let report = gpu::report(file);
-    assert!((report.clock_offset_ns + by).abs() < 100_000_000, "{report:?}");
-    assert!(report.clock_error_ns < 100_000_000, "{report:?}");
-    let launches: BTreeMap<_, _> = calls(file).into_iter().map(|call| (correlation(call), interval(call).0)).collect();
-    for kernel in kernels(file) {
-        let after = interval(kernel).0.saturating_sub(launches[&correlation(kernel)]);
-        assert!(after < SLACK, "{kernel}");
-    }
+    check_clock(file, &gpu::report(file), by, launches(file));
 }
 
 /// A clock that steps: all is there, and the trace says how far times may be off.
@@ -251,21 +176,10 @@ fn stepped(file: &File, by: i64) {
 
 #[test]
 fn each_fault_is_told_and_the_rest_is_there() {
-    let mut table = "| fault | calls | kernels | linked | what the trace says |\n|---|---|---|---|---|\n".to_owned();
-    let mut failed: Vec<&str> = Vec::new();
-    for (settings, check) in FAULTS {
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let (_machine, file) = recorded(settings);
-            table += &row(settings, &file);
-            check(&file);
-        }));
-        failed.extend(outcome.is_err().then_some(*settings));
-    }
+    let (rows, failed) = go_through(FAULTS, recorded, row);
+    let mut table = faults::HEAD.to_owned() + &rows;
     for (settings, test) in [("driver=0", "child_without_a_driver"), ("driver=10020", "child_with_an_old_driver")] {
-        let said = gpu::in_child(test, &[("SIM_CUDA", settings)]);
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let row = said.lines().find_map(|line| Some(&line[line.find("| driver")?..]));
-        writeln!(table, "{}", row.unwrap()).unwrap();
+        table += &rows_of(test, &[("SIM_CUDA", settings)]);
     }
     gpu::publish("cuda-faults.md", &table);
     assert!(failed.is_empty(), "{failed:?}");
@@ -273,27 +187,7 @@ fn each_fault_is_told_and_the_rest_is_there() {
 
 /// What the table says of a fault.
 fn row(settings: &str, file: &File) -> String {
-    let stats = file.trace.stats();
-    let mut says: Vec<String> =
-        stats.losses.iter().map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
-    let report = gpu::report(file);
-    says.extend(report.state.as_ref().err().map(ToString::to_string));
-    says.extend(report.notes.iter().cloned());
-    if report.clock_offset_ns != 0 {
-        says.push(format!("clock off by {} ns, times by {} ns at most", report.clock_offset_ns, report.clock_error_ns));
-    }
-    let fault = if settings.is_empty() { "none" } else { settings };
-    let linked = kernels(file).iter().filter(|kernel| !gpu::under(file, kernel).is_empty()).count();
-    let mut row = String::new();
-    writeln!(
-        row,
-        "| {fault} | {} | {} | {linked} | {} |",
-        calls_of_kernels(file),
-        kernels(file).len(),
-        says.join("; ").replace('|', "/")
-    )
-    .unwrap();
-    row
+    faults::row(settings, launches(file).len(), file, &gpu::report(file))
 }
 
 /// What is recorded where CUDA cannot be used, with no libcupti loaded.

@@ -7,6 +7,8 @@
 mod common;
 #[path = "common/cuda.rs"]
 mod cuda;
+#[path = "common/faults.rs"]
+mod faults;
 #[path = "common/gpu.rs"]
 mod gpu;
 #[path = "common/intel.rs"]
@@ -15,22 +17,14 @@ mod intel;
 mod xpu;
 
 use common::{File, record_with};
-use gpu::{correlation, interval, kernels, tally};
+use faults::{Fault, KERNELS, STEPS, check_clock, check_host, check_spans, go_through, ids, rows_of};
+use gpu::{kernels, losses};
 use intel::{Counts, Machine, driver, launches, machine};
-use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::Loss;
 use tracing_kineto::collector::Why;
 use xpu::Wait;
-
-const STEPS: usize = 10;
-const KERNELS: usize = 2 * STEPS;
-
-/// Options of the simulator, and what the trace must then be like.
-type Fault = (&'static str, fn(&File));
 
 const FAULTS: &[Fault] = &[
     ("", |file| whole(file, &[])),
@@ -160,30 +154,8 @@ fn recorded(settings: &str) -> (Machine, File) {
     assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
     assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "the program's own alone");
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "nothing is left behind");
-    check_host(&file);
+    check_host(&file, launches(&file).into_iter().chain(driver(&file)).collect());
     (machine, file)
-}
-
-/// What a recording may lie beside: work ends after it was given, and the clocks of two threads are read at two times.
-const SLACK: u64 = 1_000_000_000;
-
-fn check_host(file: &File) {
-    let slices = tally(file.slices().iter().map(|slice| slice.name.clone()));
-    assert_eq!(slices, BTreeMap::from([("step", 10), ("one", 10), ("two", 10)].map(|(s, n)| (s.to_owned(), n))));
-    let losses = &file.json["tracing_kineto"]["losses"];
-    for (loss, count) in file.trace.stats().losses {
-        assert_eq!(losses[loss.as_str()], count, "the header says what is lost");
-    }
-    // Nothing lies where no recording was.
-    let (start, end) = gpu::window(file);
-    for row in kernels(file).into_iter().chain(launches(file)).chain(driver(file)) {
-        let (from, to) = interval(row);
-        assert!(from + SLACK >= start && to <= end + SLACK, "{row} in {start}..{end}");
-    }
-}
-
-fn losses(file: &File) -> Vec<(Loss, usize)> {
-    file.trace.stats().losses.iter().map(|(loss, count)| (*loss, *count as usize)).collect()
 }
 
 /// All kernels are there and linked to the spans that launched them, with these losses alone.
@@ -192,9 +164,7 @@ fn whole(file: &File, expected: &[(Loss, usize)]) {
     let found = Counts::of(file);
     let counts = [found.kernels, found.linked, found.starts, found.ends, launches(file).len()];
     assert_eq!(counts, [KERNELS; 5], "{}", file.trace.stats());
-    let spans = tally(kernels(file).iter().map(|kernel| gpu::under(file, kernel).to_owned()));
-    assert_eq!(spans, BTreeMap::from([("one".to_owned(), STEPS), ("two".to_owned(), STEPS)]));
-    assert_eq!(losses(file), expected);
+    check_spans(file, expected);
 }
 
 /// The trace has nothing of the device, and says why, in a sentence that helps.
@@ -222,12 +192,11 @@ fn noted(file: &File, what: &str) {
 #[track_caller]
 fn accounted(file: &File) {
     Counts::of(file);
-    let by_id = |events: Vec<&serde_json::Value>| events.into_iter().map(correlation).collect::<HashSet<_>>();
-    let (calls, work) = (by_id(launches(file)), by_id(kernels(file)));
+    let (calls, work) = (ids(launches(file)), ids(kernels(file)));
     let (lonely, orphans) = (calls.difference(&work).count(), work.difference(&calls).count());
     assert_eq!(file.lost(Loss::LaunchesWithoutWork) as usize, lonely, "{}", file.trace.stats());
     // Work whose call of the runtime is missing may have that of the driver, which has its id.
-    let by_driver = by_id(driver(file));
+    let by_driver = ids(driver(file));
     let alone = work.difference(&calls).filter(|id| !by_driver.contains(id)).count();
     let told = file.lost(Loss::WorkWithoutLaunch) as usize;
     assert!((alone..=orphans).contains(&told), "{told} of {alone} to {orphans}: {}", file.trace.stats());
@@ -244,53 +213,21 @@ fn dropped(file: &File) {
 /// A clock that is off is put right, and the trace says by how much it was off.
 fn skewed(file: &File, by: i64) {
     whole(file, &[]);
-    let report = intel::report(file);
-    assert!((report.clock_offset_ns + by).abs() < 100_000_000, "{report:?}");
-    assert!(report.clock_error_ns < 100_000_000, "{report:?}");
-    let calls: BTreeMap<_, _> = launches(file).into_iter().map(|call| (correlation(call), interval(call).0)).collect();
-    for kernel in kernels(file) {
-        let after = interval(kernel).0.saturating_sub(calls[&correlation(kernel)]);
-        assert!(after < SLACK, "{kernel}");
-    }
+    check_clock(file, &intel::report(file), by, launches(file));
 }
 
 #[test]
 fn each_fault_is_told_and_the_rest_is_there() {
-    let mut table = "| fault | calls | kernels | linked | what the trace says |\n|---|---|---|---|---|\n".to_owned();
-    let mut failed: Vec<&str> = Vec::new();
-    for (settings, check) in FAULTS {
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let (_machine, file) = recorded(settings);
-            table += &row(settings, &file);
-            check(&file);
-        }));
-        failed.extend(outcome.is_err().then_some(*settings));
-    }
-    for (test, env) in CHILDREN {
-        let said = gpu::in_child(test, env);
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let row = said.lines().find_map(|line| Some(&line[line.find("| ")?..]));
-        writeln!(table, "{}", row.unwrap_or_else(|| panic!("{test}: {said}"))).unwrap();
-    }
+    let (rows, failed) = go_through(FAULTS, recorded, row);
+    let children: String = CHILDREN.iter().map(|(test, env)| rows_of(test, env)).collect();
+    let table = faults::HEAD.to_owned() + &rows + &children;
     gpu::publish("xpu-faults.md", &table);
     assert!(failed.is_empty(), "{failed:?}");
 }
 
 /// What the table says of a fault.
 fn row(settings: &str, file: &File) -> String {
-    let stats = file.trace.stats();
-    let mut says: Vec<String> =
-        stats.losses.iter().map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
-    let report = intel::report(file);
-    says.extend(report.state.as_ref().err().map(ToString::to_string));
-    says.extend(report.notes.iter().cloned());
-    if report.clock_offset_ns.abs() > 1_000_000 {
-        says.push(format!("clock off by {} ns, times by {} ns at most", report.clock_offset_ns, report.clock_error_ns));
-    }
-    let fault = if settings.is_empty() { "none" } else { settings };
-    let linked = kernels(file).iter().filter(|kernel| !gpu::under(file, kernel).is_empty()).count();
-    let (calls, kernels) = (launches(file).len(), kernels(file).len());
-    format!("| {fault} | {calls} | {kernels} | {linked} | {} |\n", says.join("; ").replace('|', "/"))
+    faults::row(settings, launches(file).len(), file, &intel::report(file))
 }
 
 /// Faults of a whole process: the test that it runs, with its environment.

@@ -52,6 +52,11 @@ pub(super) fn now() -> u64 {
     now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
 }
 
+/// Returns a time on a clock that says `theirs` now; the same if that cannot be read.
+pub(super) fn on_their_clock(time: Timestamp, theirs: Option<u64>) -> u64 {
+    time.as_nanos().wrapping_add(theirs.map_or(0, |theirs| theirs.wrapping_sub(now())))
+}
+
 impl ClockMap {
     /// Makes the map of a recording's readings: none at all if each lies within its bracket, else straight lines from
     /// each to the next.

@@ -55,6 +55,47 @@ impl fmt::Display for Attempt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library(&'static libloading::Library);
 
+/// Makes a struct of functions of a vendor's library: those that are needed, and those that not every version has. Their
+/// types are what the vendor documents.
+macro_rules! functions {
+    (
+        $(#[$about:meta])*
+        $api:ident
+        required { $($name:ident = $symbol:literal: $type:ty;)* }
+        optional { $($maybe:ident = $other:literal: $kind:ty;)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct $api {
+            $($name: $type,)*
+            $($maybe: Option<$kind>,)*
+        }
+
+        impl $api {
+            /// Finds the functions.
+            ///
+            /// # Errors
+            /// The name of the one that is missing.
+            pub(super) fn new(library: $crate::collector::library::Library) -> Result<$api, &'static std::ffi::CStr> {
+                Ok($api {
+                    // SAFETY: those are the types that the vendor documents.
+                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
+                    // SAFETY: those are the types that the vendor documents.
+                    $($maybe: unsafe { library.function($other) },)*
+                })
+            }
+
+            /// Returns which of the functions that not every version has are missing.
+            #[allow(dead_code, reason = "not each collector says so")]
+            pub(super) fn missing(&self) -> Vec<&'static str> {
+                let missing: &[Option<&'static std::ffi::CStr>] = &[$(self.$maybe.is_none().then_some($other)),*];
+                missing.iter().flatten().filter_map(|name| name.to_str().ok()).collect()
+            }
+        }
+    };
+}
+pub(super) use functions;
+
 /// How a library is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidate {

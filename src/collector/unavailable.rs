@@ -38,6 +38,23 @@ impl Unavailable {
         Unavailable { why, message: message.into(), advice: advice.into() }
     }
 
+    /// The process is a fork of one that `did` what does not work in a fork, such as "recorded CUDA".
+    pub(super) fn in_fork(did: &str) -> Unavailable {
+        let message = format!("this process was forked from one that {did}, which does not work in a fork");
+        Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec")
+    }
+
+    /// Another recording has a library that serves one at a time.
+    pub(super) fn taken(library: &str) -> Unavailable {
+        let message = format!("another recording of this process has {library}, or has not let go of it yet");
+        Unavailable::new(Why::Busy, message, "stop that one first")
+    }
+
+    /// The thread of a recording cannot be started.
+    pub(super) fn no_thread(error: &std::io::Error) -> Unavailable {
+        Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+    }
+
     /// Returns what kind of reason it is.
     pub fn why(&self) -> Why {
         self.why

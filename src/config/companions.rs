@@ -33,17 +33,3 @@ impl Default for Companions {
         Companions { stack_frames: 32, stack_filter: None, performance_events: Vec::new() }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stacks_are_asked_for_by_torchs_word_and_by_libkinetos() {
-        for key in [Key::WithStack, Key::PythonStackTrace] {
-            let mut companions = Companions::default();
-            assert!(companions.set(key, &Value::Bool(true)) && companions.stacks, "{key:?}");
-        }
-        assert!(!Companions::default().set(Key::WithArgs, &Value::Bool(true)));
-    }
-}

@@ -52,3 +52,17 @@ impl RecordingFlags {
         named.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_are_asked_for_by_torchs_word_and_by_libkinetos() {
+        for key in [Key::WithStack, Key::PythonStackTrace] {
+            let mut flags = RecordingFlags::default();
+            assert!(flags.set(key, &Value::Bool(true)) && flags.with_stack, "{key:?}");
+        }
+        assert!(!RecordingFlags::default().set(Key::WithArgs, &Value::Bool(true)));
+    }
+}

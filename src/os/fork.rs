@@ -1,7 +1,7 @@
 //! Tells a forked child from its parent, without anything on the span path.
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// A value behind a lock, of which each forked child has one of its own, at its default: in its parent's, a thread that the
@@ -46,6 +46,30 @@ impl<T: Default> Default for Own<T> {
     }
 }
 
+/// The process that has something for good once it has settled for it: a forked child has a copy that is not its own.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// 0 while there is none.
+    process: AtomicU32,
+}
+
+impl Home {
+    pub(crate) const fn new() -> Home {
+        Home { process: AtomicU32::new(0) }
+    }
+
+    /// It is this process, unless there is one.
+    pub(crate) fn settle(&self) {
+        let _ = self.process.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether it is another process, of which this one is a fork.
+    pub(crate) fn is_inherited(&self) -> bool {
+        let process = self.process.load(Ordering::Relaxed);
+        process != 0 && process != std::process::id()
+    }
+}
+
 /// How many forks lie between this process and the one that first recorded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -77,3 +101,19 @@ pub(crate) fn watch(in_child: fn()) {
 /// There is no fork on this platform.
 #[cfg(not(unix))]
 pub(crate) fn watch(_in_child: fn()) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_is_not_at_home() {
+        let home = Home::new();
+        assert!(!home.is_inherited(), "nobody has it");
+        home.settle();
+        assert!(!home.is_inherited());
+        home.process.fetch_add(1, Ordering::Relaxed);
+        home.settle();
+        assert!(home.is_inherited());
+    }
+}

@@ -131,9 +131,9 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("XPUPTI_PROFILER_DEVICES", "collector/xpu/scope.rs", "devices", ASKED),
     owner("KINETO_PLUGIN_LIB_DIR_PATH", "builder/devices.rs", "plugin_folder", "plugins/main.rs::what_is_no_plugin_is_named_with_the_reason"),
     owner("DISABLE_PLUGINS", "builder/devices.rs", "plugins", "cli.rs::each_plugin_says_what_it_records_or_why_it_cannot"),
-    owner("PROFILE_PROFILE_MEMORY", "session/mod.rs", "with_memory", "ondemand/traces.rs::a_memory_profile"),
-    owner("PROFILE_WITH_STACK", "builder/mod.rs", "stacks", "companions.rs::a_slice_says_from_where_it_was_entered"),
-    owner("PYTHON_STACK_TRACE", "builder/mod.rs", "stacks", "src/config/companions.rs::stacks_are_asked_for_by_torchs_word_and_by_libkinetos"),
+    owner("PROFILE_PROFILE_MEMORY", "session/observer.rs", "profile_memory", "ondemand/traces.rs::a_memory_profile"),
+    owner("PROFILE_WITH_STACK", "builder/mod.rs", "with_stack", "companions.rs::a_slice_says_from_where_it_was_entered"),
+    owner("PYTHON_STACK_TRACE", "builder/mod.rs", "with_stack", "src/config/flags.rs::stacks_are_asked_for_by_torchs_word_and_by_libkinetos"),
     owner("STACK_FRAMES", "builder/mod.rs", "stack_frames", "companions.rs::stacks_are_as_deep_as_was_asked_for"),
     owner("STACK_FILTER", "builder/mod.rs", "stack_filter", "companions.rs::a_filter_says_whose_spans_have_stacks"),
     owner("PERFORMANCE_EVENTS", "builder/mod.rs", "performance_events", "companions.rs::each_slice_has_its_own_counts_those_within_included"),
@@ -161,6 +161,10 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("KINETO_ONDEMAND_TRACE_DIR", "ondemand/request.rs", "trace_folder", "ondemand/hostile.rs::paths_that_lead_elsewhere"),
     owner("KINETO_IPC_SOCKET_DIR", "ondemand/dynolog/mod.rs", "socket_folder", "ondemand/traces.rs::abstract_sockets"),
     owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_heard"),
+    owner("KINETO_TRIGGER_DIR", "ondemand/mod.rs", "trigger_folder", "ondemand/trigger.rs::a_touch_is_a_request"),
+    owner("START_DELAY_MS", "ondemand/alarm.rs", "delay", "ondemand/timetable.rs::after_a_delay_everything_is_recorded"),
+    owner("START_PERIOD_MS", "ondemand/alarm.rs", "is_numbered", "ondemand/timetable.rs::windows_have_numbered_files_and_begin_by_the_period"),
+    owner("START_WINDOWS", "ondemand/alarm.rs", "is_numbered", "ondemand/timetable.rs::without_a_count_windows_go_on"),
     owner("SLURM_JOB_ID", "ondemand/dynolog/mod.rs", "job", "ondemand/weather.rs::polls_are_those_that_the_daemon_expects"),
 ];
 

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{info_span, subscriber};
 use tracing_kineto::collector::{CollectorReport, Unavailable};
-use tracing_kineto::{ActivityTypes, KinetoLayerBuilder, Loss, Profiler, annotate};
+use tracing_kineto::{ActivityTypes, KinetoLayerBuilder, Profiler, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Which of the two profilers there is.
@@ -94,10 +94,6 @@ pub(crate) fn reason(file: &File) -> Unavailable {
     let reason = report(file).state.expect_err("a reason");
     assert_eq!(file.json["tracing_kineto"]["collectors"]["rocm"]["unavailable"], reason.to_string());
     reason
-}
-
-pub(crate) fn losses(file: &File) -> Vec<(Loss, usize)> {
-    file.trace.stats().losses.iter().map(|(loss, count)| (*loss, usize::try_from(*count).unwrap())).collect()
 }
 
 /// Launches a kernel of the program's own, which a C++ compiler has named, in a span of its own name.

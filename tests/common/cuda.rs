@@ -6,9 +6,15 @@
 #![allow(unsafe_code, reason = "C functions of the simulator are called")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers")]
 
+#[path = "simulator.rs"]
+#[allow(clippy::duplicate_mod, reason = "a test may be a client of several vendors")]
+mod simulator;
+
 use libloading::Library;
+#[allow(unused_imports, reason = "not each test file looks for one")]
+pub(crate) use simulator::library;
+use simulator::{invoke, open};
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The simulated driver.
@@ -63,19 +69,6 @@ pub(crate) struct Memory {
     pub(crate) bytes: usize,
 }
 
-/// The path of a library of the simulator: `sim_cuda` or `sim_cupti`.
-pub(crate) fn library(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
-    let file = format!("lib{name}.so");
-    deps.map(|deps| deps.join(&file)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {file} near {own:?}"))
-}
-
-fn open(name: &str) -> Library {
-    // SAFETY: the library's initialisers do nothing.
-    unsafe { Library::new(library(name)) }.unwrap()
-}
-
 /// The driver, which stays loaded.
 pub(crate) fn driver() -> &'static Library {
     static DRIVER: OnceLock<Library> = OnceLock::new();
@@ -93,12 +86,7 @@ pub(crate) fn cupti() -> &'static Library {
 
 /// Calls a function of the driver; what it returns.
 macro_rules! raw {
-    ($name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
-        let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
-        let function = unsafe { *driver().get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
-        function($($argument),*)
-    }};
+    ($($call:tt)*) => { invoke!(driver(), $($call)*) };
 }
 
 /// Calls a function of the driver API, which must succeed.
@@ -115,16 +103,12 @@ pub(crate) fn configure(settings: &str) {
 
 /// As [`configure`]; false for settings that are not understood.
 pub(crate) fn try_configure(settings: &str) -> bool {
-    let settings = CString::new(settings).unwrap();
-    raw!(simConfigure(settings.as_ptr() => *const c_char) -> i32) == 0
+    simulator::configure(driver(), settings)
 }
 
 /// A count of the simulator, by its name.
 pub(crate) fn count(what: &str) -> u64 {
-    let name = CString::new(what).unwrap();
-    let count = raw!(simCount(name.as_ptr() => *const c_char) -> u64);
-    assert_ne!(count, u64::MAX, "{what}");
-    count
+    simulator::count(driver(), what)
 }
 
 /// Sets the counts to zero, and ends endless kernels.

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing_kineto::collector::{CollectorReport, Unavailable};
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
 
 /// All that is recorded of GPUs.
 pub(crate) const TYPES: ActivityTypes =
@@ -149,6 +149,10 @@ pub(crate) fn under<'f>(file: &'f File, event: &Value) -> &'f str {
     let id = &event["args"]["External id"];
     let slice = file.slices().iter().find(|slice| slice.args["External id"] == *id);
     if id.is_null() { "" } else { slice.map_or("?", |slice| &slice.name) }
+}
+
+pub(crate) fn losses(file: &File) -> Vec<(Loss, usize)> {
+    file.trace.stats().losses.iter().map(|(loss, count)| (*loss, usize::try_from(*count).unwrap())).collect()
 }
 
 /// How often each text occurs.

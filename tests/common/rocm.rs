@@ -6,9 +6,13 @@
 #![allow(unsafe_code, reason = "C functions of the simulator are called")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers")]
 
+#[path = "simulator.rs"]
+#[allow(clippy::duplicate_mod, reason = "a test may be a client of several vendors")]
+mod simulator;
+
 use libloading::Library;
+use simulator::{invoke, open};
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The simulated HIP.
@@ -58,19 +62,6 @@ const HOST_TO_DEVICE: u32 = 1;
 const DEVICE_TO_HOST: u32 = 2;
 const DEVICE_TO_DEVICE: u32 = 3;
 
-/// The path of a library of the simulator: `sim_hip`, `sim_rocprofiler` or `sim_roctracer`.
-pub(crate) fn library(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
-    let file = format!("lib{name}.so");
-    deps.map(|deps| deps.join(&file)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {file} near {own:?}"))
-}
-
-fn open(name: &str) -> Library {
-    // SAFETY: the library's initialisers do nothing.
-    unsafe { Library::new(library(name)) }.unwrap()
-}
-
 /// HIP, which stays loaded.
 pub(crate) fn hip() -> &'static Library {
     static HIP: OnceLock<Library> = OnceLock::new();
@@ -97,12 +88,7 @@ pub(crate) fn tracer() -> &'static Library {
 
 /// Calls a function of HIP's; what it returns.
 macro_rules! raw {
-    ($name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
-        let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
-        let function = unsafe { *hip().get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
-        function($($argument),*)
-    }};
+    ($($call:tt)*) => { invoke!(hip(), $($call)*) };
 }
 
 /// Calls a function of HIP's API, which must succeed.
@@ -114,16 +100,12 @@ macro_rules! call {
 
 /// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
 pub(crate) fn configure(settings: &str) {
-    let text = CString::new(settings).unwrap();
-    assert_eq!(raw!(simConfigure(text.as_ptr() => *const c_char) -> i32), 0, "{settings}");
+    assert!(simulator::configure(hip(), settings), "{settings}");
 }
 
 /// A count of the simulator, by its name.
 pub(crate) fn count(what: &str) -> u64 {
-    let name = CString::new(what).unwrap();
-    let count = raw!(simCount(name.as_ptr() => *const c_char) -> u64);
-    assert_ne!(count, u64::MAX, "{what}");
-    count
+    simulator::count(hip(), what)
 }
 
 /// Sets the counts to zero, and ends what is endless.

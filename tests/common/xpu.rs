@@ -6,9 +6,15 @@
 #![allow(unsafe_code, reason = "C functions of the simulator are called")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test helpers")]
 
+#[path = "simulator.rs"]
+#[allow(clippy::duplicate_mod, reason = "a test may be a client of several vendors")]
+mod simulator;
+
 use libloading::Library;
+#[allow(unused_imports, reason = "not each test file looks for one")]
+pub(crate) use simulator::library;
+use simulator::{invoke, open};
 use std::ffi::{CString, c_char};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The simulated machine.
@@ -38,19 +44,6 @@ pub(crate) enum Wait {
     Device = 7,
 }
 
-/// The path of a library of the simulator: `sim_ze_loader`, `sim_ze_old` or `sim_pti`.
-pub(crate) fn library(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
-    let file = format!("lib{name}.so");
-    deps.map(|deps| deps.join(&file)).find(|path| path.exists()).unwrap_or_else(|| panic!("no {file} near {own:?}"))
-}
-
-fn open(name: &str) -> Library {
-    // SAFETY: the library's initialisers do nothing.
-    unsafe { Library::new(library(name)) }.unwrap()
-}
-
 /// Level Zero, which stays loaded.
 pub(crate) fn level_zero() -> &'static Library {
     static LEVEL_ZERO: OnceLock<Library> = OnceLock::new();
@@ -68,12 +61,7 @@ pub(crate) fn pti() -> &'static Library {
 
 /// Calls a function of the simulated Level Zero; what it returns.
 macro_rules! raw {
-    ($name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
-        let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
-        let function = unsafe { *level_zero().get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
-        function($($argument),*)
-    }};
+    ($($call:tt)*) => { invoke!(level_zero(), $($call)*) };
 }
 
 /// Calls a function that must succeed.
@@ -85,16 +73,12 @@ macro_rules! call {
 
 /// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
 pub(crate) fn configure(settings: &str) {
-    let text = CString::new(settings).unwrap();
-    assert_eq!(raw!(simConfigure(text.as_ptr() => *const c_char) -> i32), 0, "{settings}");
+    assert!(simulator::configure(level_zero(), settings), "{settings}");
 }
 
 /// A count of the simulator, by its name.
 pub(crate) fn count(what: &str) -> u64 {
-    let name = CString::new(what).unwrap();
-    let count = raw!(simCount(name.as_ptr() => *const c_char) -> u64);
-    assert_ne!(count, u64::MAX, "{what}");
-    count
+    simulator::count(level_zero(), what)
 }
 
 /// Sets the counts to zero, and forgets the work that nobody has waited for.

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
-use crate::collector::library::Library;
+use crate::collector::library::functions;
+use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -28,40 +29,9 @@ const OWN_IDS: u32 = 3;
 /// The attribute for buffers of each thread's own.
 const PER_THREAD_BUFFERS: u32 = 9;
 
-macro_rules! functions {
-    (required { $($name:ident = $symbol:literal: $type:ty;)* } optional { $($maybe:ident = $other:literal: $kind:ty;)* }) => {
-        /// libcupti, with its functions.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct Api {
-            $($name: $type,)*
-            $($maybe: Option<$kind>,)*
-        }
-
-        impl Api {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
-                Ok(Api {
-                    // SAFETY: those are the types that NVIDIA documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                    // SAFETY: those are the types that NVIDIA documents.
-                    $($maybe: unsafe { library.function($other) },)*
-                })
-            }
-
-            /// Returns which of the functions that not every version has are missing.
-            pub(super) fn missing(&self) -> Vec<&'static str> {
-                let mut missing = Vec::new();
-                $(if self.$maybe.is_none() { missing.extend($other.to_str().ok()); })*
-                missing
-            }
-        }
-    };
-}
-
 functions! {
+    /// libcupti, with its functions.
+    Api
     required {
     get_version = c"cuptiGetVersion": unsafe extern "C" fn(*mut u32) -> Code;
     get_timestamp = c"cuptiGetTimestamp": unsafe extern "C" fn(*mut u64) -> Code;
@@ -157,18 +127,6 @@ impl Api {
         checked(unsafe { (self.flush_all)(forced.into()) })
     }
 
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
-    pub(super) fn next_record(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
-        let start = buffer.as_ptr();
-        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
-        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
-            12 => Ok(None),
-            code => Err(CuptiError(code)),
-        }
-    }
-
     /// Returns how many records were dropped since this was asked last.
     pub(super) fn dropped(&self) -> u64 {
         let mut dropped = 0;
@@ -232,5 +190,19 @@ impl Api {
         let Some(call) = self.finalize else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer; the caller is where NVIDIA says that it is to be called.
         checked(unsafe { call() })
+    }
+}
+
+impl Walker for Api {
+    #[inline]
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        let start = buffer.as_ptr();
+        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+            12 => Ok(None),
+            _ => Err(Unreadable),
+        }
     }
 }

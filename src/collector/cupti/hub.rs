@@ -1,16 +1,17 @@
 //! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
 
-use super::pool::Pool;
 use crate::collector::CaptureRange;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::collector::pool::Pool;
+use crate::collector::turn::Turn;
+use crate::os::fork::Home;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The one hub.
 pub(super) static HUB: Hub = Hub {
     pool: Pool::new(),
-    taken: AtomicBool::new(false),
-    recording: AtomicU32::new(0),
-    process: AtomicU32::new(0),
+    turn: Turn::new(),
+    home: Home::new(),
     lets_go: AtomicBool::new(false),
     range: Mutex::new(None),
 };
@@ -19,11 +20,9 @@ pub(super) static HUB: Hub = Hub {
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) pool: Pool,
-    taken: AtomicBool,
-    /// Counts recordings.
-    recording: AtomicU32,
-    /// The process that recorded first: a forked child has a copy of the hub, and no CUDA.
-    process: AtomicU32,
+    pub(super) turn: Turn,
+    /// The process that recorded first: a forked child has no CUDA.
+    pub(super) home: Home,
     /// The next call that returns is to let go of the library.
     lets_go: AtomicBool,
     /// Who is told of the program's marks.
@@ -31,31 +30,10 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// Returns whether the hub is another process's, of which this one is a fork.
-    pub(super) fn is_inherited(&self) -> bool {
-        let own = std::process::id();
-        let first = self.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
-        first.is_err_and(|first| first != own)
-    }
-
-    /// Takes the hub for a recording; `false` if another one has it.
-    pub(super) fn take(&self) -> bool {
-        let taken = self.taken.swap(true, Ordering::AcqRel);
-        if !taken {
-            self.recording.fetch_add(1, Ordering::Relaxed);
-        }
-        !taken
-    }
-
-    /// Gives it up.
+    /// Gives up the turn: nobody is told of marks any more.
     pub(super) fn release(&self) {
         self.watch(None);
-        self.taken.store(false, Ordering::Release);
-    }
-
-    /// Returns the number of the recording, never 0 while there is one.
-    pub(super) fn recording(&self) -> u32 {
-        self.recording.load(Ordering::Relaxed)
+        self.turn.release();
     }
 
     /// Says who is told of the program's marks.
@@ -90,22 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_recording_has_the_hub() {
+    fn one_call_lets_go() {
         let hub = Hub {
             pool: Pool::new(),
-            taken: AtomicBool::new(false),
-            recording: AtomicU32::new(0),
-            process: AtomicU32::new(0),
+            turn: Turn::new(),
+            home: Home::new(),
             lets_go: AtomicBool::new(false),
             range: Mutex::new(None),
         };
-        assert!(!hub.is_inherited() && !hub.is_inherited());
-        hub.process.fetch_add(1, Ordering::Relaxed);
-        assert!(hub.is_inherited());
-        assert!(hub.take() && !hub.take());
-        hub.release();
-        assert!(hub.take());
-        assert_eq!(hub.recording(), 2);
         assert!(!hub.is_to_let_go());
         hub.let_go();
         assert!(hub.is_to_let_go() && !hub.is_to_let_go());

@@ -2,8 +2,8 @@
 //!
 //! The library is found when it is asked for, and nothing in it is called before the driver has answered: some versions
 //! end the process otherwise. While a recording runs, it holds CUPTI's one subscription, which keeps other profilers out
-//! as they keep us out. CUPTI writes into buffers of ours ([`pool`]), which a thread ([`worker`]) reads
-//! ([`walk`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
+//! as they keep us out. CUPTI writes into buffers of ours ([`pool`](super::pool)), which a thread ([`worker`]) reads
+//! ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
 mod callbacks;
 mod error;
@@ -16,31 +16,31 @@ mod kinds;
 mod ledger;
 mod markers;
 mod names;
-mod pool;
 mod reader;
 mod records;
 mod search;
 mod shapes;
 mod start;
-mod walk;
+mod steps;
 mod worker;
 
 pub(crate) use injection::nvtx_fault;
 pub(crate) use markers::OWN_DOMAIN;
 
-use super::clock::now;
+use super::clock::{now, on_their_clock};
 use super::library::{Attempt, Places};
-use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use super::orders::patience;
+use super::sought::Sought;
+use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
 use crate::os::fork;
 use crate::time::Timestamp;
-use ffi::Api;
 use hub::HUB;
 use kinds::Kinds;
 use start::Loaded;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use worker::{End, Orders};
 
@@ -48,15 +48,18 @@ use worker::{End, Orders};
 /// NVTX ranges of libraries and the memory of devices.
 ///
 /// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
-/// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
+/// process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
 #[derive(Debug)]
 pub struct Cupti {
-    places: Places,
-    loaded: OnceLock<Loaded>,
-    attempts: fork::Own<Vec<Attempt>>,
+    loaded: Sought<Loaded>,
     running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
+}
+
+thread_local! {
+    /// The recording for which the thread's ids were taken away.
+    static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
 /// A recording under way.
@@ -71,18 +74,12 @@ struct Running {
 impl Cupti {
     /// Makes a collector that looks for libcupti in these places too. Does nothing yet.
     pub fn new(places: Places) -> Cupti {
-        Cupti {
-            places,
-            loaded: OnceLock::new(),
-            attempts: fork::Own::default(),
-            running: fork::Own::default(),
-            takes_ids: AtomicBool::new(false),
-        }
+        Cupti { loaded: Sought::new(places), running: fork::Own::default(), takes_ids: AtomicBool::new(false) }
     }
 
     /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
     pub fn attempts(&self) -> Vec<Attempt> {
-        self.attempts.lock().clone()
+        self.loaded.attempts()
     }
 
     /// The recording under way.
@@ -92,14 +89,7 @@ impl Cupti {
 
     /// Finds the libraries. Until they are found, each time anew.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
-        let mut attempts = self.attempts.lock();
-        if let Some(loaded) = self.loaded.get() {
-            return Ok(loaded);
-        }
-        attempts.clear();
-        let loaded = Loaded::find(&self.places, &mut attempts)?;
-        Ok(self.loaded.get_or_init(|| loaded))
+        self.loaded.find(Loaded::find)
     }
 }
 
@@ -118,14 +108,13 @@ impl Collector for Cupti {
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
-        if HUB.is_inherited() {
-            let message = "this process was forked from one that recorded CUDA, which does not work in a fork";
-            return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
+        HUB.home.settle();
+        if HUB.home.is_inherited() {
+            return Err(Unavailable::in_fork("recorded CUDA"));
         }
         let mut running = self.running.lock();
-        if running.is_some() || !HUB.take() {
-            let message = "another recording of this process has libcupti, or has not let go of it yet";
-            return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
+        if running.is_some() || !HUB.turn.take() {
+            return Err(Unavailable::taken("libcupti"));
         }
         HUB.watch(selection.range.clone());
         let (capabilities, orders, kinds) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
@@ -140,7 +129,7 @@ impl Collector for Cupti {
             return false;
         }
         let Some(loaded) = self.loaded.get() else { return false };
-        forget_stale_ids(loaded.api);
+        HUB.turn.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
         loaded.api.push(id.0)
     }
 
@@ -180,14 +169,11 @@ impl Collector for Cupti {
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
-        /// Beyond the deadline: for what has to be done whatever the time.
-        const GRACE: Duration = Duration::from_secs(2);
         let Some(running) = self.running.lock().take() else { return };
         let Some(loaded) = self.loaded.get() else { return };
         self.takes_ids.store(false, Ordering::Release);
-        let end = End { at: loaded.on_their_clock(end), deadline, teardown: running.teardown };
-        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
-        if !running.orders.end(end, patience) {
+        let end = End { at: on_their_clock(end, loaded.api.timestamp()), deadline, teardown: running.teardown };
+        if !running.orders.end(end, patience(deadline)) {
             running.sink.note("libcupti does not return from a call: what it had is missing");
         }
     }
@@ -208,17 +194,5 @@ impl Collector for Cupti {
 impl Drop for Cupti {
     fn drop(&mut self) {
         self.stop(Timestamp::default(), Instant::now());
-    }
-}
-
-/// Takes away what an earlier recording has left on the calling thread: it ended while the thread was inside a slice.
-fn forget_stale_ids(api: &Api) {
-    thread_local! { static CLEAN_FOR: Cell<u32> = const { Cell::new(0) }; }
-    let recording = HUB.recording();
-    let is_clean = CLEAN_FOR.try_with(|clean_for| clean_for.replace(recording) == recording);
-    if !is_clean.unwrap_or(true) {
-        // No thread is inside more slices; a library that never ends is wrong.
-        const DEEPEST: usize = 1 << 16;
-        let _ = (0..DEEPEST).take_while(|_| api.pop()).count();
     }
 }

@@ -7,9 +7,10 @@ use super::markers::Markers;
 use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
-use super::walk::{Records, Steps, Walker};
+use super::steps::Steps;
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::buffer::Loss;
+use crate::collector::walk::{Records, Walker};
 use crate::collector::{
     Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink,
     Synchronization as Wait, Thread,

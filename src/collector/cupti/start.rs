@@ -13,11 +13,11 @@ use super::{holders, names, search};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, is_inside_init, version_text};
 use crate::collector::library::{Attempt, Places};
+use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
-use crate::time::Timestamp;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// The libraries, once they are found.
 #[derive(Debug)]
@@ -47,10 +47,8 @@ const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation,
 
 /// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
-/// Buffers are of this size, but so small that the limit is this many: threads may have one each.
-const BUFFER_BYTES: u64 = 4 << 20;
-const BUFFER_BYTES_LEAST: u64 = 64 << 10;
-const BUFFERS: u64 = 128;
+/// What older ones get beyond the limit.
+const SCRAPS: Scraps = Scraps { bytes: 64 << 10, most: 32 };
 
 impl Loaded {
     /// Finds the driver, and only behind it the library: some versions end the process where there is none.
@@ -161,9 +159,8 @@ impl Loaded {
         {
             capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
         }
-        let size = (selection.buffer_bytes / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
-        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        HUB.pool.open(bytes(size), bytes(selection.buffer_bytes), self.version >= REFUSALS_SINCE);
+        let may_refuse = self.version >= REFUSALS_SINCE;
+        HUB.pool.open(selection.buffer_bytes, if may_refuse { Instead::Nothing } else { Instead::Scraps(SCRAPS) });
         HUB.pool.make_ready();
         // Others may have registered theirs since.
         let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");
@@ -171,7 +168,7 @@ impl Loaded {
         // Those are another's.
         api.dropped();
         let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
-        let orders = Arc::new(Orders::default());
+        let orders = Arc::new(Orders::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
         let worker = Worker {
@@ -187,7 +184,7 @@ impl Loaded {
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
             kinds.end();
-            Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+            Unavailable::no_thread(&error)
         })?;
         Ok((orders, kinds))
     }
@@ -287,16 +284,6 @@ impl Loaded {
             }
         }
         Some(true)
-    }
-
-    /// Returns a time on the clock of the records.
-    pub(super) fn on_their_clock(&self, time: Timestamp) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        match self.api.timestamp() {
-            Some(theirs) => time.as_nanos().wrapping_add(theirs.wrapping_sub(now)),
-            None => time.as_nanos(),
-        }
     }
 }
 

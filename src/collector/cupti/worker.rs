@@ -3,15 +3,15 @@
 use super::ffi::{Api, DRIVER, Subscriber};
 use super::hub::HUB;
 use super::kinds::Kinds;
-use super::pool::{Counts, Filled};
 use super::reader::Reader;
-use super::walk::{Records, Walker};
 use crate::buffer::Loss;
 use crate::collector::clock::now;
 use crate::collector::cuda::Driver;
+use crate::collector::orders::{self, Order};
+use crate::collector::pool::{Counts, Filled};
+use crate::collector::walk::Records;
 use crate::os::thread;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often what is complete is asked for.
@@ -22,23 +22,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// How long an end or a pause waits for buffers of a program that goes on launching, so that they are never complete.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is wanted of the thread, and what has come of it.
-#[derive(Debug, Default)]
-pub(super) struct Orders {
-    wanted: Mutex<Wanted>,
-    done: Condvar,
-    /// Whether there is something in `wanted`.
-    waiting: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Wanted {
-    /// How often a drain was asked for, and how many of those are done.
-    drains: u64,
-    drained: u64,
-    end: Option<End>,
-    ended: bool,
-}
+/// The way to the thread.
+pub(super) type Orders = orders::Orders<End>;
 
 /// How a recording is to end.
 #[derive(Clone, Copy, Debug)]
@@ -49,50 +34,6 @@ pub(super) struct End {
     pub(super) deadline: Instant,
     /// The library is to be let go of.
     pub(super) teardown: bool,
-}
-
-impl Orders {
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has what is complete read, and waits for that.
-    pub(super) fn drain(&self, patience: Duration) {
-        let mut wanted = self.wanted();
-        wanted.drains += 1;
-        let ticket = wanted.drains;
-        self.order(wanted);
-        self.wait(patience, |wanted| wanted.drained >= ticket || wanted.ended);
-    }
-
-    /// Has the recording ended, and waits for that; `false` if it takes longer than `patience`.
-    pub(super) fn end(&self, end: End, patience: Duration) -> bool {
-        let mut wanted = self.wanted();
-        wanted.end = Some(end);
-        self.order(wanted);
-        self.wait(patience, |wanted| wanted.ended)
-    }
-
-    /// Has the thread look at what else there is to do.
-    pub(super) fn nudge(&self) {
-        self.order(self.wanted());
-    }
-
-    fn order(&self, wanted: MutexGuard<'_, Wanted>) {
-        self.waiting.store(true, Ordering::Release);
-        drop(wanted);
-        HUB.pool.wake();
-    }
-
-    fn wait(&self, patience: Duration, is_done: impl Fn(&Wanted) -> bool) -> bool {
-        let until = self.done.wait_timeout_while(self.wanted(), patience, |wanted| !is_done(wanted));
-        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    fn tell(&self, change: impl FnOnce(&mut Wanted)) {
-        change(&mut self.wanted());
-        self.done.notify_all();
-    }
 }
 
 /// A recording, as its thread has it.
@@ -143,19 +84,16 @@ impl Worker {
         loop {
             HUB.pool.make_ready();
             let until = self.pausing.map_or(flush_at, |pausing| flush_at.min(pausing.look_at));
-            let filled = HUB.pool.take(until, || orders.waiting.load(Ordering::Acquire));
+            let filled = HUB.pool.take(until, || orders.are_waiting());
             self.read(filled);
-            if orders.waiting.swap(false, Ordering::AcqRel) {
-                let (drains, end) = {
-                    let wanted = orders.wanted();
-                    (wanted.drains, wanted.end)
-                };
-                if let Some(end) = end {
-                    self.end(&end);
-                    return;
+            match orders.take() {
+                Some(Order::End(end)) => return self.end(&end),
+                Some(Order::Drain(drains)) => {
+                    self.flush(false);
+                    orders.drained(drains);
                 }
-                self.flush(false);
-                orders.tell(|wanted| wanted.drained = drains);
+                Some(Order::Look) => self.flush(false),
+                None => {}
             }
             self.rest();
             if Instant::now() >= flush_at {
@@ -210,7 +148,7 @@ impl Worker {
     fn read(&mut self, filled: Vec<Filled>) {
         for filled in filled {
             if filled.is_scrap() {
-                let dropped = count(filled.bytes(), self.api);
+                let dropped = Records::new(filled.bytes(), self.api).count() as u64;
                 self.is_missing_records |= dropped > 0;
                 self.reader.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
             } else {
@@ -252,7 +190,7 @@ impl Worker {
         self.tell_losses(&counts);
         self.give_up(end.teardown);
         HUB.release();
-        self.orders.tell(|wanted| wanted.ended = true);
+        self.orders.ended();
     }
 
     fn count_dropped(&mut self) {
@@ -307,9 +245,4 @@ pub(super) fn let_go_now() {
         let _ = api.unsubscribe(subscriber);
         let _ = api.finalize();
     }
-}
-
-/// Returns how many records there are.
-fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
-    Records::new(bytes, walker).count() as u64
 }

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
-use crate::collector::library::Library;
+use crate::collector::library::{Library, functions};
+use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::null;
@@ -31,30 +32,10 @@ pub(super) const OWN_IDS: u32 = 2;
 const WORK_OF_DEVICES: u32 = 1;
 const ALL_GROUPS: u32 = 0x7fff_ffff;
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal: $type:ty;)*) => {
-        /// libpti_view, with its functions.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct Api {
-            $($name: $type,)*
-        }
-
-        impl Api {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
-                Ok(Api {
-                    // SAFETY: those are the types that Intel documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    /// libpti_view, with its functions.
+    Api
+    required {
     set_callbacks = c"ptiViewSetCallbacks": unsafe extern "C" fn(Requested, Completed) -> Code;
     enable = c"ptiViewEnable": unsafe extern "C" fn(u32) -> Code;
     disable = c"ptiViewDisable": unsafe extern "C" fn(u32) -> Code;
@@ -67,6 +48,8 @@ functions! {
     memory_name = c"ptiViewMemoryTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
     copy_name = c"ptiViewMemcpyTypeToString": unsafe extern "C" fn(u32) -> *const c_char;
     get_timestamp = c"ptiViewGetTimestamp": unsafe extern "C" fn() -> u64;
+    }
+    optional {}
 }
 
 pub(super) fn checked(code: Code) -> Result<(), PtiError> {
@@ -125,19 +108,6 @@ impl Api {
         checked(unsafe { (self.flush_all)() })
     }
 
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
-    pub(super) fn next_record(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
-        const END: u32 = 1;
-        let start = buffer.as_ptr();
-        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
-        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
-            END => Ok(None),
-            code => Err(PtiError(code)),
-        }
-    }
-
     #[inline]
     pub(super) fn push(&self, id: u64) -> bool {
         // SAFETY: it takes no pointer.
@@ -170,5 +140,19 @@ impl Api {
     pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
         // SAFETY: any number may be passed.
         text(unsafe { (self.copy_name)(kind) })
+    }
+}
+
+impl Walker for Api {
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        const END: u32 = 1;
+        let start = buffer.as_ptr();
+        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+            END => Ok(None),
+            _ => Err(Unreadable),
+        }
     }
 }

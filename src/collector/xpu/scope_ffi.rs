@@ -3,7 +3,7 @@
 
 use super::error::PtiError;
 use super::ffi::checked;
-use crate::collector::library::Library;
+use crate::collector::library::functions;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -52,30 +52,10 @@ const DEVICES: u32 = 1024;
 pub(super) const METRICS: usize = 120;
 const BYTES: usize = 1 << 30;
 
-macro_rules! functions {
-    ($($name:ident = $symbol:literal: $type:ty;)*) => {
-        /// libpti_view, with its functions for metrics.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct ScopeApi {
-            $($name: $type,)*
-        }
-
-        impl ScopeApi {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<ScopeApi, &'static CStr> {
-                Ok(ScopeApi {
-                    // SAFETY: those are the types that Intel documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    /// libpti_view, with its functions for metrics.
+    ScopeApi
+    required {
     devices = c"ptiMetricsGetDevices": unsafe extern "C" fn(*mut Described, *mut u32) -> Code;
     enable = c"ptiMetricsScopeEnable": unsafe extern "C" fn(*mut Handle) -> Code;
     configure = c"ptiMetricsScopeConfigure":
@@ -93,6 +73,8 @@ functions! {
     calculate = c"ptiMetricsScopeCalculateMetrics":
         unsafe extern "C" fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
     metadata = c"ptiMetricsScopeGetMetricsMetadata": unsafe extern "C" fn(Handle, *mut Metadata) -> Code;
+    }
+    optional {}
 }
 
 impl Described {

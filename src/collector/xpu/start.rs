@@ -14,6 +14,7 @@ use super::views::{self, Refused, Views};
 use super::worker::{Orders, Worker};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::library::{Attempt, Library, Places};
+use crate::collector::pool::Instead;
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,10 +35,6 @@ pub(super) struct Loaded {
 
 /// The oldest version whose records are known.
 const LEAST: Version = Version(0, 12, 0);
-/// Buffers are of this size, but so small that the limit is this many: each thread has one of its own.
-const BUFFER_BYTES: u64 = 4 << 20;
-const BUFFER_BYTES_LEAST: u64 = 64 << 10;
-const BUFFERS: u64 = 128;
 
 impl Loaded {
     /// Finds a GPU, the loader of its driver, and only behind it PTI, of which nothing is called but its version before
@@ -93,9 +90,7 @@ impl Loaded {
         sink: &RecordSink,
     ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
-        let size = (selection.buffer_bytes / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
-        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        if !HUB.pool.open(bytes(size), bytes(selection.buffer_bytes)) {
+        if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
             return Err(Unavailable::new(Why::Failed, "there is no memory for records", ""));
         }
         HUB.pool.make_ready();
@@ -125,7 +120,7 @@ impl Loaded {
             return Err(first.error.reason("ptiViewEnable"));
         }
         capabilities.notes.extend(refused.iter().filter(|refused| !refused.is_beside).map(said_of));
-        let (views, orders) = (Arc::new(views), Arc::new(Orders::default()));
+        let (views, orders) = (Arc::new(views), Arc::new(Orders::new(&HUB.pool)));
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
         let worker =
@@ -133,7 +128,7 @@ impl Loaded {
         let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| {
             views.end();
-            Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+            Unavailable::no_thread(&error)
         })?;
         Ok((orders, views))
     }

@@ -3,14 +3,14 @@
 use super::error::PtiError;
 use super::ffi::Api;
 use super::hub::HUB;
-use super::pool::{Counts, Filled};
 use super::reader::Reader;
 use super::scope::Sampling;
 use super::views::Views;
-use super::walk::{Records, Walker};
 use crate::buffer::Loss;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::collector::orders::{self, Order};
+use crate::collector::pool::{Counts, Filled};
+use crate::collector::walk::Records;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the thread looks what there is to do while nothing comes.
@@ -21,69 +21,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// How often a pause looks for the end of what was launched before it.
 const LOOKS_OF_PAUSE: u32 = 12;
 
-/// What is wanted of the thread, and what has come of it.
-#[derive(Debug, Default)]
-pub(super) struct Orders {
-    wanted: Mutex<Wanted>,
-    done: Condvar,
-    /// Whether there is something in `wanted`.
-    waiting: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Wanted {
-    /// How often a drain was asked for, and how many of those are done.
-    drains: u64,
-    drained: u64,
-    /// Until when to wait for what has begun, once the recording is to end.
-    end: Option<Instant>,
-    ended: bool,
-}
-
-impl Orders {
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has what is complete read, and waits for that.
-    pub(super) fn drain(&self, patience: Duration) {
-        let mut wanted = self.wanted();
-        wanted.drains += 1;
-        let ticket = wanted.drains;
-        self.order(wanted);
-        self.wait(patience, |wanted| wanted.drained >= ticket || wanted.ended);
-    }
-
-    /// Has the recording ended, which waits for what has begun until `deadline`, and waits for that; `false` if it
-    /// takes longer than `patience`.
-    pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
-        let mut wanted = self.wanted();
-        wanted.end = Some(deadline);
-        self.order(wanted);
-        self.wait(patience, |wanted| wanted.ended)
-    }
-
-    /// Has the thread look at what else there is to do.
-    pub(super) fn nudge(&self) {
-        self.order(self.wanted());
-    }
-
-    fn order(&self, wanted: MutexGuard<'_, Wanted>) {
-        self.waiting.store(true, Ordering::Release);
-        drop(wanted);
-        HUB.pool.wake();
-    }
-
-    fn wait(&self, patience: Duration, is_done: impl Fn(&Wanted) -> bool) -> bool {
-        let until = self.done.wait_timeout_while(self.wanted(), patience, |wanted| !is_done(wanted));
-        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    fn tell(&self, change: impl FnOnce(&mut Wanted)) {
-        change(&mut self.wanted());
-        self.done.notify_all();
-    }
-}
+/// The way to the thread, which is told until when to wait for what has begun.
+pub(super) type Orders = orders::Orders<Instant>;
 
 /// A recording, as its thread has it.
 #[derive(Debug)]
@@ -105,21 +44,15 @@ impl Worker {
             HUB.pool.make_ready();
             let later = Instant::now() + LOOK_EVERY;
             let until = self.pausing.map_or(later, |(look_at, _)| later.min(look_at));
-            let filled = HUB.pool.take(until, || orders.waiting.load(Ordering::Acquire));
+            let filled = HUB.pool.take(until, || orders.are_waiting());
             self.read(filled);
-            if orders.waiting.swap(false, Ordering::AcqRel) {
-                let (drains, drained, end) = {
-                    let wanted = orders.wanted();
-                    (wanted.drains, wanted.drained, wanted.end)
-                };
-                if let Some(deadline) = end {
-                    self.end(deadline);
-                    return;
-                }
-                if drained < drains {
+            match orders.take() {
+                Some(Order::End(deadline)) => return self.end(deadline),
+                Some(Order::Drain(drains)) => {
                     self.flush();
-                    orders.tell(|wanted| wanted.drained = drains);
+                    orders.drained(drains);
                 }
+                Some(Order::Look) | None => {}
             }
             self.rest();
             if let Some(sampling) = &mut self.sampling {
@@ -168,7 +101,7 @@ impl Worker {
     fn read(&mut self, filled: Vec<Filled>) {
         for filled in filled {
             if filled.is_scrap() {
-                let dropped = count(filled.bytes(), self.api);
+                let dropped = Records::new(filled.bytes(), self.api).count() as u64;
                 self.reader.missing(Loss::DeviceRecordsOverLimit, dropped);
             } else {
                 self.reader.read(filled.bytes(), self.api);
@@ -188,7 +121,7 @@ impl Worker {
             self.flush();
             let left = deadline.saturating_duration_since(Instant::now());
             // What PTI was told to hand over comes, if on a thread of its own.
-            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records();
+            let is_complete = self.reader.owed() == 0 && !HUB.pool.holds_records(u64::MAX);
             if is_complete || left == Duration::ZERO {
                 break;
             }
@@ -205,8 +138,8 @@ impl Worker {
         self.reader.finish();
         let counts = HUB.pool.close();
         self.tell_losses(&counts);
-        HUB.release();
-        self.orders.tell(|wanted| wanted.ended = true);
+        HUB.turn.release();
+        self.orders.ended();
     }
 
     fn tell_losses(&self, counts: &Counts) {
@@ -226,9 +159,4 @@ impl Worker {
             sink.note(format!("PTI handed over {} buffers that are not ours", counts.strangers));
         }
     }
-}
-
-/// Returns how many records there are.
-fn count(bytes: &[u8], walker: &impl Walker) -> u64 {
-    Records::new(bytes, walker).count() as u64
 }

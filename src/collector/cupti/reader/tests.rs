@@ -1,7 +1,7 @@
 //! Tests of `reader.rs`.
 
 use super::super::records::made;
-use super::super::walk::Strides;
+use super::super::steps::Strides;
 use super::*;
 use crate::collector::trial::{self, Findings, Record as Found};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 
 use super::arguments::Arguments;
 use super::records::{Callback, LONGEST};
-use crate::collector::library::Library;
+use crate::collector::library::{Library, functions};
 use crate::collector::text;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -56,33 +56,9 @@ type OnArgument = extern "C" fn(
 ) -> c_int;
 type OnAgents = extern "C" fn(u32, *const *const c_void, usize, *mut c_void) -> u32;
 
-macro_rules! functions {
-    (required { $($name:ident = $symbol:literal: $type:ty;)* } optional { $($maybe:ident = $other:literal: $kind:ty;)* }) => {
-        /// librocprofiler-sdk, with its functions.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct Api {
-            $($name: $type,)*
-            $($maybe: Option<$kind>,)*
-        }
-
-        impl Api {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
-                Ok(Api {
-                    // SAFETY: those are the types that AMD documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                    // SAFETY: those are the types that AMD documents.
-                    $($maybe: unsafe { library.function($other) },)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    /// librocprofiler-sdk, with its functions.
+    Api
     required {
     force_configure = c"rocprofiler_force_configure": unsafe extern "C" fn(Configure) -> u32;
     get_timestamp = c"rocprofiler_get_timestamp": unsafe extern "C" fn(*mut u64) -> u32;

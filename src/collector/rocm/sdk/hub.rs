@@ -73,8 +73,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
     let hub = HUB.get_or_init(|| Hub::new(api));
     if hub.process != std::process::id() {
-        let message = "this process was forked from one that recorded AMD's devices, which does not work in a fork";
-        return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
+        return Err(Unavailable::in_fork("recorded AMD's devices"));
     }
     if hub.contexts().is_some() {
         return Ok(hub);
@@ -197,8 +196,7 @@ impl Hub {
             return Err(Unavailable::new(Why::Failed, message, ""));
         }
         if self.taken.swap(true, Ordering::AcqRel) {
-            let message = "another recording of this process has rocprofiler-sdk, or has not let go of it yet";
-            return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
+            return Err(Unavailable::taken("rocprofiler-sdk"));
         }
         self.resume().inspect_err(|_| self.release())
     }

@@ -16,24 +16,23 @@ mod runtime;
 
 use super::search;
 use crate::activity::{ActivityType, ActivityTypes};
-use crate::collector::clock::now;
+use crate::collector::clock::on_their_clock;
 use crate::collector::library::{Attempt, Places};
+use crate::collector::orders::patience;
+use crate::collector::sought::Sought;
 use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
 use hub::{HUB, Hub};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Records HIP by rocprofiler-sdk.
 #[derive(Debug)]
 pub(super) struct Sdk {
-    places: Places,
-    loaded: OnceLock<Loaded>,
-    attempts: fork::Own<Vec<Attempt>>,
+    loaded: Sought<Loaded>,
     running: fork::Own<Option<Running>>,
 }
 
@@ -66,20 +65,12 @@ const TYPES: ActivityTypes = ActivityTypes::of(&[
 
 impl Sdk {
     pub(super) fn new(places: Places) -> Sdk {
-        let (attempts, running) = (fork::Own::default(), fork::Own::default());
-        Sdk { places, loaded: OnceLock::new(), attempts, running }
+        Sdk { loaded: Sought::new(places), running: fork::Own::default() }
     }
 
     /// Finds the library. Until it is found, each time anew.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
-        let mut attempts = self.attempts.lock();
-        if let Some(loaded) = self.loaded.get() {
-            return Ok(loaded);
-        }
-        attempts.clear();
-        let loaded = Loaded::find(&self.places, &mut attempts)?;
-        Ok(self.loaded.get_or_init(|| loaded))
+        self.loaded.find(Loaded::find)
     }
 
     /// Asks HIP for its versions, and sees whether the library tells of these calls; there is nothing to see if the program
@@ -134,14 +125,6 @@ impl Loaded {
             metadata: vec![("rocprofiler-sdk_version".to_owned(), format!("{major}.{minor}"))],
             library: self.path.clone(),
             ..Capabilities::default()
-        }
-    }
-
-    /// Returns a time on the clock of the records.
-    fn on_their_clock(&self, time: Timestamp) -> u64 {
-        match self.api.timestamp() {
-            Some(theirs) => time.as_nanos().wrapping_add(theirs.wrapping_sub(now())),
-            None => time.as_nanos(),
         }
     }
 }
@@ -201,12 +184,9 @@ impl Collector for Sdk {
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
-        /// Beyond the deadline: for what has to be done whatever the time.
-        const GRACE: Duration = Duration::from_secs(2);
         let Some(Running { hub, sink }) = self.running.lock().take() else { return };
-        let at = self.loaded.get().map_or(u64::MAX, |loaded| loaded.on_their_clock(end));
-        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
-        if !call_out(patience, move || hub.end(at, deadline)) {
+        let at = self.loaded.get().map_or(u64::MAX, |loaded| on_their_clock(end, loaded.api.timestamp()));
+        if !call_out(patience(deadline), move || hub.end(at, deadline)) {
             sink.note("rocprofiler-sdk does not return from a call: what it had is missing");
         }
     }
@@ -217,7 +197,7 @@ impl Collector for Sdk {
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.attempts.lock().clone()
+        self.loaded.attempts()
     }
 
     fn devices(&self) -> Vec<Device> {

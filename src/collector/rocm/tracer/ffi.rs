@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "roctracer is foreign code")]
 
 use super::error::TracerError;
-use crate::collector::library::Library;
+use crate::collector::library::functions;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -35,33 +35,9 @@ struct Properties {
     data: *mut c_void,
 }
 
-macro_rules! functions {
-    (required { $($name:ident = $symbol:literal: $type:ty;)* } optional { $($maybe:ident = $other:literal: $kind:ty;)* }) => {
-        /// roctracer, with its functions.
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct Api {
-            $($name: $type,)*
-            $($maybe: Option<$kind>,)*
-        }
-
-        impl Api {
-            /// Finds the functions.
-            ///
-            /// # Errors
-            /// The name of the one that is missing.
-            pub(super) fn new(library: Library) -> Result<Api, &'static CStr> {
-                Ok(Api {
-                    // SAFETY: those are the types that AMD documents.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                    // SAFETY: those are the types that AMD documents.
-                    $($maybe: unsafe { library.function($other) },)*
-                })
-            }
-        }
-    };
-}
-
 functions! {
+    /// roctracer, with its functions.
+    Api
     required {
     version_major = c"roctracer_version_major": unsafe extern "C" fn() -> u32;
     version_minor = c"roctracer_version_minor": unsafe extern "C" fn() -> u32;

@@ -4,7 +4,6 @@ use super::ffi::Pool;
 use super::recording::Recording;
 use super::start::Loaded;
 use crate::os::fork;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The one hub.
@@ -16,19 +15,12 @@ pub(super) struct Hub {
     /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
     recording: fork::Own<Option<(Recording, Arc<Loaded>)>>,
     /// The process that recorded first: a forked child has no HIP.
-    process: AtomicU32,
+    pub(super) home: fork::Home,
     /// The pool, once there is one.
     pub(super) pool: OnceLock<Pool>,
 }
 
 impl Hub {
-    /// Returns whether the process is a fork of one that recorded.
-    pub(super) fn is_inherited(&self) -> bool {
-        let own = std::process::id();
-        let first = self.process.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
-        first.is_err_and(|first| first != own)
-    }
-
     /// Takes the hub for a recording; `false` if another one has it.
     pub(super) fn take(&self, recording: Recording, loaded: Arc<Loaded>) -> bool {
         let mut held = self.recording.lock();

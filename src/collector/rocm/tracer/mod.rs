@@ -19,21 +19,21 @@ mod worker;
 
 use crate::activity::ActivityTypes;
 use crate::collector::library::{Attempt, Places};
-use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::collector::orders::patience;
+use crate::collector::sought::Sought;
+use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
 use start::Loaded;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use worker::Orders;
 
 /// Records HIP through roctracer: kernels, copies, fills, and calls.
 #[derive(Debug)]
 pub(in crate::collector::rocm) struct Tracer {
-    places: Places,
-    loaded: OnceLock<Arc<Loaded>>,
-    attempts: fork::Own<Vec<Attempt>>,
+    loaded: Sought<Arc<Loaded>>,
     running: fork::Own<Option<Running>>,
 }
 
@@ -47,19 +47,12 @@ struct Running {
 impl Tracer {
     /// Makes a collector that looks for the libraries in these places too. Does nothing yet.
     pub(in crate::collector::rocm) fn new(places: Places) -> Tracer {
-        Tracer { places, loaded: OnceLock::new(), attempts: fork::Own::default(), running: fork::Own::default() }
+        Tracer { loaded: Sought::new(places), running: fork::Own::default() }
     }
 
     /// Finds the libraries. Until they are found, each time anew.
     fn load(&self) -> Result<&Arc<Loaded>, Unavailable> {
-        // One thread looks at a time, but not within the cell: a fork meanwhile would leave that half filled for ever.
-        let mut attempts = self.attempts.lock();
-        if let Some(loaded) = self.loaded.get() {
-            return Ok(loaded);
-        }
-        attempts.clear();
-        let loaded = Loaded::find(&self.places, &mut attempts)?;
-        Ok(self.loaded.get_or_init(|| Arc::new(loaded)))
+        self.loaded.find(|places, attempts| Loaded::find(places, attempts).map(Arc::new))
     }
 }
 
@@ -77,9 +70,9 @@ impl Collector for Tracer {
     }
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
-        if HUB.is_inherited() {
-            let message = "this process was forked from one that recorded HIP, which does not work in a fork";
-            return Err(Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec"));
+        HUB.home.settle();
+        if HUB.home.is_inherited() {
+            return Err(Unavailable::in_fork("recorded HIP"));
         }
         let loaded = self.load()?;
         let mut running = self.running.lock();
@@ -96,17 +89,14 @@ impl Collector for Tracer {
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        /// Beyond the deadline: for what has to be done whatever the time.
-        const GRACE: Duration = Duration::from_secs(2);
         let Some(running) = self.running.lock().take() else { return };
-        let patience = deadline.saturating_duration_since(Instant::now()) + GRACE;
-        if !running.orders.end(deadline, patience) {
+        if !running.orders.end(deadline, patience(deadline)) {
             running.sink.note("roctracer does not return from a call: what it had is missing");
         }
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.attempts.lock().clone()
+        self.loaded.attempts()
     }
 
     fn devices(&self) -> Vec<Device> {

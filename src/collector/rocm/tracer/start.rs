@@ -116,15 +116,13 @@ impl Loaded {
         }
         let recording = Recording::new(capabilities.types, selection.roctracer_max_events, sink.clone());
         if !HUB.take(recording, self.clone()) {
-            let message = "another recording of this process has roctracer, or has not let go of it yet";
-            return Err(Unavailable::new(Why::Busy, message, "stop that one first"));
+            return Err(Unavailable::taken("roctracer"));
         }
         ids::begin();
         let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
-        let started = self.arm(records).and_then(|pool| {
-            let failed = |error| Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "");
-            Worker::spawn(self.clone(), pool).map_err(failed)
-        });
+        let started = self
+            .arm(records)
+            .and_then(|pool| Worker::spawn(self.clone(), pool).map_err(|error| Unavailable::no_thread(&error)));
         let orders = started.inspect_err(|_| {
             self.let_go(records);
             HUB.release();

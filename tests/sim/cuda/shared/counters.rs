@@ -1,33 +1,11 @@
 //! What the two libraries count, for tests to look at.
 
+#[path = "../../shared/counting.rs"]
+mod counting;
+
+pub(crate) use counting::count;
+use counting::counters;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-macro_rules! counters {
-    ($($name:ident),+ $(,)?) => {
-        /// The counts, which the driver owns and CUPTI adds to.
-        #[derive(Debug)]
-        #[repr(C)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)+ }
-
-        impl Counters {
-            pub(crate) const fn new() -> Counters {
-                Counters { $($name: AtomicU64::new(0),)+ }
-            }
-
-            /// The count of that name.
-            pub(crate) fn get(&self, name: &str) -> Option<u64> {
-                match name {
-                    $(stringify!($name) => Some(self.$name.load(Ordering::Relaxed)),)+
-                    _ => None,
-                }
-            }
-
-            pub(crate) fn reset(&self) {
-                $(self.$name.store(0, Ordering::Relaxed);)+
-            }
-        }
-    };
-}
 
 counters! {
     // The driver's: launches by the program (a graph's counts once), and what the devices were given to do.
@@ -48,9 +26,4 @@ counters! {
     unsubscribes,
     pushes,
     pops,
-}
-
-/// Adds one.
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod counters;
+#[path = "../../shared/loader.rs"]
 pub(crate) mod loader;
 pub(crate) mod options;
 pub(crate) mod tracer;

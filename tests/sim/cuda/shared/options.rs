@@ -1,32 +1,9 @@
 //! The options of the simulator: "key=value,key=value".
 
-/// Longest text of an option.
-const TEXT: usize = 96;
+#[path = "../../shared/settings.rs"]
+mod settings;
 
-/// Text in a fixed place, so that both libraries agree on its shape.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Text {
-    length: usize,
-    bytes: [u8; TEXT],
-}
-
-impl Text {
-    /// Takes as much of `text` as fits.
-    pub(crate) fn new(text: &str) -> Text {
-        let mut end = text.len().min(TEXT);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let mut bytes = [0; TEXT];
-        bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
-        Text { length: end, bytes }
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
+use settings::{Text, number, switch};
 
 /// What the simulated machine is like, and its faults. README.md describes each key.
 #[derive(Clone, Copy, Debug)]
@@ -131,10 +108,7 @@ impl Options {
     /// An unknown key or a value that does not fit it.
     pub(crate) fn parse(text: &str) -> Result<Options, String> {
         let mut options = Options::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("{part}: no value"))?;
-            options.set(key.trim(), value.trim()).map_err(|reason| format!("{part}: {reason}"))?;
-        }
+        settings::each(text, |key, value| options.set(key, value))?;
         Ok(options)
     }
 
@@ -176,18 +150,6 @@ impl Options {
     }
 }
 
-fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| "not a number that fits".to_owned())
-}
-
-fn switch(value: &str) -> Result<bool, String> {
-    match value {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err("neither 0 nor 1".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,10 +174,5 @@ mod tests {
         assert_eq!(error("busy=yes"), "busy=yes: neither 0 nor 1");
         assert_eq!(error("devices=-1"), "devices=-1: not a number that fits");
         assert_eq!(error("cupti=12.7"), "cupti=12.7: no such version of CUPTI");
-    }
-
-    #[test]
-    fn long_text_is_cut_at_a_character() {
-        assert_eq!(Text::new(&"é".repeat(100)).as_str(), "é".repeat(48));
     }
 }

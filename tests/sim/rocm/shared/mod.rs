@@ -4,8 +4,9 @@
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod counters;
+pub(crate) mod courier;
 pub(crate) mod link;
-#[path = "../../cuda/shared/loader.rs"]
+#[path = "../../shared/loader.rs"]
 pub(crate) mod loader;
 pub(crate) mod options;
 pub(crate) mod tracer;

@@ -1,32 +1,9 @@
 //! The options of the simulator: "key=value,key=value".
 
-/// Longest text of an option.
-const TEXT: usize = 96;
+#[path = "../../shared/settings.rs"]
+mod settings;
 
-/// Text in a fixed place, so that all libraries agree on its shape.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Text {
-    length: usize,
-    bytes: [u8; TEXT],
-}
-
-impl Text {
-    /// Takes as much of `text` as fits.
-    pub(crate) fn new(text: &str) -> Text {
-        let mut end = text.len().min(TEXT);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let mut bytes = [0; TEXT];
-        bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
-        Text { length: end, bytes }
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
+use settings::{Text, number, switch};
 
 macro_rules! options {
     ($($name:ident: $type:ty = $default:expr;)+) => {
@@ -95,10 +72,7 @@ impl Options {
     /// An unknown key or a value that does not fit it.
     pub(crate) fn parse(text: &str) -> Result<Options, String> {
         let mut options = Options::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("{part}: no value"))?;
-            options.set(key.trim(), value.trim()).map_err(|reason| format!("{part}: {reason}"))?;
-        }
+        settings::each(text, |key, value| options.set(key, value))?;
         Ok(options)
     }
 
@@ -141,7 +115,7 @@ macro_rules! numbers {
     ($($type:ty),+) => {$(
         impl Value for $type {
             fn read(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| "not a number that fits".to_owned())
+                number(text)
             }
         }
     )+};
@@ -151,11 +125,7 @@ numbers!(i32, u32, i64, u64);
 
 impl Value for bool {
     fn read(text: &str) -> Result<Self, String> {
-        match text {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            _ => Err("neither 0 nor 1".to_owned()),
-        }
+        switch(text)
     }
 }
 

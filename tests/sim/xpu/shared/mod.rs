@@ -5,7 +5,7 @@ pub(crate) mod apis;
 pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod devices;
-#[path = "../../cuda/shared/loader.rs"]
+#[path = "../../shared/loader.rs"]
 pub(crate) mod loader;
 pub(crate) mod options;
 pub(crate) mod tracer;

@@ -1,5 +1,10 @@
 //! The options of the simulator: "key=value,key=value".
 
+#[path = "../../shared/settings.rs"]
+mod settings;
+
+use settings::{number, switch};
+
 /// What the simulated machine is like, and its faults. README.md describes each key.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -107,10 +112,7 @@ impl Options {
     /// An unknown key or a value that does not fit it.
     pub(crate) fn parse(text: &str) -> Result<Options, String> {
         let mut options = Options::default();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("{part}: no value"))?;
-            options.set(key.trim(), value.trim()).map_err(|reason| format!("{part}: {reason}"))?;
-        }
+        settings::each(text, |key, value| options.set(key, value))?;
         Ok(options)
     }
 
@@ -161,18 +163,6 @@ impl Options {
     /// Whether PTI is at least of that version.
     pub(crate) fn since(&self, name: &str) -> bool {
         version(name).is_some_and(|first| first <= self.pti)
-    }
-}
-
-fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| "not a number that fits".to_owned())
-}
-
-fn switch(value: &str) -> Result<bool, String> {
-    match value {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err("neither 0 nor 1".to_owned()),
     }
 }
 

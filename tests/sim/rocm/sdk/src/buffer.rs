@@ -1,12 +1,11 @@
 //! Buffers: records that the client gets together.
 
-use crate::courier;
 use crate::layout::{Bytes, TRACING, UNKNOWN, UNKNOWN_CATEGORY};
 use crate::registration;
 use crate::shared::counters::count;
 use crate::shared::link;
 use crate::status::{Status, answer};
-use crate::work::Pending;
+use crate::work::{COURIER, Pending};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -172,7 +171,7 @@ pub extern "C" fn rocprofiler_create_buffer(
         buffers.push(Buffer { context, size, watermark, lossless, callback, argument, entries, used, dropped });
         // SAFETY: the caller promises a place.
         unsafe { place.write(FIRST + buffers.len() as u64 - 1) };
-        courier::start();
+        COURIER.start();
     }))
 }
 
@@ -185,7 +184,7 @@ pub extern "C" fn rocprofiler_flush_buffer(buffer: u64) -> i32 {
         link::wait_for_finish();
     }
     std::thread::sleep(Duration::from_millis(options.slow_flush));
-    answer(exists(buffer).map(|()| courier::empty(buffer)))
+    answer(exists(buffer).map(|()| COURIER.empty(buffer)))
 }
 
 /// A thread for buffers; here one serves all.

@@ -1,8 +1,9 @@
 //! The work of the devices, and the records of it.
 
 use crate::layout::{self, Bytes, KERNEL_DISPATCH, MEMORY_COPY};
+use crate::shared::courier::{self, Courier};
 use crate::shared::tracer::{COPY, HOST, HOST_TO_HOST, NEVER, Tracer, Work};
-use crate::{agents, calls, code, context, courier, external};
+use crate::{agents, buffer, calls, code, context, external};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ pub(crate) static TRACER: Tracer = Tracer {
     enter: calls::enter,
     exit: calls::exit,
     queued,
-    retimed: courier::retime,
+    retimed,
     kernel_loaded: code::kernel_loaded,
     kernels_unloaded: code::kernels_unloaded,
     count: own_count,
@@ -31,6 +32,27 @@ pub(crate) struct Pending {
     dispatch: u64,
 }
 
+/// The thread for them.
+pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-rocprofiler", buffer::deliver);
+
+pub(crate) extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
+    COURIER.retime(id, start, end, done_at);
+}
+
+impl courier::Pending for Pending {
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn work_mut(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
+    fn write(&self) {
+        buffer::add(self);
+    }
+}
+
 extern "C" fn queued(work: *const Work, count: usize) {
     if count == 0 {
         return;
@@ -44,7 +66,7 @@ extern "C" fn queued(work: *const Work, count: usize) {
         let dispatch = DISPATCHES.fetch_add(1, Ordering::Relaxed) + 1;
         for (context, buffer) in context::buffers(if work.kind == COPY { MEMORY_COPY } else { KERNEL_DISPATCH }) {
             let external = external::top(context, work.thread);
-            courier::expect(Pending { work: *work, buffer, external, dispatch });
+            COURIER.expect(Pending { work: *work, buffer, external, dispatch });
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The work of the devices: which of it is recorded, and the records.
 
 use crate::callback::connect;
-use crate::courier::{self, Pending};
 use crate::names::{
     BARRIER, COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, DISPATCH, FILL, HIP_OPS, HOST_TO_DEVICE, KERNEL, MARKER,
     OPERATIONS, TASK, check,
@@ -9,6 +8,7 @@ use crate::names::{
 use crate::pool::{self, Handle};
 use crate::shared::calls::CALLS;
 use crate::shared::clock::now;
+use crate::shared::courier::{self, Courier};
 use crate::shared::link;
 use crate::shared::options;
 use crate::shared::tracer::{self, ApiCall, Work};
@@ -39,6 +39,37 @@ fn describe(work: &Work) -> Option<(u32, u32)> {
     })
 }
 
+/// Work that gets a record in a pool when it has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    work: Work,
+    operation: u32,
+    kind: u32,
+    pool: u64,
+}
+
+/// The thread for them.
+pub(crate) static COURIER: Courier<Pending> = Courier::new("sim-roctracer", pool::deliver);
+
+pub(crate) extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
+    COURIER.retime(id, start, end, done_at);
+}
+
+impl courier::Pending for Pending {
+    fn work(&self) -> &Work {
+        &self.work
+    }
+
+    fn work_mut(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
+    fn write(&self) {
+        let (record, name) = self.record();
+        pool::add(self.pool, record, name);
+    }
+}
+
 pub(crate) extern "C" fn queued(work: *const Work, count: usize) {
     if count == 0 {
         return;
@@ -47,7 +78,7 @@ pub(crate) extern "C" fn queued(work: *const Work, count: usize) {
     for work in unsafe { std::slice::from_raw_parts(work, count) } {
         let Some((operation, kind)) = describe(work) else { continue };
         if let Some(pool) = pool_of(operation) {
-            courier::expect(Pending { work: *work, operation, kind, pool });
+            COURIER.expect(Pending { work: *work, operation, kind, pool });
         }
     }
 }
@@ -73,7 +104,7 @@ fn words(operation: u32, kind: u32, correlation: u64, times: [u64; 2], place: [u
 
 impl Pending {
     /// Its record, and the name that goes with it.
-    pub(crate) fn record(&self) -> (Record, Option<&'static CStr>) {
+    fn record(&self) -> (Record, Option<&'static CStr>) {
         let Pending { work, operation, kind, .. } = self;
         let place = [node(work.device), u64::from(work.queue)];
         let has_name = *operation == DISPATCH && !link::options().null_names;

@@ -1,7 +1,6 @@
 //! The client's functions that are called around the calls of HIP.
 
 use crate::activity;
-use crate::courier;
 use crate::data::{ENTER, EXIT, data};
 use crate::external;
 use crate::names::{HIP_API, check};
@@ -26,7 +25,7 @@ static TRACER: Tracer = Tracer {
     enter,
     exit,
     queued: activity::queued,
-    retimed: courier::retime,
+    retimed: activity::retimed,
     kernel_loaded,
     kernels_unloaded,
     count: own_count,

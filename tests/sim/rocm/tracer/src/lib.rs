@@ -10,7 +10,6 @@ mod shared;
 
 mod activity;
 mod callback;
-mod courier;
 mod data;
 mod external;
 mod names;

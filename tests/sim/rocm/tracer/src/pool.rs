@@ -1,8 +1,7 @@
 //! Pools: buffers of records, with the names of kernels at their end.
 
-use crate::activity::Record;
+use crate::activity::{COURIER, Record};
 use crate::callback::connect;
-use crate::courier;
 use crate::shared::counters::count;
 use crate::shared::link;
 use crate::status::{Status, answer};
@@ -199,7 +198,7 @@ fn open(properties: *const Properties, place: *mut Handle) -> Result<(), Status>
     if link::options().busy || (place.is_null() && pools.default.is_some()) {
         return Err(Status::DEFAULT_POOL_ALREADY_DEFINED);
     }
-    courier::start();
+    COURIER.start();
     let pool = Pool::new(properties);
     if place.is_null() {
         pools.default = Some(pool.handle);
@@ -233,7 +232,7 @@ fn flush(pool: Handle) -> Result<(), Status> {
         link::wait_for_finish();
     }
     std::thread::sleep(Duration::from_millis(options.slow_flush));
-    courier::empty(find(pool)?);
+    COURIER.empty(find(pool)?);
     Ok(())
 }
 

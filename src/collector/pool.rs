@@ -1,24 +1,45 @@
-//! The buffers that CUPTI fills: bounded in bytes, those included that wait to be read.
+//! The buffers that a vendor's library fills: bounded in bytes, those included that wait to be read.
 #![allow(unsafe_code, reason = "the memory goes to foreign code and comes back")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// NVIDIA asks for buffers that begin at multiples of 8.
+/// Libraries ask for buffers that begin at multiples of 8.
 const ALIGN: usize = 8;
-/// What is handed out beyond the limit to versions that may not be refused: its records are counted and dropped.
-const SCRAP_BYTES: usize = 64 * 1024;
-/// Most scraps at once; then even those versions are refused.
-const SCRAPS: usize = 32;
+/// Buffers are of this size, but so small that the limit is this many: each thread may have one of its own.
+const BUFFER_BYTES: u64 = 4 << 20;
+const BUFFER_BYTES_LEAST: u64 = 64 << 10;
+const BUFFERS: u64 = 128;
 /// Buffers that are kept ready.
 const SPARE: usize = 2;
 
+/// What a library gets that asks for a buffer where there is none: beyond the limit, or outside of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instead {
+    /// Nothing: it drops records by itself.
+    Nothing,
+    /// Beyond the limit a scrap, as long as there are some; else nothing.
+    Scraps(Scraps),
+    /// A scrap at any time; beyond the most of them all get the same one, of which nothing is even counted.
+    AlwaysScraps(Scraps),
+}
+
+/// Small buffers whose records are counted and dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scraps {
+    /// The size of one, with room for the longest record.
+    pub(super) bytes: usize,
+    /// Most at once.
+    pub(super) most: usize,
+}
+
 /// A piece of memory for records.
 #[derive(Debug)]
-pub(super) struct Buffer {
+struct Buffer {
     start: NonNull<u8>,
     size: usize,
     is_scrap: bool,
@@ -26,7 +47,7 @@ pub(super) struct Buffer {
     request: u64,
 }
 
-// SAFETY: it owns its memory alone, save while CUPTI does, which hands it on between threads itself.
+// SAFETY: it owns its memory alone, save while the library does, which hands it on between threads itself.
 unsafe impl Send for Buffer {}
 
 /// A buffer with records.
@@ -36,7 +57,7 @@ pub(super) struct Filled {
     valid: usize,
 }
 
-/// All buffers of the process: CUPTI knows one place to get them from.
+/// All buffers of the process for one library, which knows one place to get them from.
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<State>,
@@ -48,14 +69,16 @@ struct State {
     /// The size of a buffer; 0 while nothing is recorded.
     size: usize,
     limit: usize,
-    may_refuse: bool,
+    instead: Instead,
     free: Vec<Buffer>,
-    /// Those that CUPTI has.
+    /// Those that the library has.
     out: Vec<Buffer>,
     ready: Vec<Filled>,
     /// Bytes of all buffers that are not scraps, those included that are being read.
     bytes: usize,
     scraps: usize,
+    /// The one that goes to all who would get nothing else, where nobody may get nothing.
+    last_scrap: Option<Buffer>,
     requests: u64,
     counts: Counts,
 }
@@ -69,6 +92,19 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     /// Buffers that came back and are not ours.
     pub(super) strangers: u64,
+    /// Buffers that came back and whose records could not even be counted.
+    pub(super) uncounted: u64,
+}
+
+impl Instead {
+    /// The scraps that it allows while a recording runs, or while none does.
+    fn scraps(self, is_recording: bool) -> Option<Scraps> {
+        match self {
+            Instead::Scraps(scraps) => Some(scraps).filter(|_| is_recording),
+            Instead::AlwaysScraps(scraps) => Some(scraps),
+            Instead::Nothing => None,
+        }
+    }
 }
 
 impl Buffer {
@@ -77,6 +113,11 @@ impl Buffer {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(Buffer { start, size, is_scrap, request: 0 })
+    }
+
+    /// Where it is and how large.
+    fn place(&self) -> (NonNull<u8>, usize) {
+        (self.start, self.size)
     }
 
     /// Takes the memory from the operating system, so that whoever writes to it first need not wait.
@@ -89,7 +130,7 @@ impl Buffer {
         }
     }
 
-    /// The first four bytes, which CUPTI may be writing: a record's kind.
+    /// The first four bytes, which the library may be writing: what kind of record comes first.
     fn first(&self) -> &AtomicU32 {
         let first = self.start.cast::<AtomicU32>();
         // SAFETY: it lies within the buffer, which is aligned to 8, and is only looked at as an atomic from here.
@@ -108,11 +149,11 @@ impl Drop for Buffer {
 
 impl Filled {
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: all of the buffer was written, by us if not by CUPTI, and it is ours again.
+        // SAFETY: all of the buffer was written, by us if not by the library, and it is ours again.
         unsafe { std::slice::from_raw_parts(self.buffer.start.as_ptr(), self.valid.min(self.buffer.size)) }
     }
 
-    /// Whether it was handed out beyond the limit.
+    /// Whether it was handed out in place of a buffer.
     pub(super) fn is_scrap(&self) -> bool {
         self.buffer.is_scrap
     }
@@ -120,16 +161,17 @@ impl Filled {
 
 impl Pool {
     pub(super) const fn new() -> Pool {
-        let counts = Counts { filled: 0, refused: 0, strangers: 0 };
+        let counts = Counts { filled: 0, refused: 0, strangers: 0, uncounted: 0 };
         let state = State {
             size: 0,
             limit: 0,
-            may_refuse: false,
+            instead: Instead::Nothing,
             free: Vec::new(),
             out: Vec::new(),
             ready: Vec::new(),
             bytes: 0,
             scraps: 0,
+            last_scrap: None,
             requests: 0,
             counts,
         };
@@ -140,20 +182,30 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out buffers from now on: of `size` bytes, and together, in use and waiting, no more than `limit`.
-    pub(super) fn open(&self, size: usize, limit: usize, may_refuse: bool) {
+    /// Hands out buffers from now on: together, in use and waiting, no more than `limit` bytes. `false` if there is no
+    /// memory for what is to be had at any time.
+    pub(super) fn open(&self, limit: u64, instead: Instead) -> bool {
+        let size = (limit / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
+        let [size, limit] = [size, limit.max(size)].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut state = self.state();
-        (state.size, state.limit, state.may_refuse) = (size, limit.max(size), may_refuse);
+        (state.size, state.limit, state.instead) = (size, limit, instead);
         state.counts = Counts::default();
         state.forget_free();
+        if let Instead::AlwaysScraps(scraps) = instead
+            && state.last_scrap.is_none()
+        {
+            state.last_scrap = Buffer::new(scraps.bytes, true);
+        }
         // What the callbacks add finds room.
-        let most = state.limit / size.max(1) + SCRAPS + 1;
+        let scraps = instead.scraps(true).map_or(0, |scraps| scraps.most);
+        let most = limit / size + scraps + 1;
         state.out.reserve(most);
         state.ready.reserve(most);
         state.free.reserve(most);
+        state.last_scrap.is_some() || !matches!(instead, Instead::AlwaysScraps(_))
     }
 
-    /// Hands out no more buffers. Those that CUPTI has still are freed when they come back.
+    /// Hands out no more buffers. Those that the library has still are freed when they come back.
     pub(super) fn close(&self) -> Counts {
         let mut state = self.state();
         state.size = 0;
@@ -166,11 +218,11 @@ impl Pool {
     /// Returns an empty buffer: where it is and how large; `None` to refuse.
     pub(super) fn request(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.state();
-        let mut buffer = state.empty()?;
+        let Some(mut buffer) = state.empty() else { return state.last_scrap.as_ref().map(Buffer::place) };
         state.requests += 1;
         buffer.request = state.requests;
         buffer.first().store(0, Ordering::Relaxed);
-        let place = (buffer.start, buffer.size);
+        let place = buffer.place();
         state.out.push(buffer);
         Some(place)
     }
@@ -187,6 +239,9 @@ impl Pool {
                     state.counts.filled += 1;
                     state.ready.push(Filled { buffer, valid });
                 }
+            }
+            None if state.last_scrap.as_ref().is_some_and(|last| last.start.as_ptr() == start) => {
+                state.counts.uncounted += u64::from(valid > 0);
             }
             // It is not known who may free it.
             None => state.counts.strangers += 1,
@@ -251,7 +306,7 @@ impl Pool {
         self.state().requests
     }
 
-    /// Whether CUPTI has written records into one of the first `requests` buffers that has not come back.
+    /// Whether the library has written records into one of the first `requests` buffers that has not come back.
     pub(super) fn holds_records(&self, requests: u64) -> bool {
         let state = self.state();
         let mut out = state.out.iter().filter(|buffer| buffer.request <= requests);
@@ -263,25 +318,28 @@ impl Pool {
     }
 }
 
+/// Returns a place to write to that nobody takes back, for a forked child: the pool may be locked for ever there.
+pub(super) fn leaked(bytes: usize) -> Option<(NonNull<u8>, usize)> {
+    Buffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
+}
+
 impl State {
     fn empty(&mut self) -> Option<Buffer> {
-        if self.size == 0 {
-            return None;
+        let is_recording = self.size > 0;
+        if is_recording {
+            if let Some(buffer) = self.free.pop() {
+                return Some(buffer);
+            }
+            if self.bytes + self.size <= self.limit
+                && let Some(buffer) = Buffer::new(self.size, false)
+            {
+                self.bytes += self.size;
+                return Some(buffer);
+            }
+            self.counts.refused += 1;
         }
-        if let Some(buffer) = self.free.pop() {
-            return Some(buffer);
-        }
-        if self.bytes + self.size <= self.limit
-            && let Some(buffer) = Buffer::new(self.size, false)
-        {
-            self.bytes += self.size;
-            return Some(buffer);
-        }
-        self.counts.refused += 1;
-        if self.may_refuse || self.scraps >= SCRAPS {
-            return None;
-        }
-        let scrap = Buffer::new(SCRAP_BYTES.min(self.size), true)?;
+        let scraps = self.instead.scraps(is_recording).filter(|scraps| self.scraps < scraps.most)?;
+        let scrap = Buffer::new(scraps.bytes, true)?;
         self.scraps += 1;
         Some(scrap)
     }
@@ -306,7 +364,15 @@ impl State {
 mod tests {
     use super::*;
 
-    const SIZE: usize = 4096;
+    const SIZE: usize = 64 << 10;
+    const SCRAPS: Scraps = Scraps { bytes: 16 << 10, most: 5 };
+
+    /// A pool of that many buffers.
+    fn pool(buffers: u64, instead: Instead) -> Pool {
+        let pool = Pool::new();
+        assert!(pool.open(buffers * BUFFER_BYTES_LEAST, instead));
+        pool
+    }
 
     fn fill(start: NonNull<u8>, bytes: &[u8]) {
         // SAFETY: the test's buffers are longer than what it writes.
@@ -319,9 +385,8 @@ mod tests {
 
     #[test]
     fn a_buffer_goes_out_comes_back_is_read_and_goes_out_again() {
-        let pool = Pool::new();
-        assert!(pool.request().is_none(), "closed");
-        pool.open(SIZE, 4 * SIZE, true);
+        assert!(Pool::new().request().is_none(), "closed");
+        let pool = pool(4, Instead::Nothing);
         let (start, size) = pool.request().unwrap();
         assert_eq!((size, start.as_ptr().addr() % ALIGN), (SIZE, 0));
         assert!(!pool.holds_records(u64::MAX));
@@ -336,13 +401,21 @@ mod tests {
         assert!(!pool.holds_records(u64::MAX), "the first word is zero again");
         pool.complete(start.as_ptr(), 0);
         assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
-        assert_eq!(pool.close(), Counts { filled: 1, refused: 0, strangers: 0 });
+        assert_eq!(pool.close(), Counts { filled: 1, ..Counts::default() });
+    }
+
+    #[test]
+    fn buffers_are_many_before_they_are_large() {
+        for (limit, expected) in [(0, SIZE), (128 << 20, 1 << 20), (1 << 40, 4 << 20)] {
+            let pool = Pool::new();
+            pool.open(limit, Instead::Nothing);
+            assert_eq!(pool.request().unwrap().1, expected, "{limit}");
+        }
     }
 
     #[test]
     fn buffers_that_wait_to_be_read_count_too() {
-        let pool = Pool::new();
-        pool.open(SIZE, 2 * SIZE, true);
+        let pool = pool(2, Instead::Nothing);
         for _ in 0..2 {
             let (start, _) = pool.request().unwrap();
             pool.complete(start.as_ptr(), SIZE);
@@ -356,51 +429,72 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_may_not_be_refused_get_a_scrap() {
-        let pool = Pool::new();
-        pool.open(1 << 20, 1 << 20, false);
+    fn beyond_the_limit_there_are_scraps() {
+        let pool = pool(1, Instead::Scraps(SCRAPS));
         pool.request().unwrap();
         let (scrap, size) = pool.request().unwrap();
-        assert_eq!(size, SCRAP_BYTES);
+        assert_eq!(size, SCRAPS.bytes);
         pool.complete(scrap.as_ptr(), usize::MAX);
         let filled = pool.take(soon(), || false).pop().unwrap();
-        assert_eq!((filled.is_scrap(), filled.bytes().len()), (true, SCRAP_BYTES));
+        assert_eq!((filled.is_scrap(), filled.bytes().len()), (true, SCRAPS.bytes));
         pool.give_back(filled);
         let all: Vec<_> = std::iter::from_fn(|| pool.request()).collect();
-        assert_eq!(all.len(), SCRAPS);
+        assert_eq!(all.len(), SCRAPS.most);
         all.iter().for_each(|(start, _)| pool.complete(start.as_ptr(), 0));
+        pool.close();
+        assert!(pool.request().is_none());
+    }
+
+    #[test]
+    fn where_nothing_may_be_refused_the_last_share_one() {
+        let pool = pool(1, Instead::AlwaysScraps(SCRAPS));
+        let (whole, size) = pool.request().unwrap();
+        assert_eq!(size, SIZE);
+        let all: Vec<_> = (0..SCRAPS.most + 3).filter_map(|_| pool.request()).collect();
+        assert_eq!(all.len(), SCRAPS.most + 3);
+        let last = all[SCRAPS.most].0;
+        assert!(all[SCRAPS.most..].iter().all(|(start, _)| *start == last));
+        all.iter().for_each(|(start, _)| pool.complete(start.as_ptr(), 24));
+        let scraps = pool.take(soon(), || false);
+        assert!(scraps.len() == SCRAPS.most && scraps.iter().all(Filled::is_scrap));
+        scraps.into_iter().for_each(|scrap| pool.give_back(scrap));
+        pool.complete(whole.as_ptr(), 0);
+        let counts = pool.close();
+        assert_eq!((counts.refused, counts.uncounted, counts.strangers), (SCRAPS.most as u64 + 3, 3, 0));
     }
 
     #[test]
     fn strangers_and_late_buffers_do_no_harm() {
-        let pool = Pool::new();
-        pool.open(SIZE, SIZE, true);
-        let (late, _) = pool.request().unwrap();
-        let mut foreign = [0u8; 64];
-        pool.complete(foreign.as_mut_ptr(), 64);
-        pool.complete(std::ptr::null_mut(), 0);
-        assert_eq!(pool.close().strangers, 2);
-        pool.complete(late.as_ptr(), SIZE);
-        assert!(pool.take(soon(), || false).is_empty());
-        assert_eq!(pool.state().bytes, 0);
+        for (instead, after) in [(Instead::Nothing, None), (Instead::AlwaysScraps(SCRAPS), Some(SCRAPS.bytes))] {
+            let pool = pool(1, instead);
+            let (late, _) = pool.request().unwrap();
+            let mut foreign = [0u8; 64];
+            pool.complete(foreign.as_mut_ptr(), 64);
+            pool.complete(std::ptr::null_mut(), 0);
+            assert_eq!(pool.close().strangers, 2);
+            pool.complete(late.as_ptr(), SIZE);
+            let scrap = pool.request();
+            assert_eq!(scrap.map(|(_, size)| size), after);
+            scrap.inspect(|(start, _)| pool.complete(start.as_ptr(), 24));
+            assert!(pool.take(soon(), || false).is_empty());
+            let state = pool.state();
+            assert_eq!((state.bytes, state.scraps, state.out.len()), (0, 0, 0));
+        }
     }
 
     #[test]
     fn spare_buffers_are_made_ahead_within_the_limit() {
-        let pool = Pool::new();
-        pool.open(SIZE, 10 * SIZE, true);
-        pool.make_ready();
-        assert_eq!(pool.state().free.len(), SPARE);
-        pool.open(SIZE, SIZE, true);
-        pool.make_ready();
-        let state = pool.state();
-        assert_eq!((state.free.len(), state.bytes), (1, SIZE));
+        for (buffers, free) in [(10, SPARE), (1, 1)] {
+            let pool = pool(buffers, Instead::Nothing);
+            pool.make_ready();
+            let state = pool.state();
+            assert_eq!((state.free.len(), state.bytes), (free, free * SIZE));
+        }
     }
 
     #[test]
     fn whoever_waits_is_woken() {
-        let pool = Pool::new();
-        pool.open(SIZE, SIZE, true);
+        let pool = pool(1, Instead::Nothing);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| pool.take(Instant::now() + Duration::from_secs(60), || false).len());
             let (start, _) = pool.request().unwrap();

@@ -1,32 +1,15 @@
-//! Cuts a buffer into records.
+//! Steps over records of known size.
 
-use super::error::CuptiError;
-use super::ffi::Api;
 #[cfg(test)]
 use super::records::kind;
 use super::records::kind_of;
+use crate::collector::walk::{Unreadable, Walker};
 use std::cell::Cell;
-
-/// Knows where records begin.
-pub(super) trait Walker {
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
-    ///
-    /// # Errors
-    /// The buffer cannot be read on.
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError>;
-}
-
-impl Walker for Api {
-    #[inline]
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
-        self.next_record(buffer, at)
-    }
-}
 
 /// Steps over records by itself once the walker has stepped over one of their kind in the same buffer.
 ///
 /// All records of a kind are of one size, whichever it is in that version, and asking NVIDIA's walker takes as long as
-/// all else (30 ns). Were a size wrong, the walk would not end with the buffer, and it would be [broken](Records::broken).
+/// all else (30 ns). Were a size wrong, the walk would not end with the buffer, and it would be broken.
 #[derive(Debug)]
 pub(super) struct Steps<'w, W> {
     walker: &'w W,
@@ -42,7 +25,7 @@ impl<'w, W: Walker> Steps<'w, W> {
 
 impl<W: Walker> Walker for Steps<'_, W> {
     #[inline]
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(from) = at else { return self.walker.next(buffer, None) };
         let kind = buffer.get(from..).and_then(kind_of).unwrap_or(u32::MAX);
         let size = self.sizes.get(kind as usize);
@@ -56,57 +39,6 @@ impl<W: Walker> Walker for Steps<'_, W> {
                 Ok(next)
             }
         }
-    }
-}
-
-/// The records of a buffer, each as all of its bytes.
-///
-/// A record reaches to the beginning of the next one. Where the walker fails, goes back, stays or leaves the buffer,
-/// that is the end, and the buffer is [broken](Records::broken).
-#[derive(Debug)]
-pub(super) struct Records<'b, W> {
-    buffer: &'b [u8],
-    walker: &'b W,
-    /// Where the next record begins.
-    at: Option<usize>,
-    broken: bool,
-}
-
-impl<'b, W: Walker> Records<'b, W> {
-    pub(super) fn new(buffer: &'b [u8], walker: &'b W) -> Records<'b, W> {
-        let mut records = Records { buffer, walker, at: None, broken: false };
-        if !buffer.is_empty() {
-            records.at = records.step(None);
-        }
-        records
-    }
-
-    /// Whether the rest of the buffer cannot be read.
-    pub(super) fn broken(&self) -> bool {
-        self.broken
-    }
-
-    #[inline]
-    fn step(&mut self, from: Option<usize>) -> Option<usize> {
-        match self.walker.next(self.buffer, from) {
-            Ok(None) => None,
-            Ok(Some(next)) if next < self.buffer.len() && from.is_none_or(|from| from < next) => Some(next),
-            Ok(Some(_)) | Err(_) => {
-                self.broken = true;
-                None
-            }
-        }
-    }
-}
-
-impl<'b, W: Walker> Iterator for Records<'b, W> {
-    type Item = &'b [u8];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'b [u8]> {
-        let from = self.at?;
-        self.at = self.step(Some(from));
-        self.buffer.get(from..self.at.unwrap_or(self.buffer.len()))
     }
 }
 
@@ -150,11 +82,10 @@ impl Strides {
 
 #[cfg(test)]
 impl Walker for Strides {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
-        const INVALID_KIND: CuptiError = CuptiError(21);
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
-        let kind = buffer.get(at..).and_then(kind_of).ok_or(INVALID_KIND)?;
-        let next = at + self.size(kind).ok_or(INVALID_KIND)?;
+        let kind = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
+        let next = at + self.size(kind).ok_or(Unreadable)?;
         Ok((next < buffer.len()).then_some(next))
     }
 }
@@ -162,44 +93,8 @@ impl Walker for Strides {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::walk::{Records, Told};
     use proptest::prelude::*;
-
-    /// Says what the test wrote down.
-    #[derive(Debug)]
-    struct Told(Vec<Result<Option<usize>, CuptiError>>);
-
-    impl Walker for Told {
-        fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, CuptiError> {
-            let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(CuptiError(21));
-            let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
-            self.0.get(place).copied().unwrap_or(Ok(None))
-        }
-    }
-
-    fn cut(length: usize, told: &[Result<Option<usize>, CuptiError>]) -> (Vec<usize>, bool) {
-        let (buffer, walker) = (vec![0u8; length], Told(told.to_vec()));
-        let mut records = Records::new(&buffer, &walker);
-        let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
-        (lengths, records.broken())
-    }
-
-    #[test]
-    fn a_record_reaches_to_the_next_and_the_last_to_the_end() {
-        assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
-        assert_eq!(cut(0, &[Ok(Some(0))]), (vec![], false));
-        assert_eq!(cut(40, &[Ok(None)]), (vec![], false));
-    }
-
-    #[test]
-    fn a_walker_that_errs_ends_the_buffer() {
-        for wrong in [Ok(Some(8)), Ok(Some(40)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(CuptiError(21))]
-        {
-            let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
-            assert_eq!((lengths, broken), (vec![32, 60], true), "{wrong:?}");
-        }
-        assert_eq!(cut(100, &[Err(CuptiError(21))]), (vec![], true));
-        assert_eq!(cut(100, &[Ok(Some(100))]), (vec![], true));
-    }
 
     #[test]
     fn strides_are_those_of_the_versions() {
@@ -229,7 +124,7 @@ mod tests {
             bytes[..4].copy_from_slice(&number.to_ne_bytes());
             bytes
         };
-        let lengths = |records: &[Vec<u8>], told: Vec<Result<Option<usize>, CuptiError>>| {
+        let lengths = |records: &[Vec<u8>], told: Vec<Result<Option<usize>, Unreadable>>| {
             let (buffer, walker) = (records.concat(), Told(told));
             let steps = Steps::new(&walker);
             let mut records = Records::new(&buffer, &steps);
@@ -237,7 +132,7 @@ mod tests {
         };
         let records = [record(4, 40), record(10, 248), record(4, 40), record(10, 248), record(4, 40)];
         // The walker is asked for the first of each kind, and would end the buffer there.
-        let told = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(CuptiError(21))];
+        let told = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(Unreadable)];
         assert_eq!(lengths(&records, told.clone()), (vec![40, 248, 40, 248, 40], false));
         let longer = [record(4, 40), record(10, 248), record(4, 48), record(10, 248), record(4, 40)];
         assert!(lengths(&longer, told.clone()).1, "no record begins where the step leads");
@@ -247,11 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_and_no_walker_lead_astray(bytes in proptest::collection::vec(any::<u8>(), 0..600), steps in proptest::collection::vec(0usize..700, 0..20)) {
-            let told: Vec<_> = steps.iter().map(|step| Ok(Some(*step))).collect();
-            let walker = Told(told);
-            let total: usize = Records::new(&bytes, &walker).map(<[u8]>::len).sum();
-            prop_assert!(total <= bytes.len());
+        fn no_bytes_lead_astray(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let strides = Strides { api_version: 130_001, is_11_8: false };
             prop_assert!(Records::new(&bytes, &strides).map(<[u8]>::len).sum::<usize>() <= bytes.len());
         }

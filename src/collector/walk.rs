@@ -1,7 +1,4 @@
-//! Cuts a buffer into records.
-
-use super::error::PtiError;
-use super::ffi::Api;
+//! Cuts a buffer of a vendor's records into records.
 
 /// Knows where records begin.
 pub(super) trait Walker {
@@ -9,14 +6,12 @@ pub(super) trait Walker {
     ///
     /// # Errors
     /// The buffer cannot be read on.
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError>;
+    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable>;
 }
 
-impl Walker for Api {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
-        self.next_record(buffer, at)
-    }
-}
+/// A buffer cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
 
 /// The records of a buffer, each as all of its bytes.
 ///
@@ -45,6 +40,7 @@ impl<'b, W: Walker> Records<'b, W> {
         self.broken
     }
 
+    #[inline]
     fn step(&mut self, from: Option<usize>) -> Option<usize> {
         match self.walker.next(self.buffer, from) {
             Ok(None) => None,
@@ -60,6 +56,7 @@ impl<'b, W: Walker> Records<'b, W> {
 impl<'b, W: Walker> Iterator for Records<'b, W> {
     type Item = &'b [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'b [u8]> {
         let from = self.at?;
         self.at = self.step(Some(from));
@@ -67,42 +64,17 @@ impl<'b, W: Walker> Iterator for Records<'b, W> {
     }
 }
 
-/// A walker that knows the sizes of records by PTI's version, for tests without the library.
+/// A walker that says what a test wrote down.
 #[cfg(test)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Strides {
-    /// Whether it is 1.0 or newer.
-    pub(super) is_1_0: bool,
-}
+#[derive(Debug)]
+pub(super) struct Told(pub(super) Vec<Result<Option<usize>, Unreadable>>);
 
 #[cfg(test)]
-impl Strides {
-    /// Returns the size of a record; `None` for kinds that are not known.
-    pub(super) fn size(self, view: u32) -> Option<usize> {
-        let (older, newer) = match view {
-            1 => (168, 184),
-            8 => (136, 152),
-            10 => (168, 192),
-            9 => (136, 152),
-            7 => (24, 24),
-            5 => (56, 56),
-            3 | 6 => (48, 48),
-            11 => (72, 72),
-            12 => (56, 64),
-            _ => return None,
-        };
-        Some(if self.is_1_0 { newer } else { older })
-    }
-}
-
-#[cfg(test)]
-impl Walker for Strides {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
-        const BAD_ARGUMENT: PtiError = PtiError(3);
-        let Some(at) = at else { return Ok(Some(0)) };
-        let view = buffer.get(at..).and_then(super::records::view_of).ok_or(BAD_ARGUMENT)?;
-        let next = at + self.size(view).ok_or(BAD_ARGUMENT)?;
-        Ok((next < buffer.len()).then_some(next))
+impl Walker for Told {
+    fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(Unreadable);
+        let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
+        self.0.get(place).copied().unwrap_or(Ok(None))
     }
 }
 
@@ -111,19 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Says what the test wrote down.
-    #[derive(Debug)]
-    struct Told(Vec<Result<Option<usize>, PtiError>>);
-
-    impl Walker for Told {
-        fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, PtiError> {
-            let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(PtiError(3));
-            let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
-            self.0.get(place).copied().unwrap_or(Ok(None))
-        }
-    }
-
-    fn cut(length: usize, told: &[Result<Option<usize>, PtiError>]) -> (Vec<usize>, bool) {
+    fn cut(length: usize, told: &[Result<Option<usize>, Unreadable>]) -> (Vec<usize>, bool) {
         let (buffer, walker) = (vec![0u8; length], Told(told.to_vec()));
         let mut records = Records::new(&buffer, &walker);
         let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
@@ -132,18 +92,19 @@ mod tests {
 
     #[test]
     fn a_record_reaches_to_the_next_and_the_last_to_the_end() {
-        assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(48)), Ok(Some(72)), Ok(None)]), (vec![48, 24, 28], false));
+        assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
         assert_eq!(cut(0, &[Ok(Some(0))]), (vec![], false));
-        assert_eq!(cut(48, &[Ok(None)]), (vec![], false));
+        assert_eq!(cut(40, &[Ok(None)]), (vec![], false));
     }
 
     #[test]
     fn a_walker_that_errs_ends_the_buffer() {
-        for wrong in [Ok(Some(8)), Ok(Some(48)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(PtiError(3))] {
-            let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(48)), wrong]);
-            assert_eq!((lengths, broken), (vec![40, 52], true), "{wrong:?}");
+        for wrong in [Ok(Some(8)), Ok(Some(40)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(Unreadable)] {
+            let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
+            assert_eq!((lengths, broken), (vec![32, 60], true), "{wrong:?}");
         }
-        assert_eq!(cut(100, &[Err(PtiError(3))]), (vec![], true));
+        assert_eq!(cut(100, &[Err(Unreadable)]), (vec![], true));
+        assert_eq!(cut(100, &[Ok(Some(100))]), (vec![], true));
     }
 
     proptest! {
