@@ -8,6 +8,7 @@ mod memory_profile;
 mod observer;
 mod outcome;
 mod pulse;
+mod ready;
 mod reports;
 mod requested;
 mod settings;
@@ -26,7 +27,7 @@ pub use threads::ThreadRecording;
 
 use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::{Budget, CaptureRange, Collection, CollectorReport, CollectorSet, Marks, Selection};
+use crate::collector::{Collection, CollectorSet};
 use crate::config::{Config, Mode, Output};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -44,7 +45,7 @@ use pulse::Pulse;
 use reports::Reports;
 use requested::Requests;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
 
@@ -119,9 +120,6 @@ pub enum Status {
     /// A recording goes on, but spans are not recorded for now.
     Paused,
 }
-
-/// How long a collector may take to show that its records arrive.
-const PROOF: Duration = Duration::from_millis(100);
 
 /// How long to wait for another thread that holds the state at the time of a fork.
 const FORKED_LOCK: Duration = Duration::from_millis(200);
@@ -201,103 +199,6 @@ impl Session {
     /// a recording.
     fn is_reachable(&self) -> bool {
         lock_within(&self.state, self.flush_timeout()).is_some()
-    }
-
-    /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
-    pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let _call = self.call();
-        let name = self.steps.new_trace_id(self.use_by_program());
-        let mut state = self.lock()?;
-        self.make_way(&mut state);
-        let ticket = state.prepared + 1;
-        let reports = self.ready_own(&mut state, Phase::Prepared(ticket), name)?;
-        state.prepared = ticket;
-        Ok((ticket, reports))
-    }
-
-    /// Has the collectors begin if nothing goes on, and goes over into `phase`.
-    fn ready(
-        &self,
-        state: &mut State,
-        phase: Phase,
-        name: Option<String>,
-        config: Arc<Config>,
-    ) -> Result<Vec<CollectorReport>, Error> {
-        if self.recorder.is_forked() {
-            // The parent's recording is the parent's.
-            state.phase = Phase::Idle;
-            self.recorder.adopt();
-        }
-        let reports = match state.phase {
-            Phase::Idle => {
-                state.trace_id = name.map(OnceLock::from).unwrap_or_default();
-                state.config = config;
-                let budget: Arc<dyn Budget> = Arc::new(budget::PoolBudget::new(self.recorder.clone()));
-                let starts = || self.collectors.start(&self.selection(&state.config), &budget);
-                let reports = if self.config.mode.records() { starts() } else { Vec::new() };
-                self.observers.note(Event::Prepared(state.config.flags));
-                reports
-            }
-            Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
-            _ => {
-                let why = "a recording is going on already; stop it first";
-                return Err(Error::new(ErrorKind::AlreadyActive, why));
-            }
-        };
-        state.phase = phase;
-        Ok(reports)
-    }
-
-    /// Has them begin for a recording of the program's own, with the settings of now, unless it is prepared already.
-    fn ready_own(&self, state: &mut State, phase: Phase, name: Option<String>) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.ready(state, phase, name, self.settings())?;
-        state.output.clone_from(&state.config.output);
-        Ok(reports)
-    }
-
-    /// Takes the [`prepare`](Session::prepare) of that number back, unless a recording has begun since.
-    pub(crate) fn disarm(&self, ticket: u64) {
-        let _call = self.call();
-        let Ok(mut state) = self.lock() else { return };
-        if matches!(state.phase, Phase::Prepared(current) if current == ticket) && !self.recorder.is_forked() {
-            state.phase = Phase::Idle;
-            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-            self.observers.note(Event::Cancelled("the program has not started what it had prepared".to_owned()));
-        }
-    }
-
-    /// What is asked of the collectors.
-    fn selection(&self, config: &Config) -> Selection {
-        let gpu = &config.gpu;
-        Selection {
-            types: config.activities,
-            buffer_bytes: gpu.buffer_bytes,
-            per_thread_buffers: gpu.per_thread_buffers,
-            graph_trace: gpu.graph_trace,
-            teardown: gpu.teardown_cupti,
-            proof: PROOF,
-            device_memory: gpu.memory,
-            nvtx_ranges: gpu.nvtx_ranges,
-            nvtx_injection: config.nvtx_injection.clone(),
-            range: gpu.profiler_range.then(|| {
-                let gate: Weak<Gate> = Arc::downgrade(&self.gate);
-                CaptureRange::new(gate as Weak<dyn Marks>)
-            }),
-            custom_config: gpu.custom_config.clone(),
-            roctracer_max_events: gpu.roctracer_max_events,
-            scope: gpu.scope.clone(),
-        }
-    }
-
-    /// Returns how each collector fares that was asked to record.
-    #[cfg(feature = "capi")]
-    pub(crate) fn collector_reports(&self) -> Vec<CollectorReport> {
-        self.collectors.reports()
-    }
-
-    /// Asks each collector what it can do here.
-    pub(crate) fn probe(&self) -> Vec<CollectorReport> {
-        self.collectors.probe()
     }
 
     /// Starts a recording.

@@ -208,7 +208,8 @@ mod tests {
     fn pair() -> (tempfile::TempDir, UnixDatagram, Client) {
         let folder = tempfile::tempdir().unwrap();
         let daemon = UnixDatagram::bind(folder.path().join("dynolog")).unwrap();
-        let settings = OnDemand { socket_folder: Some(folder.path().to_owned()), ..OnDemand::default() };
+        let socket_folder = Some(folder.path().to_owned());
+        let settings = OnDemand { use_daemon: true, socket_folder, ..OnDemand::default() };
         let client = Client::new(&settings).unwrap();
         (folder, daemon, client)
     }
