@@ -132,3 +132,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide-from-torch.md")]
 struct Guide;
+
+/// So is that of the guide for those who trace programs in service.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide-on-demand.md")]
+struct OnDemandGuide;
