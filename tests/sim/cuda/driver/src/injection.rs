@@ -43,8 +43,8 @@ pub(crate) fn init(initialize: impl FnOnce()) -> Outcome {
 /// What the library's `InitializeInjection` returns.
 fn call(path: &CStr) -> Option<i32> {
     let address = loader::symbol(loader::open(path, 0), c"InitializeInjection");
+    // A library that cannot be loaded, or has no such function, is passed over.
     if address.is_null() {
-        eprintln!("sim-cuda: no InitializeInjection in {}", path.to_string_lossy());
         return None;
     }
     // SAFETY: that is its type.
