@@ -486,7 +486,11 @@ mod tests {
     use crate::config::Asked;
     use crate::trace::Trace;
     use std::time::{SystemTime, UNIX_EPOCH};
+    use tracing::field::Empty;
     use tracing_subscriber::prelude::*;
+
+    /// So many slices do not fit into a chunk.
+    const FILL: u64 = 3000;
 
     /// Records spans and events before, between and behind two times; `None` if that took longer than there was time for.
     fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
@@ -506,10 +510,18 @@ mod tests {
         wait_for(from);
         drop(ends_inside);
         tracing::info_span!("inside").in_scope(|| tracing::info!("an event inside"));
-        let ends_behind = tracing::info_span!("ends behind").entered();
+        let polled = tracing::info_span!("polled");
+        polled.in_scope(|| ());
+        polled.in_scope(|| ());
+        let ends_behind = tracing::info_span!("ends behind", value = Empty).entered();
+        // Its end is a record of its own: the chunk in which it began is full.
+        (0..FILL).for_each(|_| tracing::info_span!("fill").in_scope(|| ()));
         is_in_time &= is_before(until);
         wait_for(until);
+        ends_behind.record("value", 7);
         drop(ends_behind);
+        polled.in_scope(|| ());
+        drop(polled);
         tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
         drop(around);
         let trace = session.stop_for(ticket).unwrap();
@@ -529,16 +541,19 @@ mod tests {
         trace.for_each(|row| {
             let mut args = Vec::new();
             row.args.visit(&mut |key, _| args.push(key.to_owned()));
-            let is_said = ["field", "clipped", "finished"].map(|key| args.iter().any(|arg| arg == key));
+            let is_said = ["field", "value", "clipped", "finished"].map(|key| args.iter().any(|arg| arg == key));
             rows.push((row.name.to_owned(), is_said));
         });
+        rows.retain(|(name, _)| name != "fill");
         rows.sort();
         let expected = [
-            ("an event inside", [false, false, false]),
-            ("around", [true, true, true]),
-            ("ends behind", [false, false, true]),
-            ("ends inside", [false, true, false]),
-            ("inside", [false, false, false]),
+            ("an event inside", [false, false, false, false]),
+            ("around", [true, false, true, true]),
+            ("ends behind", [false, false, false, true]),
+            ("ends inside", [false, false, true, false]),
+            ("inside", [false, false, false, false]),
+            ("polled", [false, false, false, false]),
+            ("polled", [false, false, false, false]),
         ];
         assert_eq!(rows, expected.map(|(name, said)| (name.to_owned(), said)));
         let (start, end) = trace.window();
@@ -548,7 +563,7 @@ mod tests {
         }
         let stats = trace.stats();
         let losses: Vec<_> = stats.losses.iter().map(|(loss, count)| (loss.as_str(), *count)).collect();
-        assert_eq!((stats.slices, stats.events), (4, 1));
+        assert_eq!((stats.slices, stats.events), (6 + FILL, 1));
         assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
         // Of times that have passed, nothing is cut.
         session.start_for(100, Some((times[0], times[1])), Config::default).unwrap();

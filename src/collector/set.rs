@@ -45,6 +45,8 @@ pub(crate) struct Collection {
     pub(crate) latest: Timestamp,
     /// When it recorded, as far as somebody knows: more than one stretch after a pause.
     pub(crate) windows: Vec<(Ticks, Ticks)>,
+    /// Where it recorded more than was wanted, if the windows were cut: what lies there is not missing.
+    pub(crate) beside: Option<(Ticks, Ticks)>,
 }
 
 /// The way to the collectors that run and want to know slices. Threads refer to it plainly, so it is never freed: there
@@ -213,6 +215,7 @@ impl CollectorSet {
             clock: ClockMap::default(),
             latest: Timestamp::default(),
             windows: Vec::new(),
+            beside: None,
         });
         let mut all: Vec<_> = ran.chain(off).collect();
         apart(all.iter_mut().map(|collection| &mut collection.records));
@@ -237,6 +240,14 @@ impl Running {
         let clock = ClockMap::new(&self.readings);
         let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(LENIENCE_NS);
         let (name, state) = (self.collector.name(), self.state.clone());
-        Collection { name, state, records, clock, latest: Timestamp::from_nanos(latest), windows: Vec::new() }
+        Collection {
+            name,
+            state,
+            records,
+            clock,
+            latest: Timestamp::from_nanos(latest),
+            windows: Vec::new(),
+            beside: None,
+        }
     }
 }

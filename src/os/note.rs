@@ -48,8 +48,19 @@ unsafe extern "C" fn look(file: *mut libc::dl_phdr_info, _: usize, found: *mut s
     // SAFETY: it has as many headers as it says.
     let headers = unsafe { std::slice::from_raw_parts(file.dlpi_phdr, file.dlpi_phnum.into()) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
-        let (start, length) = ((file.dlpi_addr + header.p_vaddr) as *const u8, usize::try_from(header.p_memsz));
-        // SAFETY: the file's notes are mapped there, and nobody writes to them.
+        // Notes need not be loaded, and are nowhere then.
+        let end = header.p_vaddr.saturating_add(header.p_memsz);
+        let is_loaded = headers.iter().any(|part| {
+            let is_readable = part.p_type == libc::PT_LOAD && part.p_flags & libc::PF_R != 0;
+            is_readable && part.p_vaddr <= header.p_vaddr && end <= part.p_vaddr.saturating_add(part.p_memsz)
+        });
+        if !is_loaded {
+            continue;
+        }
+        // The loader says by how much the file is moved, be it down.
+        let start = file.dlpi_addr.wrapping_add(header.p_vaddr) as *const u8;
+        let length = usize::try_from(header.p_memsz);
+        // SAFETY: these notes are in memory there, and nobody writes to them.
         let notes = unsafe { std::slice::from_raw_parts(start, length.unwrap_or(0)) };
         if notes.as_ptr_range().contains(&own) {
             return 0;

@@ -58,6 +58,8 @@ pub(super) struct Windows {
     pub(super) devices: Vec<Vec<Stretch>>,
     /// From the first of them to the last.
     pub(super) whole: Stretch,
+    /// The same before they were cut.
+    beside: Option<Stretch>,
     pub(super) since: Anchor,
 }
 
@@ -254,7 +256,7 @@ impl Windows {
         let all = || host.iter().map(|window| (window.start, window.end)).chain(devices.iter().flatten().copied());
         let start = all().map(|stretch| stretch.0).min().unwrap_or(since.ticks());
         let end = all().map(|stretch| stretch.1).max().unwrap_or(start);
-        Windows { whole: (start, end), host, devices, since }
+        Windows { whole: (start, end), beside: None, host, devices, since }
     }
 }
 
@@ -265,6 +267,7 @@ impl Windows {
         let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
         let (from, until) = (converter.ticks(from.into()), converter.ticks(until.into()));
         let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
+        self.beside = Some(self.whole);
         self.whole = cut(self.whole);
         for window in &mut self.host {
             (window.start, window.end) = cut((window.start, window.end));
@@ -283,7 +286,7 @@ impl Windows {
         owned: bool,
     ) -> Recorded {
         for (collection, windows) in collections.iter_mut().zip(self.devices) {
-            collection.windows = windows;
+            (collection.windows, collection.beside) = (windows, self.beside);
         }
         Recorded::new(taken, self.host, self.whole, owner, owned)
     }
@@ -349,7 +352,9 @@ mod tests {
             Windows::new(vec![window], devices, Anchor::take())
         };
         let between = |windows: Windows, from, until| {
+            let whole = windows.whole;
             let cut = windows.between(Some((at(from), at(until))), &Converter::of_nanoseconds());
+            assert_eq!(cut.beside, (cut.whole != whole).then_some(whole));
             let host: Vec<_> = cut.host.iter().map(|window| (window.start, window.end, window.is_cut)).collect();
             (host, cut.devices, cut.whole)
         };

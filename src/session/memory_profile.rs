@@ -63,7 +63,10 @@ impl Session {
             drop(self.end_memory_profile(&mut state, Some(ticket), EVICTED));
             self.requests.evicted();
         }
-        self.run_memory_profile(&mut state, None, None)
+        self.run_memory_profile(&mut state, None, None)?;
+        // Else it would keep its memory, and be exported in place of this one if that cannot be stopped.
+        state.taken = None;
+        Ok(())
     }
 
     /// Starts a memory profile for a request, of which only what lies between two times is kept if they are given.

@@ -201,7 +201,8 @@ impl Index {
         }
     }
 
-    /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does.
+    /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does. What was yet
+    /// to come when the window ended is not known in it.
     fn meets(&self, window: &Window, record: &Record<'_>) -> bool {
         let [from, until, _] = record.words;
         match record.head.tag {
@@ -210,6 +211,7 @@ impl Index {
                 Ticks(from) <= window.end && end.is_none_or(|end| end >= window.start)
             }
             Tag::Instant | Tag::Counter | Tag::Memory => (window.start..=window.end).contains(&Ticks(from)),
+            Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
             _ => true,
         }
     }
@@ -306,11 +308,11 @@ fn is_early(window: &Window, record: &Record<'_>) -> bool {
 /// Reads the ends of slices whose own record does not hold it, for windows that were cut: which slices meet those depends on them.
 fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
     let mut ends = HashMap::new();
-    let is_cut = |chunk| recorded.window_with(chunk).is_some_and(|window| window.is_cut);
-    for (chunk, committed) in recorded.chunks.iter().filter(|(chunk, _)| is_cut(chunk)) {
+    for (chunk, committed) in &recorded.chunks {
+        let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
         let mut at = 1;
         while let Some(record) = Record::read(chunk, at, *committed) {
-            if record.head.tag == Tag::End {
+            if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
                 ends.insert(record.words[0], Ticks(record.words[1]));
             }
             at = record.next();

@@ -38,7 +38,7 @@ pub(super) fn pieces(
         if overlaps(reach, (at, at)) {
             pieces.push(Piece { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
         } else {
-            counts.out_of_window += 1;
+            counts.leave_out((at, at));
         }
     }
     pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));

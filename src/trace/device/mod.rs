@@ -71,6 +71,16 @@ struct Counts {
     unfinished: u64,
     out_of_window: u64,
     beyond_end: u64,
+    /// Where more was recorded than was wanted.
+    beside: Option<(Timestamp, Timestamp)>,
+}
+
+impl Counts {
+    /// Counts what lies outside of the recording, unless it was recorded for that.
+    fn leave_out(&mut self, times: (Timestamp, Timestamp)) {
+        let is_beside = self.beside.is_some_and(|beside| overlaps(&[beside], times));
+        self.out_of_window += u64::from(!is_beside);
+    }
 }
 
 /// What a collection is linked to.
@@ -88,7 +98,9 @@ impl Linked {
         let error = collection.clock.error_at_most_ns();
         let (windows, reach) = windows(collection, host.converter, error);
         let threads = Threads::new(collection, host.recorded, host.converter);
-        let mut counts = Counts::default();
+        let beside =
+            collection.beside.map(|(start, end)| wider(error, [start, end].map(|at| host.converter.timestamp(at))));
+        let mut counts = Counts { beside, ..Counts::default() };
         let records = Records { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
@@ -97,7 +109,7 @@ impl Linked {
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
             if !overlaps(&reach, (call.start, call.end)) {
-                counts.out_of_window += 1;
+                counts.leave_out((call.start, call.end));
                 continue;
             }
             counts.calls += 1;
@@ -120,7 +132,7 @@ impl Linked {
             };
             let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && is_ours();
             if collection.records.was_launched_in_a_pause(entry.correlation()) || !lies_inside() {
-                counts.out_of_window += 1;
+                counts.leave_out((work.start, work.end));
                 continue;
             }
             counts.work += 1;
@@ -167,9 +179,9 @@ impl Linked {
                 // What it took to begin is none of the recording.
                 Role::Overhead if self.windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {
                 }
-                Role::Overhead => self.counts.out_of_window += 1,
+                Role::Overhead => self.counts.leave_out(collection.interval(&entry)),
                 Role::Counter if overlaps(&self.reach, collection.interval(&entry)) => self.counters.push(entry.at),
-                Role::Counter => self.counts.out_of_window += 1,
+                Role::Counter => self.counts.leave_out(collection.interval(&entry)),
                 Role::External | Role::Memory => {}
                 _ => others.push(entry),
             }
@@ -197,7 +209,7 @@ impl Linked {
                 self.counts.beyond_end += collection.is_beyond_end(entry);
                 marks.push(Mark { device, stream, start, at: entry.at });
             } else {
-                self.counts.out_of_window += 1;
+                self.counts.leave_out((start, end));
             }
         }
         marks.sort_unstable();
@@ -311,12 +323,14 @@ type Stretches = Vec<(Timestamp, Timestamp)>;
 fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
     let at = |ticks| converter.timestamp(ticks);
     let windows: Stretches = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
-    let wider = |(start, end): &(Timestamp, Timestamp)| {
-        let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
-        (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
-    };
-    let reach = windows.iter().map(wider).collect();
+    let reach = windows.iter().map(|(start, end)| wider(error, [*start, *end])).collect();
     (windows, reach)
+}
+
+/// Returns a stretch with what may lie inside but for an error of a clock.
+fn wider(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
+    let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
+    (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
 }
 
 /// Whether that lies in one of the windows, in part at least. A program may pause with each of its steps, so there may be
@@ -348,4 +362,22 @@ fn is_work(kind: ActivityType) -> bool {
         kind,
         ActivityType::CudaSync | ActivityType::CudaEvent | ActivityType::XpuSync | ActivityType::GpuUserAnnotation
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_ahead_of_a_window_is_not_missing() {
+        let stretch = |start, end| (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
+        let mut counts = Counts { beside: Some(wider(5, [100, 900].map(Timestamp::from_nanos))), ..Counts::default() };
+        for (start, end, out) in [(80, 94, 1), (80, 95, 1), (200, 300, 1), (905, 950, 1), (906, 950, 2)] {
+            counts.leave_out(stretch(start, end));
+            assert_eq!(counts.out_of_window, out, "{start} {end}");
+        }
+        counts.beside = None;
+        counts.leave_out(stretch(200, 300));
+        assert_eq!(counts.out_of_window, 3);
+    }
 }
