@@ -210,8 +210,8 @@ impl Runner {
             return;
         }
         let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
-        let was_wanted = self.machine().ended(job.ticket);
-        if was_wanted {
+        let is_news = self.machine().failed(job.ticket);
+        if is_news {
             refuse(&job.request, &why.to_string());
         }
     }
@@ -221,7 +221,7 @@ impl Runner {
         let moment = moment(session.iteration());
         let is_wanted = match &begun {
             Ok(()) => self.machine().begun(job.ticket, &moment),
-            Err(_) => self.machine().ended(job.ticket),
+            Err(_) => self.machine().failed(job.ticket),
         };
         // Else whoever takes it back says so.
         if is_wanted {
