@@ -215,14 +215,18 @@ impl Collector for Told {
     }
 }
 
-/// A server with such a collector.
+/// A server with such a collector, which records by itself when it is told so.
 fn collects() {
     let has_stopped = Arc::new(AtomicBool::new(false));
     let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
-    let input = input();
+    let (profiler, input) = (guard.profiler(), input());
     while let Some(line) = work_until_told(&input) {
-        has_stopped.store(line == "full", Ordering::Relaxed);
+        match line.as_str() {
+            "start" => profiler.start().unwrap(),
+            "stop" => drop(profiler.stop().unwrap()),
+            line => has_stopped.store(line == "full", Ordering::Relaxed),
+        }
         report(&format!("done: {line}"));
     }
     drop(guard);
