@@ -6,12 +6,14 @@ use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Held;
 use super::request::{Request, What};
 use super::source::{Incoming, RequestSource, tell};
+use crate::collector::{Unavailable, Why};
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::Error;
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
 use crate::session::{Outside, Session};
+use crate::trace::Trace;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -29,6 +31,8 @@ pub(super) struct Runner {
     ended: Condvar,
     bell: Bell,
     is_closing: AtomicBool,
+    /// Which devices are not there was said.
+    has_told_absent: AtomicBool,
     /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
     has_ended: Mutex<bool>,
     end: Condvar,
@@ -48,6 +52,7 @@ impl Runner {
             ended: Condvar::new(),
             bell,
             is_closing: AtomicBool::new(false),
+            has_told_absent: AtomicBool::new(false),
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
@@ -235,7 +240,7 @@ impl Runner {
         let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
             let _own = Own::begin();
-            report_end(&job, early, save(&owned, &job));
+            report_end(&job, early, runner.save(&owned, &job));
             drop(owned);
             runner.ended(job.ticket);
         };
@@ -246,6 +251,42 @@ impl Runner {
             tell!(Error, Failed, lost.request.answer, "a trace is lost: {why}");
             self.ended(lost.ticket);
         }
+    }
+
+    /// Ends the recording and writes its file; returns how much is in it.
+    fn save(&self, session: &Session, job: &Job) -> Result<String, Error> {
+        let path = &job.request.output;
+        let trace = match job.request.what {
+            What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
+            What::Trace => session.stop_for(job.ticket)?,
+        };
+        // Nobody could take it; they stand in the file.
+        let _ = trace.check_violations();
+        let write = |to: &Path| match job.request.what {
+            What::MemoryProfile => session.save_memory_profile(&trace, to, path),
+            What::Trace => trace.save_all_as(to, path),
+        };
+        if job.request.is_own {
+            write(path)?;
+        } else {
+            let held = Held::of(path)?;
+            write(&held.path()).map_err(|error| held.told(&error))?;
+        }
+        if job.request.what == What::MemoryProfile {
+            return Ok("allocations".to_owned());
+        }
+        Ok(trace.why_empty().map_or_else(|| self.contents(&trace, job), |why| format!("empty: {why}")))
+    }
+
+    /// Says how much is in a trace. Which devices are not there is said once, or where a request names what it wants of
+    /// them.
+    fn contents(&self, trace: &Trace, job: &Job) -> String {
+        let mut stats = trace.stats();
+        if self.has_told_absent.swap(true, Ordering::Relaxed) && !job.request.asked.names_types() {
+            let is_absent = |reason: &Unavailable| matches!(reason.why(), Why::NoDevice | Why::Disabled);
+            stats.collectors.retain(|report| !report.state.as_ref().is_err_and(is_absent));
+        }
+        stats.to_string()
     }
 
     /// A request is done: the next one may be.
@@ -345,31 +386,6 @@ fn cancel(session: &Session, job: &Job, why: &str) {
         What::MemoryProfile => session.drop_memory_profile_for(job.ticket),
         What::Trace => session.drop_for(job.ticket, why),
     }
-}
-
-/// Ends the recording and writes its file; returns how much is in it.
-fn save(session: &Session, job: &Job) -> Result<String, Error> {
-    let path = &job.request.output;
-    let trace = match job.request.what {
-        What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
-        What::Trace => session.stop_for(job.ticket)?,
-    };
-    // Nobody could take it; they stand in the file.
-    let _ = trace.check_violations();
-    let write = |to: &Path| match job.request.what {
-        What::MemoryProfile => session.save_memory_profile(&trace, to, path),
-        What::Trace => trace.save_all_as(to, path),
-    };
-    if job.request.is_own {
-        write(path)?;
-    } else {
-        let held = Held::of(path)?;
-        write(&held.path()).map_err(|error| held.told(&error))?;
-    }
-    if job.request.what == What::MemoryProfile {
-        return Ok("allocations".to_owned());
-    }
-    Ok(trace.why_empty().map_or_else(|| trace.stats().to_string(), |why| format!("empty: {why}")))
 }
 
 fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
