@@ -6,10 +6,10 @@ use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Held;
 use super::request::{Request, What};
 use super::source::{Incoming, RequestSource, tell};
-use crate::collector::{Unavailable, Why};
+use crate::collector::{Unavailable, Why, attempt};
 use crate::config::Config;
 use crate::diag::diag;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
 use crate::session::{Outside, Session};
@@ -240,7 +240,10 @@ impl Runner {
         let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
             let _own = Own::begin();
-            report_end(&job, early, runner.save(&owned, &job));
+            // What the program's own sinks do is foreign code, and the next request is to be done all the same.
+            let saved = attempt("save", || runner.save(&owned, &job));
+            let panicked = |why: Unavailable| Err(Error::new(ErrorKind::Handler, why.message()));
+            report_end(&job, early, saved.unwrap_or_else(panicked));
             drop(owned);
             runner.ended(job.ticket);
         };

@@ -1,6 +1,6 @@
 //! The programs that are traced.
 
-use std::io::{BufRead, stdin};
+use std::io::{self, BufRead, Write, stdin};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -19,6 +19,12 @@ pub(crate) fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
         "builds" => serve(built(KinetoLayer::builder())),
+        "has a broken sink" => {
+            serve(built(
+                KinetoLayer::builder()
+                    .sink("broken", |_: &str| -> io::Result<Box<dyn Write + Send>> { panic!("this sink is broken") }),
+            ));
+        }
         "works at once" => works_at_once(from_env()),
         "keeps" => works_at_once(built(KinetoLayer::builder().no_output())),
         "scheduled" => {
