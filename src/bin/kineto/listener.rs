@@ -180,7 +180,11 @@ impl Asked {
                 return Err("it has ended, or listens no more; the request is taken back".to_owned());
             }
             let opened = self.listener.open_answer();
-            let untold = |why| format!("it has taken the request; its answer cannot be read: {why}");
+            // When it ends, it takes its answer away.
+            let untold = |why| match self.listener.is_alive() {
+                true => format!("it has taken the request; its answer cannot be read: {why}"),
+                false => "it has taken the request, and ended".to_owned(),
+            };
             self.answer = Some(opened.map_err(untold)?);
         }
         let read = self.read().map_err(|why| format!("its answer cannot be read: {why}"))?;
@@ -215,7 +219,7 @@ impl Asked {
 
     /// Takes the request back, if it was not taken; returns whether that was so.
     pub(crate) fn withdraw(&self) -> bool {
-        fs::remove_file(self.listener.path("request")).is_ok()
+        self.answer.is_none() && fs::remove_file(self.listener.path("request")).is_ok()
     }
 
     /// Where the answer stands, for people.
