@@ -46,6 +46,9 @@ impl Listener {
         if folder.is_none() && !is_its(&opened, user) {
             return Err(format!("{} is not its user's folder: name it (--dir) if it is meant", shown.display()));
         }
+        if folder.is_none() && !is_seen_by(&process, &opened) {
+            return Err(format!("{} leads out of its own files: name the folder (--dir)", shown.display()));
+        }
         if !listens(&process) {
             return Err("it does not listen: it has not made its layer yet, or has none any more".to_owned());
         }
@@ -60,8 +63,7 @@ impl Listener {
 
     /// Whether it sees other files than this process does.
     pub(crate) fn has_own_files(&self) -> bool {
-        let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        mounts(&self.pid.to_string()).is_some_and(|own| Some(own) != mounts("self"))
+        has_own_mounts(Path::new(&format!("/proc/{}", self.pid)))
     }
 
     /// Leaves a request in the folder, which is whole as soon as it is there.
@@ -128,6 +130,24 @@ fn named(process: &Path, user: u32) -> Result<PathBuf, String> {
 fn is_its(folder: &File, user: u32) -> bool {
     let may_write = |folder: Metadata| folder.uid() == user || folder.mode() & 0o002 != 0;
     user == 0 || folder.metadata().is_ok_and(may_write)
+}
+
+/// Whether a process with a file system of its own has the folder in that: where its path has an absolute link, this
+/// process has followed it in its own.
+fn is_seen_by(process: &Path, folder: &File) -> bool {
+    if !has_own_mounts(process) {
+        return true;
+    }
+    let of = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let (about, mounts) =
+        (of(format!("/proc/self/fdinfo/{}", folder.as_raw_fd()).into()), of(process.join("mountinfo")));
+    let mount = about.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+    mount.is_some() && mounts.lines().any(|line| line.split(' ').next() == mount)
+}
+
+fn has_own_mounts(process: &Path) -> bool {
+    let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    mounts(process).is_some_and(|own| Some(own) != mounts(Path::new("/proc/self")))
 }
 
 /// Whether it has the thread that takes requests.
