@@ -6,16 +6,15 @@ use super::machine::{Act, Host, Job, Machine, Moment, Offer};
 use super::place::Held;
 use super::request::{Request, What};
 use super::source::{Incoming, RequestSource, tell};
-use crate::collector::{Unavailable, Why, attempt};
 use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
 use crate::session::{Outside, Session};
-use crate::trace::Trace;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -241,9 +240,9 @@ impl Runner {
         let write = move || {
             let _own = Own::begin();
             // What the program's own sinks do is foreign code, and the next request is to be done all the same.
-            let saved = attempt("save", || runner.save(&owned, &job));
-            let panicked = |why: Unavailable| Err(Error::new(ErrorKind::Handler, why.message()));
-            report_end(&job, early, saved.unwrap_or_else(panicked));
+            let saved = catch_unwind(AssertUnwindSafe(|| runner.save(&owned, &job)));
+            let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
+            report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
             drop(owned);
             runner.ended(job.ticket);
         };
@@ -278,18 +277,13 @@ impl Runner {
         if job.request.what == What::MemoryProfile {
             return Ok("allocations".to_owned());
         }
-        Ok(trace.why_empty().map_or_else(|| self.contents(&trace, job), |why| format!("empty: {why}")))
-    }
-
-    /// Says how much is in a trace. Which devices are not there is said once, or where a request names what it wants of
-    /// them.
-    fn contents(&self, trace: &Trace, job: &Job) -> String {
-        let mut stats = trace.stats();
-        if self.has_told_absent.swap(true, Ordering::Relaxed) && !job.request.asked.names_types() {
-            let is_absent = |reason: &Unavailable| matches!(reason.why(), Why::NoDevice | Why::Disabled);
-            stats.collectors.retain(|report| !report.state.as_ref().is_err_and(is_absent));
+        if let Some(why) = trace.why_empty() {
+            return Ok(format!("empty: {why}"));
         }
-        stats.to_string()
+        // Which devices are not there is said once, and where a request names what it wants of them.
+        let is_known = self.has_told_absent.swap(true, Ordering::Relaxed) && !job.request.asked.names_types();
+        let stats = trace.stats();
+        Ok(if is_known { stats.without_absent() } else { stats }.to_string())
     }
 
     /// A request is done: the next one may be.
