@@ -110,6 +110,11 @@ impl Asked {
         true
     }
 
+    /// Whether it says what is to be recorded.
+    pub(crate) fn names_types(&self) -> bool {
+        self.settings.iter().any(|(key, _)| matches!(key, Key::ActivityTypes | Key::Activities))
+    }
+
     /// Keeps what the recording's own settings are to be; `false` if the key is not for requests.
     fn keep(&mut self, key: Key, value: &Value) -> bool {
         match (key, value) {
@@ -149,8 +154,7 @@ impl Config {
     /// the layer's own. What decides about spans one by one is the layer's in any case.
     pub(crate) fn of_request(&self, asked: &Asked, output: PathBuf) -> Config {
         let mut config = self.clone();
-        let types = [Key::ActivityTypes, Key::Activities];
-        if asked.settings.iter().any(|(key, _)| types.contains(&key)) {
+        if asked.names_types() {
             config.activities = ActivityTypes::EMPTY;
         }
         asked.settings.iter().for_each(|(key, value)| config.set(key, value));

@@ -76,8 +76,9 @@ pub(super) enum Offer {
     Refused(String),
 }
 
-/// Something that is to be done now, without the machine's lock. Of a start, it is told that it has [`begun`](Machine::begun);
-/// of a stop, a cancel, and a start that has failed, that it has [`ended`](Machine::ended).
+/// Something that is to be done now, without the machine's lock. Of a start, it is told that it has
+/// [`begun`](Machine::begun), of a stop and a cancel that it has [`ended`](Machine::ended), and of what cannot begin that
+/// it has [`failed`](Machine::failed).
 #[derive(Debug)]
 pub(super) enum Act {
     /// Have collectors begin.
@@ -152,13 +153,20 @@ impl Machine {
         is_wanted
     }
 
-    /// The request of that number is done, or cannot be; whether that was news.
-    pub(super) fn ended(&mut self, ticket: u64) -> bool {
-        let is_it = self.job().is_some_and(|job| job.ticket == ticket);
-        if is_it {
+    /// The request of that number cannot begin; whether that is news, or somebody has taken it back and says so.
+    pub(super) fn failed(&mut self, ticket: u64) -> bool {
+        let is_news = matches!(&self.state, State::Warming(job) | State::Starting(job, _) if job.ticket == ticket);
+        if is_news {
             self.state = State::Idle;
         }
-        is_it
+        is_news
+    }
+
+    /// The request of that number is done.
+    pub(super) fn ended(&mut self, ticket: u64) {
+        if matches!(&self.state, State::Ending(job) if job.ticket == ticket) {
+            self.state = State::Idle;
+        }
     }
 
     /// Takes back what goes on, unless it ends already.
@@ -186,14 +194,6 @@ impl Machine {
         };
         self.state = next;
         pending.into_iter().chain(current.or_else(|| self.cancel(WHY))).collect()
-    }
-
-    fn job(&self) -> Option<&Job> {
-        match &self.state {
-            State::Idle => None,
-            State::Waiting(job) | State::Warming(job) | State::Ending(job) => Some(job),
-            State::Starting(job, _) | State::Collecting(job, _) => Some(job),
-        }
     }
 
     /// Returns the number of what the session is used for, if it has been given that.

@@ -8,12 +8,13 @@ use super::request::{Request, What};
 use super::source::{Incoming, RequestSource, tell};
 use crate::config::Config;
 use crate::diag::diag;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
 use crate::session::{Outside, Session};
 use std::io;
 use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,6 +30,8 @@ pub(super) struct Runner {
     ended: Condvar,
     bell: Bell,
     is_closing: AtomicBool,
+    /// Which devices are not there was said.
+    has_told_absent: AtomicBool,
     /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
     has_ended: Mutex<bool>,
     end: Condvar,
@@ -48,6 +51,7 @@ impl Runner {
             ended: Condvar::new(),
             bell,
             is_closing: AtomicBool::new(false),
+            has_told_absent: AtomicBool::new(false),
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
@@ -210,8 +214,8 @@ impl Runner {
             return;
         }
         let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
-        let was_wanted = self.machine().ended(job.ticket);
-        if was_wanted {
+        let is_news = self.machine().failed(job.ticket);
+        if is_news {
             refuse(&job.request, &why.to_string());
         }
     }
@@ -221,7 +225,7 @@ impl Runner {
         let moment = moment(session.iteration());
         let is_wanted = match &begun {
             Ok(()) => self.machine().begun(job.ticket, &moment),
-            Err(_) => self.machine().ended(job.ticket),
+            Err(_) => self.machine().failed(job.ticket),
         };
         // Else whoever takes it back says so.
         if is_wanted {
@@ -235,7 +239,10 @@ impl Runner {
         let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
             let _own = Own::begin();
-            report_end(&job, early, save(&owned, &job));
+            // What the program's own sinks do is foreign code, and the next request is to be done all the same.
+            let saved = catch_unwind(AssertUnwindSafe(|| runner.save(&owned, &job)));
+            let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
+            report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
             drop(owned);
             runner.ended(job.ticket);
         };
@@ -246,6 +253,37 @@ impl Runner {
             tell!(Error, Failed, lost.request.answer, "a trace is lost: {why}");
             self.ended(lost.ticket);
         }
+    }
+
+    /// Ends the recording and writes its file; returns how much is in it.
+    fn save(&self, session: &Session, job: &Job) -> Result<String, Error> {
+        let path = &job.request.output;
+        let trace = match job.request.what {
+            What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
+            What::Trace => session.stop_for(job.ticket)?,
+        };
+        // Nobody could take it; they stand in the file.
+        let _ = trace.check_violations();
+        let write = |to: &Path| match job.request.what {
+            What::MemoryProfile => session.save_memory_profile(&trace, to, path),
+            What::Trace => trace.save_all_as(to, path),
+        };
+        if job.request.is_own {
+            write(path)?;
+        } else {
+            let held = Held::of(path)?;
+            write(&held.path()).map_err(|error| held.told(&error))?;
+        }
+        if job.request.what == What::MemoryProfile {
+            return Ok("allocations".to_owned());
+        }
+        if let Some(why) = trace.why_empty() {
+            return Ok(format!("empty: {why}"));
+        }
+        // Which devices are not there is said once, and where a request names what it wants of them.
+        let is_known = self.has_told_absent.swap(true, Ordering::Relaxed) && !job.request.asked.names_types();
+        let stats = trace.stats();
+        Ok(if is_known { stats.without_absent() } else { stats }.to_string())
     }
 
     /// A request is done: the next one may be.
@@ -345,31 +383,6 @@ fn cancel(session: &Session, job: &Job, why: &str) {
         What::MemoryProfile => session.drop_memory_profile_for(job.ticket),
         What::Trace => session.drop_for(job.ticket, why),
     }
-}
-
-/// Ends the recording and writes its file; returns how much is in it.
-fn save(session: &Session, job: &Job) -> Result<String, Error> {
-    let path = &job.request.output;
-    let trace = match job.request.what {
-        What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
-        What::Trace => session.stop_for(job.ticket)?,
-    };
-    // Nobody could take it; they stand in the file.
-    let _ = trace.check_violations();
-    let write = |to: &Path| match job.request.what {
-        What::MemoryProfile => session.save_memory_profile(&trace, to, path),
-        What::Trace => trace.save_all_as(to, path),
-    };
-    if job.request.is_own {
-        write(path)?;
-    } else {
-        let held = Held::of(path)?;
-        write(&held.path()).map_err(|error| held.told(&error))?;
-    }
-    if job.request.what == What::MemoryProfile {
-        return Ok("allocations".to_owned());
-    }
-    Ok(trace.why_empty().map_or_else(|| trace.stats().to_string(), |why| format!("empty: {why}")))
 }
 
 fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {

@@ -28,6 +28,8 @@ const OF_FILES: u32 = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
 const OF_FOLDER: u32 = libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_IGNORED | libc::IN_UNMOUNT;
 /// Bytes of an event before its name: which watch, what, a number that joins renames, the length of the name.
 const HEAD: usize = 16;
+/// So many reads are done in one go: others may make files as fast as this one hears of them.
+const BATCH: usize = 64;
 
 impl Watch {
     /// Watches a folder.
@@ -51,10 +53,11 @@ impl Watch {
         self.0.as_raw_fd()
     }
 
-    /// Takes what has happened since the last time.
+    /// Takes what has happened since the last time; of a crowd, what is left is there the next time.
     pub(crate) fn take(&self) -> Vec<Change> {
         let (mut changes, mut buffer) = (Vec::new(), [0; 4096]);
-        while let Ok(length @ 1..) = (&self.0).read(&mut buffer) {
+        for _ in 0..BATCH {
+            let Ok(length @ 1..) = (&self.0).read(&mut buffer) else { break };
             let mut rest = buffer.get(..length).unwrap_or_default();
             while let Some((change, behind)) = next(rest) {
                 changes.extend(change);

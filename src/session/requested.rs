@@ -254,8 +254,8 @@ impl Session {
         current
     }
 
-    /// Which collector of those that run has stopped by itself, and why.
+    /// Which collector of those that run for a request has stopped by itself, and why.
     pub(crate) fn stopped(&self) -> Option<String> {
-        self.collectors.stopped()
+        self.guest().and_then(|_| self.collectors.stopped())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::InvariantViolation;
 use crate::buffer::Loss;
-use crate::collector::CollectorReport;
+use crate::collector::{CollectorReport, Why};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::Timestamp;
@@ -82,6 +82,14 @@ impl TraceStats {
     /// Returns the count of one cause.
     pub fn lost(&self, loss: Loss) -> u64 {
         self.losses.iter().find(|(cause, _)| *cause == loss).map_or(0, |(_, count)| *count)
+    }
+
+    /// Leaves out the collectors whose devices are not there, or that are switched off.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
+    pub(crate) fn without_absent(mut self) -> TraceStats {
+        let is_absent = |why| matches!(why, Why::NoDevice | Why::Disabled);
+        self.collectors.retain(|report| !report.state.as_ref().is_err_and(|reason| is_absent(reason.why())));
+        self
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
     ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
     ("the_programs_memory_profile_goes_first", the_programs_memory_profile_goes_first),
+    ("the_programs_collectors_are_its_own", the_programs_collectors_are_its_own),
     ("steps_do_not_wait_for_a_collectors_start", steps_do_not_wait_for_a_collectors_start),
     ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
 ];
@@ -121,6 +122,26 @@ fn the_programs_memory_profile_goes_first() {
     Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
     program.end();
     assert_eq!(place.traces().len(), 1);
+}
+
+/// What stops in a recording of the program's own is nothing to a memory profile beside it.
+fn the_programs_collectors_are_its_own() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("collects");
+    let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=600000";
+    stub.answer(&stub.poll(), &format!("{}\n{memory}", text(&place, "m.json", 1)));
+    program.wait_for("started what");
+    for word in ["start", "full"] {
+        program.tell(word);
+        program.wait_for(&format!("done: {word}"));
+    }
+    // Between two polls, all that is due is done.
+    (0..3).for_each(|_| stub.answer(&stub.poll(), ""));
+    program.tell("stop");
+    program.wait_for("done: stop");
+    let (said, _) = program.end();
+    assert!(said.contains("ended early: the program ends") && !said.contains("a collector stopped"), "{said}");
 }
 
 fn steps_do_not_wait_for_a_collectors_start() {

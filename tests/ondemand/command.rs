@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_command_says_why_there_is_no_file", the_command_says_why_there_is_no_file),
     ("the_command_does_not_wait_for_ever", the_command_does_not_wait_for_ever),
     ("the_command_reaches_into_a_container", the_command_reaches_into_a_container),
+    ("the_command_is_not_led_out_of_a_container", the_command_is_not_led_out_of_a_container),
 ];
 
 /// Runs the command, if it is built.
@@ -146,6 +147,23 @@ fn the_command_reaches_into_a_container() {
     assert_eq!(said.status, 0, "{said:?}");
     let below = format!("from here, its files are below /proc/{}/root", inner.trim());
     assert!(said.out.contains("a_1.json: ") && said.out.contains(&below), "{said:?}");
+    assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
+    program.end();
+}
+
+fn the_command_is_not_led_out_of_a_container() {
+    let place = Place::new();
+    // An absolute link is followed from the root of whoever looks.
+    let (link, folder) = (place.file("link"), place.triggers());
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    let hidden = format!("mount -t tmpfs none '{}' && exec \"$@\"", folder.display());
+    let Some(command) = in_own_numbers(&["--mount"], &["sh", "-c", &hidden, "sh"]) else { return };
+    let folder = link.display().to_string();
+    let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
+    program.wait_for("1.request` traces this process");
+    let inner = fs::read_to_string(format!("/proc/{0}/task/{0}/children", program.pid())).unwrap();
+    let Some(said) = kineto(&[inner.trim(), "--duration-ms", "10", "--timeout", "9"]) else { return };
+    assert!(said.status == 1 && said.errors.contains("leads out of its own files: name the folder"), "{said:?}");
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
     program.end();
 }

@@ -1,6 +1,6 @@
 //! The programs that are traced.
 
-use std::io::{BufRead, stdin};
+use std::io::{self, BufRead, Write, stdin};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -19,6 +19,12 @@ pub(crate) fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
         "builds" => serve(built(KinetoLayer::builder())),
+        "has a broken sink" => {
+            serve(built(
+                KinetoLayer::builder()
+                    .sink("broken", |_: &str| -> io::Result<Box<dyn Write + Send>> { panic!("this sink is broken") }),
+            ));
+        }
         "works at once" => works_at_once(from_env()),
         "keeps" => works_at_once(built(KinetoLayer::builder().no_output())),
         "scheduled" => {
@@ -215,14 +221,18 @@ impl Collector for Told {
     }
 }
 
-/// A server with such a collector.
+/// A server with such a collector, which records by itself when it is told so.
 fn collects() {
     let has_stopped = Arc::new(AtomicBool::new(false));
     let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
-    let input = input();
+    let (profiler, input) = (guard.profiler(), input());
     while let Some(line) = work_until_told(&input) {
-        has_stopped.store(line == "full", Ordering::Relaxed);
+        match line.as_str() {
+            "start" => profiler.start().unwrap(),
+            "stop" => drop(profiler.stop().unwrap()),
+            line => has_stopped.store(line == "full", Ordering::Relaxed),
+        }
         report(&format!("done: {line}"));
     }
     drop(guard);

@@ -11,6 +11,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("for_a_time_the_program_is_recorded_from_the_start", for_a_time_the_program_is_recorded_from_the_start),
     ("windows_have_numbered_files_and_begin_by_the_period", windows_have_numbered_files_and_begin_by_the_period),
     ("without_a_count_windows_go_on", without_a_count_windows_go_on),
+    ("a_sink_that_panics_harms_one_window", a_sink_that_panics_harms_one_window),
     ("the_configuration_file_says_it_too", the_configuration_file_says_it_too),
     ("iterations_are_waited_for", iterations_are_waited_for),
     ("a_program_that_ends_in_a_window_has_it_written", a_program_that_ends_in_a_window_has_it_written),
@@ -106,6 +107,20 @@ fn without_a_count_windows_go_on() {
         Trace::wait_for(&file(&place, &program, window));
     }
     program.end();
+}
+
+fn a_sink_that_panics_harms_one_window() {
+    let place = Place::new();
+    let env = [
+        ("KINETO_ACTIVITIES_DURATION_MSECS", "10"),
+        ("KINETO_START_PERIOD_MS", "50"),
+        ("KINETO_ACTIVITIES_LOG_FILE", "broken://place/a.json"),
+    ];
+    let program = start(&place, "has a broken sink", &env);
+    program.wait_for("not written: what writes it panicked");
+    program.wait_for("window 4");
+    let (said, _) = program.end();
+    assert!(said.matches("not written: what").count() > 2, "{said}");
 }
 
 fn the_configuration_file_says_it_too() {

@@ -9,6 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) const TESTS: &[Test] = &[
     ("a_trace_for_a_time", a_trace_for_a_time),
     ("a_layer_that_is_built_waits_too", a_layer_that_is_built_waits_too),
+    (
+        "what_is_not_there_is_said_once_or_where_it_is_asked_for",
+        what_is_not_there_is_said_once_or_where_it_is_asked_for,
+    ),
     ("a_trace_of_iterations", a_trace_of_iterations),
     ("iterations_that_are_not_counted_are_a_time", iterations_that_are_not_counted_are_a_time),
     ("two_processes_start_together", || start_together(2)),
@@ -78,6 +82,25 @@ fn a_layer_that_is_built_waits_too() {
         daemon.trigger_all(&for_a_time(&place, name), &[program.pid()]);
         let path = path_of(&place, name, &program);
         program.wait_for(&format!("to {}", path.display()));
+    }
+    program.end();
+}
+
+fn what_is_not_there_is_said_once_or_where_it_is_asked_for() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("builds");
+    for (name, more, told) in
+        [("a.json", "", 1), ("b.json", "", 1), ("c.json", "ACTIVITY_TYPES=cpu_op,kernel", 2), ("d.json", "", 2)]
+    {
+        let text = text(&place, name, &format!("ACTIVITIES_DURATION_MSECS=50\n{more}"));
+        stub.answer(&stub.poll_for_a_trace(), &text);
+        let path = path_of(&place, name, &program);
+        program.wait_for(&format!("written to {}", path.display()));
+        // It is switched off.
+        assert_eq!(program.said().matches("\n  cupti: ").count(), told, "{name}: {}", program.said());
+        let collectors = &Trace::wait_for(&path).json["tracing_kineto"]["collectors"];
+        assert!(collectors["cupti"]["unavailable"].is_string(), "{collectors}");
     }
     program.end();
 }

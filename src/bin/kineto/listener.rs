@@ -46,6 +46,9 @@ impl Listener {
         if folder.is_none() && !is_its(&opened, user) {
             return Err(format!("{} is not its user's folder: name it (--dir) if it is meant", shown.display()));
         }
+        if folder.is_none() && !is_seen_by(&process, &opened) {
+            return Err(format!("{} leads out of its own files: name the folder (--dir)", shown.display()));
+        }
         if !listens(&process) {
             return Err("it does not listen: it has not made its layer yet, or has none any more".to_owned());
         }
@@ -60,8 +63,7 @@ impl Listener {
 
     /// Whether it sees other files than this process does.
     pub(crate) fn has_own_files(&self) -> bool {
-        let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        mounts(&self.pid.to_string()).is_some_and(|own| Some(own) != mounts("self"))
+        has_own_mounts(Path::new(&format!("/proc/{}", self.pid)))
     }
 
     /// Leaves a request in the folder, which is whole as soon as it is there.
@@ -130,6 +132,24 @@ fn is_its(folder: &File, user: u32) -> bool {
     user == 0 || folder.metadata().is_ok_and(may_write)
 }
 
+/// Whether a process with a file system of its own has the folder in that: where its path has an absolute link, this
+/// process has followed it in its own.
+fn is_seen_by(process: &Path, folder: &File) -> bool {
+    if !has_own_mounts(process) {
+        return true;
+    }
+    let of = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let (about, mounts) =
+        (of(format!("/proc/self/fdinfo/{}", folder.as_raw_fd()).into()), of(process.join("mountinfo")));
+    let mount = about.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+    mount.is_some() && mounts.lines().any(|line| line.split(' ').next() == mount)
+}
+
+fn has_own_mounts(process: &Path) -> bool {
+    let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    mounts(process).is_some_and(|own| Some(own) != mounts(Path::new("/proc/self")))
+}
+
 /// Whether it has the thread that takes requests.
 fn listens(process: &Path) -> bool {
     let threads = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
@@ -180,7 +200,11 @@ impl Asked {
                 return Err("it has ended, or listens no more; the request is taken back".to_owned());
             }
             let opened = self.listener.open_answer();
-            let untold = |why| format!("it has taken the request; its answer cannot be read: {why}");
+            // When it ends, it takes its answer away.
+            let untold = |why| match self.listener.is_alive() {
+                true => format!("it has taken the request; its answer cannot be read: {why}"),
+                false => "it has taken the request, and ended".to_owned(),
+            };
             self.answer = Some(opened.map_err(untold)?);
         }
         let read = self.read().map_err(|why| format!("its answer cannot be read: {why}"))?;
@@ -215,7 +239,7 @@ impl Asked {
 
     /// Takes the request back, if it was not taken; returns whether that was so.
     pub(crate) fn withdraw(&self) -> bool {
-        fs::remove_file(self.listener.path("request")).is_ok()
+        self.answer.is_none() && fs::remove_file(self.listener.path("request")).is_ok()
     }
 
     /// Where the answer stands, for people.

@@ -168,8 +168,8 @@ impl RequestSource for Client {
 
     fn follow(&mut self, settings: &OnDemand) {
         if settings.asks_daemon() && !self.asks {
-            // It may have forgotten this process.
-            self.contact = Contact::Unknown;
+            // It may have forgotten this process, and was not asked meanwhile.
+            (self.contact, self.unheard) = (Contact::Unknown, None);
         }
         self.asks = settings.asks_daemon();
         self.pace.follow(settings.interval);
@@ -241,6 +241,19 @@ mod tests {
         assert_eq!((client.asked, client.contact), (None, Contact::Unknown));
         client.poll(now + PATIENCE, false);
         assert_eq!((client.asked, client.contact), (None, Contact::None));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn a_daemon_that_was_not_asked_for_a_while_is_not_missed() {
+        let (_folder, _daemon, mut client) = pair();
+        let settings = |fabric| OnDemand { fabric: Some(fabric), ..OnDemand::default() };
+        let now = Instant::now();
+        client.poll(now, false);
+        client.follow(&settings(false));
+        client.follow(&settings(true));
+        client.poll(now + 2 * PATIENCE, false);
+        assert_eq!((client.contact, client.unheard), (Contact::Unknown, Some(now + 2 * PATIENCE)));
     }
 
     #[test]
