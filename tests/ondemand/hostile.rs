@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
 fn is_traced(place: &Place, stub: &Stub, program: &crate::program::Program) {
     let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
-    Trace::wait_for(&place.trace_of(&program, "last.json"));
+    Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
 const FAST: (&str, &str) = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");

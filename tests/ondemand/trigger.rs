@@ -67,7 +67,7 @@ fn answer(place: &Place, program: &Program, end: &str) -> String {
 /// Has a short trace taken, and waits for it.
 fn is_traced(place: &Place, program: &Program) {
     fs::write(request(place, program), place.text_for_a_time("last.json", 10)).unwrap();
-    Trace::wait_for(&place.trace_of(&program, "last.json"));
+    Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
 fn a_touch_is_a_request() {
