@@ -471,27 +471,6 @@ mod tests {
     }
 
     #[test]
-    fn each_key_of_libkineto_is_there() {
-        for name in "\
-             ACTIVITIES_ENABLED ACTIVITY_TYPES ACTIVITIES_DURATION_SECS ACTIVITIES_DURATION_MSECS \
-             ACTIVITIES_ITERATIONS               ACTIVITIES_WARMUP_PERIOD_SECS ACTIVITIES_WARMUP_ITERATIONS \
-             ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB ACTIVITIES_LOG_FILE \
-             ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS CUPTI_PER_THREAD_BUFFER_ENABLED CUPTI_PM_SAMPLING_METRICS \
-             CUPTI_PM_SAMPLING_DEVICE_ID PROFILE_MEMORY PROFILE_MEMORY_DURATION_MSECS ROCTRACER_MAX_EVENTS \
-             CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION PROFILE_REPORT_INPUT_SHAPES PROFILE_PROFILE_MEMORY \
-             PYTHON_STACK_TRACE               PROFILE_WITH_STACK PROFILE_WITH_FLOPS PROFILE_WITH_MODULES \
-             PROFILE_START_TIME PROFILE_START_ITERATION               PROFILE_START_ITERATION_ROUNDUP \
-             REQUEST_TRACE_ID REQUEST_GROUP_TRACE_ID ENABLE_IPC_FABRIC \
-             ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS VERBOSE_LOG_LEVEL VERBOSE_LOG_MODULES CUSTOM_CONFIG \
-             XPUPTI_PROFILER_METRICS               XPUPTI_PROFILER_ENABLE_PER_KERNEL XPUPTI_PROFILER_MAX_SCOPES \
-             XPUPTI_PROFILER_DEVICES"
-            .split_whitespace()
-        {
-            assert!(Key::in_file(name).is_some(), "{name}");
-        }
-    }
-
-    #[test]
     fn names_and_variables_are_unique() {
         let names: BTreeSet<_> = Key::ALL.iter().map(|key| key.spec().name).collect();
         let variables: BTreeSet<_> = Key::ALL.iter().map(|key| key.variable()).collect();

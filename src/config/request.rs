@@ -1,7 +1,7 @@
 //! What a request from outside says: the keys of its text, read but not yet held against any bounds.
 
 use super::Config;
-use super::keys::Key;
+use super::keys::{Change, Key};
 use super::output::Output;
 use super::parse::parse;
 use super::settings::{Fault, Origin, Settings};
@@ -117,35 +117,15 @@ impl Asked {
 
     /// Keeps what the recording's own settings are to be; `false` if the key is not for requests.
     fn keep(&mut self, key: Key, value: &Value) -> bool {
-        match (key, value) {
-            (Key::MaxGpuBufferSize, Value::Int(count)) => {
-                self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
-            }
-            (
-                Key::InputShapes
-                | Key::OpInputs
-                | Key::ProfileProfileMemory
-                | Key::WithStack
-                | Key::PythonStackTrace
-                | Key::WithFlops
-                | Key::WithModules
-                | Key::ActivityTypes
-                | Key::Activities
-                | Key::CudaSyncWaitEvents
-                | Key::CuptiPerThreadBuffer
-                | Key::GraphTrace
-                | Key::CustomConfig
-                | Key::RoctracerMaxEvents
-                | Key::XpuMetrics
-                | Key::XpuPerKernel
-                | Key::XpuMaxScopes
-                | Key::XpuDevices,
-                _,
-            ) => {}
-            _ => return false,
+        // Stacks are asked of the program too.
+        let is_of_a_recording = key.spec().change == Change::Next || key.family() == Key::WithStack;
+        if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
+            self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
         }
-        self.settings.set(key, value.clone());
-        true
+        if is_of_a_recording {
+            self.settings.set(key, value.clone());
+        }
+        is_of_a_recording
     }
 }
 
@@ -221,8 +201,11 @@ mod tests {
     fn a_recording_takes_from_the_request_what_it_says_and_the_rest_from_the_layer() {
         let mut layer = Config::default();
         (layer.with_location, layer.gzip_level, layer.trace_id) = (true, 7, Some("own".to_owned()));
-        let text = "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1";
-        let config = layer.of_request(&Asked::parse(text).unwrap(), "/tmp/a_1.json".into());
+        let text =
+            "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1\nFWD_BWD=0";
+        let asked = Asked::parse(text).unwrap();
+        let config = layer.of_request(&asked, "/tmp/a_1.json".into());
+        assert!(asked.warnings.is_empty() && layer.fwd_bwd && !config.fwd_bwd, "{:?}", asked.warnings);
         assert_eq!(config.activities, ActivityType::ConcurrentKernel.into());
         let flags = RecordingFlags { profile_memory: true, with_stack: true, with_modules: true, ..config.flags };
         assert!(config.flags == flags && config.with_location && !config.flags.record_shapes);

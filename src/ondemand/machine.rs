@@ -2,6 +2,7 @@
 //!
 //! Nothing is done here: time, iterations and what the program does are passed in, and what is to be done comes out.
 
+use super::job::Job;
 use super::plan::{Plan, Until};
 use super::request::Request;
 use std::sync::Arc;
@@ -29,15 +30,6 @@ enum State {
     Collecting(Job, Until),
     /// Somebody writes it or throws it away, and says so.
     Ending(Job),
-}
-
-/// A request that was accepted.
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    /// Its number, which is no other one's.
-    pub(super) ticket: u64,
-    pub(super) request: Arc<Request>,
-    pub(super) plan: Plan,
 }
 
 /// When something is decided.

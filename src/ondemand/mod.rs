@@ -4,6 +4,7 @@ mod alarm;
 mod base;
 mod bell;
 mod dynolog;
+mod job;
 mod machine;
 mod place;
 mod plan;

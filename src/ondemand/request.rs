@@ -11,9 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A request that may be done.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// Who has sent it, and what it calls the trace.
+    /// Who has sent it.
     pub(super) by: String,
-    pub(super) trace_id: String,
     /// Where to say what becomes of it.
     pub(super) answer: Option<Arc<dyn Answer>>,
     pub(super) what: What,
@@ -21,10 +20,8 @@ pub(super) struct Request {
     pub(super) output: PathBuf,
     /// The program's own configuration says it, so that it is trusted.
     pub(super) is_own: bool,
-    /// The settings of the recording.
+    /// What it says itself, and what should be told of that.
     pub(super) asked: Asked,
-    /// What should be told besides.
-    pub(super) warnings: Vec<String>,
 }
 
 /// What is taken.
@@ -74,7 +71,7 @@ impl Request {
     /// # Errors
     /// Why it is refused, as a clause.
     pub(super) fn read(incoming: &Incoming, settings: &OnDemand, pid: u32, now: SystemTime) -> Result<Request, String> {
-        let asked = Asked::parse(&incoming.text)?;
+        let mut asked = Asked::parse(&incoming.text)?;
         if !asked.is_enabled {
             return Err("ACTIVITIES_ENABLED is false".to_owned());
         }
@@ -91,19 +88,30 @@ impl Request {
             Some(path) => Place { path: path.clone(), instead: None },
             None => Place::find(asked.log_file.as_deref(), &settings.trace_folder, pid, default)?,
         };
-        let mut warnings = asked.warnings.clone();
-        warnings.extend(place.instead.map(|why| format!("{why}; it is written to {}", place.path.display())));
+        let elsewhere = place.instead.map(|why| format!("{why}; it is written to {}", place.path.display()));
+        asked.warnings.extend(elsewhere);
         Ok(Request {
             by: incoming.by.clone(),
-            trace_id: asked.trace_id.clone(),
             answer: incoming.answer.clone(),
             what,
             when: When::of(&asked, is_own),
             output: place.path,
             is_own,
             asked,
-            warnings,
         })
+    }
+
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> String {
+        format!("the request by {}{}", self.by, self.trace())
+    }
+
+    /// What its sender calls the trace, to be put behind something.
+    pub(super) fn trace(&self) -> String {
+        match self.asked.trace_id.as_str() {
+            "" => String::new(),
+            id => format!(", trace {}", id.escape_debug()),
+        }
     }
 
     /// Returns how long it may take, and an iteration is waited for.
@@ -240,7 +248,8 @@ mod tests {
         assert_eq!(shown(text), "2 iterations from a round one on into /tmp/libkineto_activities_7.json");
         let elsewhere = read("ACTIVITIES_LOG_FILE=/etc/passwd").unwrap();
         assert_eq!(elsewhere.output, PathBuf::from("/tmp/libkineto_activities_7.json"));
-        assert!(elsewhere.warnings[0].starts_with("\"/etc/passwd\" is not in /tmp"), "{:?}", elsewhere.warnings);
+        let warnings = &elsewhere.asked.warnings;
+        assert!(warnings[0].starts_with("\"/etc/passwd\" is not in /tmp"), "{warnings:?}");
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use super::base::Base;
 use super::bell::Bell;
-use super::machine::{Act, Host, Job, Machine, Moment, Offer};
-use super::place::Held;
-use super::request::{Request, What};
+use super::job::Job;
+use super::machine::{Act, Host, Machine, Moment, Offer};
+use super::request::Request;
 use super::source::{Incoming, RequestSource, tell};
-use crate::config::Config;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
@@ -15,7 +14,6 @@ use crate::session::{Outside, Session};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -131,10 +129,10 @@ impl Runner {
             Ok(request) => request,
             Err(why) => return tell!(Warning, Failed, incoming.answer, "a request by {by} is refused: {why}"),
         };
-        let name = named(&request);
-        tell!(Stage, GoesOn, request.answer, "triggered by {by}{name}: {request}");
-        for warning in &request.warnings {
-            tell!(Warning, GoesOn, request.answer, "the request by {by}{name}: {warning}");
+        let name = request.name();
+        tell!(Stage, GoesOn, request.answer, "triggered by {by}{}: {request}", request.trace());
+        for warning in &request.asked.warnings {
+            tell!(Warning, GoesOn, request.answer, "{name}: {warning}");
         }
         // Nobody is told anything while the lock is held: who is told may step, or start.
         let moment = moment(session.iteration());
@@ -144,9 +142,7 @@ impl Runner {
         drop(machine);
         match offer {
             Offer::Accepted => {}
-            Offer::Pending => {
-                tell!(Stage, GoesOn, request.answer, "the request by {by}{name} waits for another one to end")
-            }
+            Offer::Pending => tell!(Stage, GoesOn, request.answer, "{name} waits for another one to end"),
             Offer::Refused(why) => refuse(&request, &why),
         }
     }
@@ -182,14 +178,11 @@ impl Runner {
             Act::Prepare(job) => self.prepare(session, &job),
             Act::Start(job) => self.begin(session, &job),
             Act::Stop(job, early) => {
-                if job.request.what == What::Trace {
-                    // What hinders it is told when it is written.
-                    let _ = session.halt_for(job.ticket);
-                }
+                job.halt(session);
                 self.write(session, job, early);
             }
             Act::Cancel(job, why) => {
-                cancel(session, &job, &why);
+                job.cancel(session, &why);
                 self.ended(job.ticket);
                 refuse(&job.request, &why);
             }
@@ -198,30 +191,20 @@ impl Runner {
     }
 
     fn prepare(&self, session: &Session, job: &Job) {
+        let request = &job.request;
         if job.plan.is_by_time_instead {
-            let request = &job.request;
-            tell!(
-                Warning,
-                GoesOn,
-                request.answer,
-                "the request by {}{} is for iterations, and the program counts none (Profiler::step): it is \
-                 traced by time",
-                request.by,
-                named(request)
-            );
+            let why = "is for iterations, and the program counts none (Profiler::step): it is traced by time";
+            tell!(Warning, GoesOn, request.answer, "{} {why}", request.name());
         }
-        if job.request.what != What::Trace {
-            return;
-        }
-        let Err(why) = session.prepare_for(job.ticket, settings(session, job)) else { return };
+        let Err(why) = job.prepare(session) else { return };
         let is_news = self.machine().failed(job.ticket);
         if is_news {
-            refuse(&job.request, &why.to_string());
+            refuse(request, &why.to_string());
         }
     }
 
     fn begin(&self, session: &Session, job: &Job) {
-        let begun = start(session, job);
+        let begun = job.start(session);
         let moment = moment(session.iteration());
         let is_wanted = match &begun {
             Ok(()) => self.machine().begun(job.ticket, &moment),
@@ -240,7 +223,7 @@ impl Runner {
         let write = move || {
             let _own = Own::begin();
             // What the program's own sinks do is foreign code, and the next request is to be done all the same.
-            let saved = catch_unwind(AssertUnwindSafe(|| runner.save(&owned, &job)));
+            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.has_told_absent)));
             let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
             report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
             drop(owned);
@@ -249,41 +232,10 @@ impl Runner {
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
             let why = format!("no thread can be started to write it: {why}");
-            cancel(session, &lost, &why);
+            lost.cancel(session, &why);
             tell!(Error, Failed, lost.request.answer, "a trace is lost: {why}");
             self.ended(lost.ticket);
         }
-    }
-
-    /// Ends the recording and writes its file; returns how much is in it.
-    fn save(&self, session: &Session, job: &Job) -> Result<String, Error> {
-        let path = &job.request.output;
-        let trace = match job.request.what {
-            What::MemoryProfile => session.stop_memory_profile_for(job.ticket)?,
-            What::Trace => session.stop_for(job.ticket)?,
-        };
-        // Nobody could take it; they stand in the file.
-        let _ = trace.check_violations();
-        let write = |to: &Path| match job.request.what {
-            What::MemoryProfile => session.save_memory_profile(&trace, to, path),
-            What::Trace => trace.save_all_as(to, path),
-        };
-        if job.request.is_own {
-            write(path)?;
-        } else {
-            let held = Held::of(path)?;
-            write(&held.path()).map_err(|error| held.told(&error))?;
-        }
-        if job.request.what == What::MemoryProfile {
-            return Ok("allocations".to_owned());
-        }
-        if let Some(why) = trace.why_empty() {
-            return Ok(format!("empty: {why}"));
-        }
-        // Which devices are not there is said once, and where a request names what it wants of them.
-        let is_known = self.has_told_absent.swap(true, Ordering::Relaxed) && !job.request.asked.names_types();
-        let stats = trace.stats();
-        Ok(if is_known { stats.without_absent() } else { stats }.to_string())
     }
 
     /// A request is done: the next one may be.
@@ -358,65 +310,30 @@ fn moment(iteration: Option<u64>) -> Moment {
     Moment { now: Instant::now(), wall, iteration, begins: false }
 }
 
-/// The settings of a recording; what it lacks is told once.
-fn settings(session: &Session, job: &Job) -> Config {
-    let (config, missing) = session.settings_for(&job.request.asked, job.request.output.clone());
-    if let Some(missing) = missing {
-        tell!(Warning, GoesOn, job.request.answer, "the request{}: {missing}", named(&job.request));
-    }
-    config
-}
-
-fn start(session: &Session, job: &Job) -> Result<(), Error> {
-    let path = || job.request.output.clone();
-    match job.request.what {
-        What::MemoryProfile => session.start_memory_profile_for(job.ticket, job.plan.between()),
-        What::Trace => {
-            let settings = || session.settings_for(&job.request.asked, path()).0;
-            session.start_for(job.ticket, job.plan.between(), settings)
-        }
-    }
-}
-
-fn cancel(session: &Session, job: &Job, why: &str) {
-    match job.request.what {
-        What::MemoryProfile => session.drop_memory_profile_for(job.ticket),
-        What::Trace => session.drop_for(job.ticket, why),
-    }
-}
-
 fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
     /// A start that is later than the time that was said is told so.
     const LATE: Duration = Duration::from_millis(1);
     let request = &job.request;
-    let name = named(request);
+    let trace = request.trace();
     match begun {
         Err(why) => refuse(request, &why.to_string()),
         Ok(()) if late > LATE => {
             let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
-            tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{name}, {late:.1} ms late");
+            tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{trace}, {late:.1} ms late");
         }
-        Ok(()) => tell!(Stage, GoesOn, request.answer, "started what {} has asked for{name}", request.by),
+        Ok(()) => tell!(Stage, GoesOn, request.answer, "started what {} has asked for{trace}", request.by),
     }
 }
 
 fn report_end(job: &Job, early: Option<String>, saved: Result<String, Error>) {
-    let (name, path) = (named(&job.request), job.request.output.display());
+    let (trace, path) = (job.request.trace(), job.request.output.display());
     let early = early.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok(what) => tell!(Stage, Done, job.request.answer, "written{name} to {path}{early}: {what}"),
-        Err(why) => tell!(Error, Failed, job.request.answer, "not written{name}{early}: {why}"),
+        Ok(what) => tell!(Stage, Done, job.request.answer, "written{trace} to {path}{early}: {what}"),
+        Err(why) => tell!(Error, Failed, job.request.answer, "not written{trace}{early}: {why}"),
     }
 }
 
 fn refuse(request: &Request, why: &str) {
-    tell!(Warning, Failed, request.answer, "the request by {}{} is refused because {why}", request.by, named(request));
-}
-
-/// What the requester calls the trace, to be put behind something.
-fn named(request: &Request) -> String {
-    match request.trace_id.as_str() {
-        "" => String::new(),
-        id => format!(", trace {}", id.escape_debug()),
-    }
+    tell!(Warning, Failed, request.answer, "{} is refused because {why}", request.name());
 }

@@ -1,6 +1,7 @@
 //! Memory profiles on demand: recordings of what allocators report, and nothing else, beside the session's own.
 
 use super::Session;
+use super::guest::Guest;
 use super::observer::Event;
 use super::requested::FOREIGN;
 use crate::collector::CollectorSet;
@@ -24,18 +25,12 @@ pub(super) struct MemoryProfile {
 
 #[derive(Debug, Default)]
 struct State {
-    running: Option<Running>,
+    /// What records the one that is being taken.
+    running: Option<Arc<Session>>,
+    /// The request that it is for.
+    guest: Guest,
     /// The program's last one.
     taken: Option<Trace>,
-    /// The last request that there was.
-    last_guest: u64,
-}
-
-#[derive(Debug)]
-struct Running {
-    session: Arc<Session>,
-    /// The request that it is for.
-    guest: Option<u64>,
 }
 
 const EVICTED: &str = "the program has started a memory profile of its own";
@@ -43,14 +38,7 @@ const EVICTED: &str = "the program has started a memory profile of its own";
 impl MemoryProfile {
     /// Returns why that request had a memory profile and has it no more, if so.
     pub(super) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
-        let state = self.state.lock();
-        (state.guest() != Some(ticket) && state.last_guest >= ticket).then_some(EVICTED)
-    }
-}
-
-impl State {
-    fn guest(&self) -> Option<u64> {
-        self.running.as_ref()?.guest
+        self.state.lock().guest.is_over(ticket).then_some(EVICTED)
     }
 }
 
@@ -59,11 +47,11 @@ impl Session {
     pub(crate) fn start_memory_profile(&self) -> Result<(), Error> {
         let _call = self.call();
         let mut state = self.memory_profile.state.lock();
-        if let Some(ticket) = state.guest() {
+        if let Some(ticket) = state.guest.ticket() {
             drop(self.end_memory_profile(&mut state, Some(ticket), EVICTED));
             self.requests.evicted();
         }
-        self.run_memory_profile(&mut state, None, None)?;
+        self.run_memory_profile(&mut state, None)?;
         // Else it would keep its memory, and be exported in place of this one if that cannot be stopped.
         state.taken = None;
         Ok(())
@@ -77,19 +65,16 @@ impl Session {
     ) -> Result<(), Error> {
         let _call = self.call();
         let mut state = self.memory_profile.state.lock();
-        if ticket <= state.last_guest {
+        if state.guest.is_over(ticket) {
             return Err(Error::new(ErrorKind::NotActive, EVICTED));
         }
-        state.last_guest = ticket;
-        self.run_memory_profile(&mut state, Some(ticket), between)
+        state.guest.pass_over(ticket);
+        self.run_memory_profile(&mut state, between)?;
+        state.guest.enter(ticket);
+        Ok(())
     }
 
-    fn run_memory_profile(
-        &self,
-        state: &mut State,
-        guest: Option<u64>,
-        between: Option<(SystemTime, SystemTime)>,
-    ) -> Result<(), Error> {
+    fn run_memory_profile(&self, state: &mut State, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
         if state.running.is_some() {
             let why = "a memory profile is being taken already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
@@ -111,7 +96,7 @@ impl Session {
         }
         let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(Vec::new(), Vec::new()));
         session.start_between(between)?;
-        state.running = Some(Running { session, guest });
+        state.running = Some(session);
         self.observers.note(Event::MemoryProfileStarted);
         Ok(())
     }
@@ -120,7 +105,7 @@ impl Session {
     pub(crate) fn stop_memory_profile(&self) -> Result<Trace, Error> {
         let _call = self.call();
         let mut state = self.memory_profile.state.lock();
-        let none = match state.guest() {
+        let none = match state.guest.ticket() {
             Some(_) => FOREIGN,
             None => "no memory profile is being taken; start one first",
         };
@@ -139,14 +124,16 @@ impl Session {
     pub(crate) fn drop_memory_profile_for(&self, ticket: u64) {
         let _call = self.call();
         let mut state = self.memory_profile.state.lock();
-        state.last_guest = state.last_guest.max(ticket);
+        state.guest.pass_over(ticket);
         drop(self.end_memory_profile(&mut state, Some(ticket), EVICTED));
     }
 
     /// Ends the memory profile that is for `guest`.
     fn end_memory_profile(&self, state: &mut State, guest: Option<u64>, none: &str) -> Result<Trace, Error> {
-        let running = state.running.take_if(|running| running.guest == guest);
-        let ended = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?.session.stop();
+        let running = state.running.take_if(|_| state.guest.ticket() == guest);
+        let running = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?;
+        state.guest.leave();
+        let ended = running.stop();
         self.observers.note(Event::MemoryProfileStopped);
         ended
     }
@@ -156,7 +143,7 @@ impl Session {
         let _call = self.call();
         let state = self.memory_profile.state.lock();
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
-        if state.running.as_ref().is_some_and(|running| running.guest.is_none()) {
+        if state.running.is_some() && state.guest.ticket().is_none() {
             return refused("the memory profile is still being taken; stop it first");
         }
         let Some(trace) = state.taken.clone() else {

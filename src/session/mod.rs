@@ -4,6 +4,7 @@ mod annotation;
 mod budget;
 mod exit;
 mod gate;
+mod guest;
 mod memory_profile;
 mod observer;
 mod outcome;
@@ -39,6 +40,7 @@ use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Violations};
 use crate::write::sink::Sinks;
 use gate::Gate;
+use guest::Guest;
 use memory_profile::MemoryProfile;
 use observer::{Event, SessionObservers};
 use pulse::Pulse;
@@ -81,9 +83,8 @@ struct State {
     config: Arc<Config>,
     /// Where the program's own goes, that goes on or was the last one.
     output: Output,
-    /// The request from outside that it is for, and the last one that there was.
-    guest: Option<u64>,
-    last_guest: u64,
+    /// The request from outside that it is for.
+    guest: Guest,
     /// Between which times the recording is to lie, if somebody has said so: it begins a little earlier.
     between: Option<(SystemTime, SystemTime)>,
     /// How often collectors were prepared.
@@ -131,8 +132,7 @@ impl Session {
             phase: Phase::Idle,
             config: config.clone(),
             output: config.output.clone(),
-            guest: None,
-            last_guest: 0,
+            guest: Guest::default(),
             between: None,
             prepared: 0,
             trace_id: OnceLock::new(),
@@ -272,7 +272,7 @@ impl Session {
         let _own = Own::begin();
         let mut state = self.lock()?;
         self.check_process()?;
-        if state.guest.is_some() {
+        if state.guest.ticket().is_some() {
             return Err(Error::new(ErrorKind::NotActive, requested::FOREIGN));
         }
         self.end(&mut state)

@@ -77,7 +77,7 @@ impl Session {
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // In a forked child, what its parent records is none of its own.
         let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
-        (state.guest.is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
+        (state.guest.ticket().is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
     }
 
     /// What the session does for the program itself, for which a request makes way.
@@ -87,12 +87,12 @@ impl Session {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn guest(&self) -> Option<u64> {
-        self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest
+        self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest.ticket()
     }
 
     /// Returns why that request had the session and has it no more, if so.
     pub(crate) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
-        let is_evicted = self.lock().is_ok_and(|state| state.guest != Some(ticket) && state.last_guest >= ticket);
+        let is_evicted = self.lock().is_ok_and(|state| state.guest.is_over(ticket));
         is_evicted.then_some(TAKEN).or_else(|| self.memory_profile.why_evicted(ticket))
     }
 
@@ -111,7 +111,7 @@ impl Session {
         let _own = Own::begin();
         let mut state = self.lock()?;
         // It may have begun meanwhile, or been thrown away.
-        if state.guest == Some(ticket) || ticket <= state.last_guest {
+        if state.guest.is(ticket) || state.guest.is_over(ticket) {
             return Ok(());
         }
         self.take_for(&mut state, ticket, config)
@@ -119,12 +119,12 @@ impl Session {
 
     fn take_for(&self, state: &mut State, ticket: u64, config: Config) -> Result<(), Error> {
         // Whatever comes of it: a preparation that comes later than a start which has failed is none.
-        state.last_guest = ticket;
+        state.guest.pass_over(ticket);
         if !matches!(state.phase, Phase::Idle) && !self.recorder.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
         self.ready(state, Phase::Prepared(BY_REQUEST), None, Arc::new(config))?;
-        state.guest = Some(ticket);
+        state.guest.enter(ticket);
         Ok(())
     }
 
@@ -139,17 +139,17 @@ impl Session {
         let _call = self.call();
         let _own = Own::begin();
         let mut state = self.lock()?;
-        if state.guest != Some(ticket) {
-            if ticket <= state.last_guest {
-                return Err(Error::new(ErrorKind::AlreadyActive, OWN));
-            }
+        if state.guest.is_over(ticket) {
+            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+        }
+        if !state.guest.is(ticket) {
             self.take_for(&mut state, ticket, config())?;
         }
         let config = state.config.clone();
         state.between = between;
         let begun = self.ready(&mut state, Phase::Idle, None, config).and_then(|_| self.run(&mut state));
         if begun.is_err() {
-            state.guest = None;
+            state.guest.leave();
         }
         begun
     }
@@ -158,7 +158,7 @@ impl Session {
     /// file says something else: callsites are judged for the layer, once.
     pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
         let has_host = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
-        let is_as_judged = state.guest.is_none() && !has_host(&self.config);
+        let is_as_judged = state.guest.ticket().is_none() && !has_host(&self.config);
         match has_host(&state.config) || is_as_judged {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),
@@ -180,7 +180,7 @@ impl Session {
         let mut state = self.lock()?;
         self.check_guest(&state, ticket)?;
         let trace = self.end(&mut state);
-        state.guest = None;
+        state.guest.leave();
         trace
     }
 
@@ -188,8 +188,8 @@ impl Session {
     pub(crate) fn drop_for(&self, ticket: u64, why: &str) {
         let _call = self.call();
         let Ok(mut state) = self.lock() else { return };
-        state.last_guest = state.last_guest.max(ticket);
-        if state.guest == Some(ticket) && !self.recorder.is_forked() {
+        state.guest.pass_over(ticket);
+        if state.guest.is(ticket) && !self.recorder.is_forked() {
             self.throw_away(&mut state, why);
         }
     }
@@ -197,17 +197,16 @@ impl Session {
     fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
         self.check_process()?;
         let taken = || Error::new(ErrorKind::NotActive, TAKEN);
-        (state.guest == Some(ticket)).then_some(()).ok_or_else(taken)
+        state.guest.is(ticket).then_some(()).ok_or_else(taken)
     }
 
     /// The program wants the session: what was asked for from outside is over.
     pub(super) fn make_way(&self, state: &mut State) {
-        if state.guest.is_none() {
+        if state.guest.ticket().is_none() {
             return;
         }
         if self.recorder.is_forked() {
-            state.guest = None;
-            return;
+            return state.guest.leave();
         }
         self.throw_away(state, TAKEN);
         self.requests.evicted();
@@ -221,7 +220,8 @@ impl Session {
             self.recorder.discard();
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-        (state.phase, state.guest) = (Phase::Idle, None);
+        state.phase = Phase::Idle;
+        state.guest.leave();
         self.observers.note(Event::Cancelled(why.to_owned()));
     }
 

@@ -22,26 +22,22 @@ fn collectors_begin_with_the_first_request() {
     let mut program = place.start("collects");
     (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
     assert!(!program.said().contains("collector"), "{}", program.said());
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "a.json", 600_000));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 600_000));
     program.wait_for("started what");
     program.tell("full");
-    let trace = Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert!(!trace.slices("work").is_empty());
     program.wait_for("ended early: a collector stopped: told: its buffers are full");
     program.tell("empty");
     program.wait_for("done: empty");
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
-    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "b.json"));
     let (said, _) = program.end();
     assert_eq!(
         (said.matches("collector: started").count(), said.matches("collector: stopped").count()),
         (2, 2),
         "{said}"
     );
-}
-
-fn text(place: &Place, name: &str, milliseconds: u32) -> String {
-    format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS={milliseconds}", place.trace(name).display())
 }
 
 fn a_second_request_stays_with_the_daemon() {
@@ -52,10 +48,10 @@ fn a_second_request_stays_with_the_daemon() {
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     let pids = [program.pid()];
-    daemon.trigger_all(&text(&place, "a.json", 3000), &pids);
+    daemon.trigger_all(&place.text_for_a_time("a.json", 3000), &pids);
     program.wait_for("started");
-    assert_eq!(daemon.trigger(&text(&place, "b.json", 10), &pids)["activityProfilersBusy"], 0);
-    assert_eq!(daemon.trigger(&text(&place, "c.json", 10), &pids)["activityProfilersBusy"], 1);
+    assert_eq!(daemon.trigger(&place.text_for_a_time("b.json", 10), &pids)["activityProfilersBusy"], 0);
+    assert_eq!(daemon.trigger(&place.text_for_a_time("c.json", 10), &pids)["activityProfilersBusy"], 1);
     let first = Trace::wait_for(&place.trace(&format!("a_{}.json", pids[0])));
     let second = Trace::wait_for(&place.trace(&format!("b_{}.json", pids[0])));
     assert!(second.window().0 >= first.window().0 + first.window().1);
@@ -70,7 +66,7 @@ fn requests_that_come_all_the_same_wait_or_are_refused() {
     let poll = stub.poll();
     // The first goes on until the others have come.
     for (name, milliseconds) in [("a.json", 2000), ("b.json", 10), ("c.json", 10)] {
-        stub.answer(&poll, &text(&place, name, milliseconds));
+        stub.answer(&poll, &place.text_for_a_time(name, milliseconds));
     }
     let pid = program.pid();
     for name in ["a", "b"] {
@@ -86,7 +82,7 @@ fn the_programs_start_takes_the_session() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
-    stub.answer(&stub.poll(), &text(&place, "a.json", 60_000));
+    stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 60_000));
     program.wait_for("started what");
     program.tell("stop in vain");
     program.wait_for("the recording that is going on was asked for from outside");
@@ -95,8 +91,8 @@ fn the_programs_start_takes_the_session() {
     program.tell("stop");
     program.wait_for("done: stop\n");
     // And then it is the requests' again.
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
-    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "b.json"));
     let (_, out) = program.end();
     assert!(out.contains(" slices of its own"), "{out}");
     assert_eq!(place.traces().len(), 1);
@@ -107,19 +103,19 @@ fn the_programs_memory_profile_goes_first() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     let memory = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=60000";
-    stub.answer(&stub.poll(), &format!("{}\n{memory}", text(&place, "m.json", 1)));
+    stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
     program.wait_for("started what");
     program.tell("stop memory in vain");
     program.wait_for("the recording that is going on was asked for from outside");
     program.tell("start memory");
     program.wait_for("is refused because the program has started a memory profile of its own");
     // One that comes meanwhile does not take it.
-    stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", text(&place, "n.json", 1)));
+    stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("n.json", 1)));
     program.wait_for("is refused because a memory profile is being taken already");
     program.tell("stop memory");
     program.wait_for("done: stop memory\n");
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
-    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "b.json"));
     program.end();
     assert_eq!(place.traces().len(), 1);
 }
@@ -130,7 +126,7 @@ fn the_programs_collectors_are_its_own() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=600000";
-    stub.answer(&stub.poll(), &format!("{}\n{memory}", text(&place, "m.json", 1)));
+    stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
     program.wait_for("started what");
     for word in ["start", "full"] {
         program.tell(word);
@@ -148,8 +144,8 @@ fn steps_do_not_wait_for_a_collectors_start() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("begins slowly");
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "a.json", 10));
-    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     let (said, _) = program.end();
     assert!(!said.contains("nobody steps"), "{said}");
 }
@@ -169,11 +165,11 @@ fn while_the_program_records_requests_stay_where_they_are() {
         stub.answer(&poll, "");
     };
     // One that comes all the same is refused, and says why.
-    stub.answer(&poll, &text(&place, "a.json", 10));
+    stub.answer(&poll, &place.text_for_a_time("a.json", 10));
     program.wait_for("is refused because a recording of the program's own is going on");
     program.tell("stop");
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
-    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "b.json"));
     program.end();
     assert_eq!(place.traces().len(), 1);
 }

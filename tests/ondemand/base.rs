@@ -27,9 +27,9 @@ fn write(place: &Place, text: &str) {
 
 /// Has a trace of 10 ms taken.
 fn trace(place: &Place, stub: &Stub, program: &Program, name: &str) -> Trace {
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=10", place.trace(name).display());
+    let text = place.text_for_a_time(name, 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
-    Trace::wait_for(&place.trace(&name.replace(".json", &format!("_{}.json", program.pid()))))
+    Trace::wait_for(&place.trace_of(program, name))
 }
 
 fn what_counts_at_once_does() {
@@ -88,7 +88,7 @@ fn the_next_request_is_recorded_as_the_file_says() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = start(&place, "collects", "HOST_NAME=first");
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_SECS=600", place.trace("a.json").display());
+    let text = place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600");
     stub.answer(&stub.poll_for_a_trace(), &text);
     program.wait_for("started what");
     write(&place, "HOST_NAME=second\nACTIVITY_TYPES=kernel\nWITH_LOCATION=1\nWITH_ARGS=no");
@@ -98,7 +98,7 @@ fn the_next_request_is_recorded_as_the_file_says() {
     );
     // What goes on keeps its own.
     program.tell("full");
-    let first = Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    let first = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert_eq!(first.json["host_name"], "first");
     // The first slice may be one that was open at the start.
     let has = |trace: &Trace, arg: &str| trace.slices("work").iter().any(|row| row["args"].get(arg).is_some());
@@ -139,7 +139,7 @@ fn the_programs_next_recording_is_as_the_file_says() {
         program.tell(then);
         program.wait_for(&format!("done: {then}"));
     }
-    let path = place.trace(&format!("b_{}.json", program.pid()));
+    let path = place.trace_of(&program, "b.json");
     let (said, out) = program.end();
     assert!(out.contains("0 slices of its own"), "{out}");
     assert!(!Trace::wait_for(&path).slices("work").is_empty() && place.traces().len() == 1, "{said}");

@@ -23,10 +23,10 @@ fn collected_at_the_end(scenario: &str) {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start(scenario);
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_SECS=600", place.trace("a.json").display());
+    let text = place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600");
     stub.answer(&stub.poll(), &text);
     program.wait_for("started what");
-    let path = place.trace(&format!("a_{}.json", program.pid()));
+    let path = place.trace_of(&program, "a.json");
     let (said, _) = program.end();
     assert!(said.contains("(ended early: the program ends)"), "{said}");
     assert!(!Trace::wait_for(&path).slices("work").is_empty());
@@ -104,9 +104,9 @@ fn a_forked_child_leaves_the_daemon_alone() {
     let program = place.start("forks");
     stub.answer(&stub.poll(), "");
     program.wait_for("the child has ended with 7");
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=10", place.trace("a.json").display());
+    let text = place.text_for_a_time("a.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
-    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
     assert_eq!(place.traces().len(), 1);
 }

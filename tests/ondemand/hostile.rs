@@ -16,9 +16,9 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Has a short trace taken, and waits for it.
 fn is_traced(place: &Place, stub: &Stub, program: &crate::program::Program) {
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=10", place.trace("last.json").display());
+    let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
-    Trace::wait_for(&place.trace(&format!("last_{}.json", program.pid())));
+    Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
 const FAST: (&str, &str) = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
@@ -56,8 +56,7 @@ fn datagrams_of_strangers() {
     let program = place.start("serve");
     let poll = stub.poll();
     let mallory = UnixDatagram::bind(place.sockets().join("mallory")).unwrap();
-    let forged =
-        answer(&format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=1", place.trace("forged.json").display()));
+    let forged = answer(&place.text_for_a_time("forged.json", 1));
     // The kernel refuses it: the program's socket belongs to the daemon's.
     assert!(mallory.send_to_addr(&forged, &poll.from).is_err());
     let nameless = UnixDatagram::unbound().unwrap();
@@ -99,7 +98,7 @@ fn paths_that_lead_elsewhere() {
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
     std::os::unix::fs::symlink(outside.path(), place.trace("away")).unwrap();
-    let own = place.trace(&format!("libkineto_activities_{}.json", program.pid()));
+    let own = place.trace_of(&program, "libkineto_activities.json");
     let outside_file = outside.path().join("t.json").display().to_string();
     for path in [
         outside_file,
@@ -118,8 +117,8 @@ fn paths_that_lead_elsewhere() {
     // A link under the file's own name is replaced, not followed.
     let target = outside.path().join("kept");
     fs::write(&target, "kept").unwrap();
-    std::os::unix::fs::symlink(&target, place.trace(&format!("last_{}.json", program.pid()))).unwrap();
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=10", place.trace("last.json").display());
+    std::os::unix::fs::symlink(&target, place.trace_of(&program, "last.json")).unwrap();
+    let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     program.wait_for(&format!("last_{}.json: ", program.pid()));
     assert_eq!(fs::read_to_string(&target).unwrap(), "kept");

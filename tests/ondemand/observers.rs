@@ -32,10 +32,6 @@ fn wait_for(program: &Program, count: usize) -> Vec<String> {
     }
 }
 
-fn text(place: &Place, name: &str, more: &str) -> String {
-    format!("ACTIVITIES_LOG_FILE={}\n{more}", place.trace(name).display())
-}
-
 /// The command line's text, to the letter.
 fn observers_hear_what_dyno_asks_for() {
     if !is_there() {
@@ -58,8 +54,8 @@ fn observers_hear_what_dyno_asks_for() {
         ("c", asks(false, true, true, false, true), " memory stack modules"),
         ("d", "ACTIVITIES_DURATION_MSECS=50\nCLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION=1".to_owned(), " shapes"),
     ] {
-        daemon.trigger_all(&text(&place, &format!("{name}.json"), &more), &[program.pid()]);
-        let trace = Trace::wait_for(&place.trace(&format!("{name}_{}.json", program.pid())));
+        daemon.trigger_all(&place.text_for(&format!("{name}.json"), &more), &[program.pid()]);
+        let trace = Trace::wait_for(&place.trace_of(&program, &format!("{name}.json")));
         assert_eq!(trace.json["record_shapes"] == 1, flags.contains("shapes"), "{name}");
         assert_eq!(trace.json["with_flops"] == 1, flags.contains("flops"), "{name}");
         expected.extend([format!("prepared{flags}"), "started".to_owned(), "stopped".to_owned()]);
@@ -73,8 +69,8 @@ fn observers_hear_of_memory_profiles() {
     let stub = Stub::start(&place.sockets());
     let program = place.start("observed");
     let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=200";
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "m.json", more));
-    let path = place.trace(&format!("m_{}.json", program.pid()));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for("m.json", more));
+    let path = place.trace_of(&program, "m.json");
     program.wait_for("observer: memory profile in ");
     let exported = format!("memory profile in {}", path.display());
     assert_eq!(heard(&program), ["memory profile started", "memory profile stopped", &exported]);
@@ -86,7 +82,7 @@ fn observers_hear_why_a_request_is_cancelled() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
-    stub.answer(&stub.poll(), &text(&place, "a.json", "ACTIVITIES_DURATION_SECS=600"));
+    stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
     program.wait_for("observer: started");
     program.tell("start");
     program.wait_for("done: start\n");
@@ -102,7 +98,7 @@ fn observers_hear_of_an_early_end() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
-    stub.answer(&stub.poll(), &text(&place, "a.json", "ACTIVITIES_DURATION_SECS=600"));
+    stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
     program.wait_for("observer: started");
     program.tell("full");
     program.wait_for("ended early: a collector stopped");
@@ -112,7 +108,7 @@ fn observers_hear_of_an_early_end() {
     program.wait_for("done: empty\n");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 50_000;
     let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_WARMUP_PERIOD_SECS=60");
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", &more));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for("b.json", &more));
     wait_for(&program, 4);
     program.tell("full");
     let cancelled = "cancelled: a collector stopped before the start: told: its buffers are full";
@@ -129,10 +125,10 @@ fn observers_hear_of_iterations_and_may_count_them() {
     program.tell("step");
     program.wait_for("done: step\n");
     let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
-    stub.answer(&poll, &text(&place, "i.json", more));
+    stub.answer(&poll, &place.text_for("i.json", more));
     program.wait_for("triggered by");
     program.tell("step");
-    Trace::wait_for(&place.trace(&format!("i_{}.json", program.pid())));
+    Trace::wait_for(&place.trace_of(&program, "i.json"));
     assert_eq!(heard(&program), ["prepared", "started", "stopped"]);
     program.end();
 }

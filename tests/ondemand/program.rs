@@ -35,6 +35,21 @@ impl Place {
         self.folder.path().join("traces").join(name)
     }
 
+    /// The trace that a program has of a request for `name`.
+    pub(crate) fn trace_of(&self, program: &Program, name: &str) -> PathBuf {
+        self.trace(&name.replace(".json", &format!("_{}.json", program.pid())))
+    }
+
+    /// The text of a request for a trace of that name, with more lines.
+    pub(crate) fn text_for(&self, name: &str, more: &str) -> String {
+        format!("ACTIVITIES_LOG_FILE={}\n{more}", self.trace(name).display())
+    }
+
+    /// The text of a request for a trace of so many milliseconds.
+    pub(crate) fn text_for_a_time(&self, name: &str, milliseconds: u32) -> String {
+        self.text_for(name, &format!("ACTIVITIES_DURATION_MSECS={milliseconds}"))
+    }
+
     /// A file of another kind.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

@@ -17,8 +17,8 @@ fn soak(polls: usize, traces: usize) {
     let stub = Stub::start(&place.sockets());
     let fast = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
     let program = place.start_with("serve", &[fast, ("KINETO_LOG_LEVEL", "error")]);
-    let path = place.trace(&format!("a_{}.json", program.pid()));
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=2", place.trace("a.json").display());
+    let path = place.trace_of(&program, "a.json");
+    let text = place.text_for_a_time("a.json", 2);
     let (mut asked, mut done, mut figures) = (0, 0, Vec::new());
     while asked < polls || done < traces {
         let poll = stub.poll();

@@ -230,8 +230,8 @@ fn windows_and_the_daemon_take_turns() {
     assert_eq!(poll.wanted(), 0);
     stub.answer(&poll, "");
     // A request has its own defaults, and its own bounds.
-    stub.answer(&stub.poll_for_a_trace(), &format!("ACTIVITIES_LOG_FILE={}", place.trace("b.json").display()));
-    let request = Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for("b.json", ""));
+    let request = Trace::wait_for(&place.trace_of(&program, "b.json"));
     let window = Trace::wait_for(&file(&place, &program, ""));
     assert!(request.window().0 >= window.window().0 + window.window().1 - WALL);
     assert_eq!(window.slices("first").len(), 1);

@@ -22,22 +22,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("abstract_sockets", abstract_sockets),
 ];
 
-fn text(place: &Place, name: &str, more: &str) -> String {
-    format!("ACTIVITIES_LOG_FILE={}\n{more}", place.trace(name).display())
-}
-
 /// The command line's text for a trace of 200 ms.
 fn for_a_time(place: &Place, name: &str) -> String {
-    text(
-        place,
+    place.text_for(
         name,
         "PROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=200\nPROFILE_REPORT_INPUT_SHAPES=false\n\
          PROFILE_WITH_STACK=false\nPROFILE_WITH_FLOPS=false\nPROFILE_WITH_MODULES=false",
     )
-}
-
-fn path_of(place: &Place, name: &str, program: &Program) -> std::path::PathBuf {
-    place.trace(&name.replace(".json", &format!("_{}.json", program.pid())))
 }
 
 fn a_trace_for_a_time() {
@@ -50,7 +41,7 @@ fn a_trace_for_a_time() {
     let answer = daemon.trigger_all(&for_a_time(&place, "a.json"), &[program.pid()]);
     let asked = Instant::now();
     assert_eq!(answer["activityProfilersTriggered"][0], program.pid());
-    let trace = Trace::wait_for(&path_of(&place, "a.json", &program));
+    let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     println!("from the trigger to the file: {} ms, of which 200 are recorded", asked.elapsed().as_millis());
     let (_, length) = trace.window();
     // By two clocks.
@@ -80,7 +71,7 @@ fn a_layer_that_is_built_waits_too() {
     let program = place.start("builds");
     for name in ["a.json", "b.json.gz"] {
         daemon.trigger_all(&for_a_time(&place, name), &[program.pid()]);
-        let path = path_of(&place, name, &program);
+        let path = place.trace_of(&program, name);
         program.wait_for(&format!("to {}", path.display()));
     }
     program.end();
@@ -93,9 +84,9 @@ fn what_is_not_there_is_said_once_or_where_it_is_asked_for() {
     for (name, more, told) in
         [("a.json", "", 1), ("b.json", "", 1), ("c.json", "ACTIVITY_TYPES=cpu_op,kernel", 2), ("d.json", "", 2)]
     {
-        let text = text(&place, name, &format!("ACTIVITIES_DURATION_MSECS=50\n{more}"));
+        let text = place.text_for(name, &format!("ACTIVITIES_DURATION_MSECS=50\n{more}"));
         stub.answer(&stub.poll_for_a_trace(), &text);
-        let path = path_of(&place, name, &program);
+        let path = place.trace_of(&program, name);
         program.wait_for(&format!("written to {}", path.display()));
         // It is switched off.
         assert_eq!(program.said().matches("\n  cupti: ").count(), told, "{name}: {}", program.said());
@@ -113,8 +104,8 @@ fn a_trace_of_iterations() {
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("steps");
     let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=50\nACTIVITIES_ITERATIONS=3";
-    daemon.trigger_all(&text(&place, "i.json", more), &[program.pid()]);
-    let trace = Trace::wait_for(&path_of(&place, "i.json", &program));
+    daemon.trigger_all(&place.text_for("i.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&place.trace_of(&program, "i.json"));
     let numbers: Vec<_> = trace.slices("iteration").iter().map(|row| row["args"]["n"].as_u64().unwrap()).collect();
     assert!(numbers[0].is_multiple_of(50) && numbers[0] > 0, "{numbers:?}");
     assert_eq!(numbers, [numbers[0], numbers[0] + 1, numbers[0] + 2]);
@@ -131,8 +122,8 @@ fn iterations_that_are_not_counted_are_a_time() {
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     let more = "PROFILE_START_ITERATION=0\nACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=100";
-    daemon.trigger_all(&text(&place, "i.json", more), &[program.pid()]);
-    let trace = Trace::wait_for(&path_of(&place, "i.json", &program));
+    daemon.trigger_all(&place.text_for("i.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&place.trace_of(&program, "i.json"));
     assert!(trace.window().1 >= 90_000_000);
     let (said, _) = program.end();
     assert!(said.contains("the program counts none (Profiler::step): it is traced by time"), "{said}");
@@ -152,10 +143,10 @@ fn start_together(count: usize) {
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(4);
     let start = start.as_millis() as i64;
     let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100");
-    daemon.trigger_all(&text(&place, "s.json", &more), &pids);
+    daemon.trigger_all(&place.text_for("s.json", &more), &pids);
     let (mut starts, mut lengths, mut late) = (Vec::new(), Vec::new(), 0);
     for program in programs {
-        let trace = Trace::wait_for(&path_of(&place, "s.json", &program));
+        let trace = Trace::wait_for(&place.trace_of(&program, "s.json"));
         let (from, length) = (trace.window().0 - start * 1_000_000, trace.window().1);
         program.wait_for("written");
         let (said, _) = program.end();
@@ -187,8 +178,8 @@ fn a_memory_profile() {
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("allocates");
     let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=100";
-    daemon.trigger_all(&text(&place, "m.raw.json", more), &[program.pid()]);
-    let path = path_of(&place, "m.raw.json", &program);
+    daemon.trigger_all(&place.text_for("m.raw.json", more), &[program.pid()]);
+    let path = place.trace_of(&program, "m.raw.json");
     let profile = Trace::wait_for(&path).json;
     assert!(!profile.as_array().unwrap().is_empty(), "{profile}");
     // The session is free again, and a trace has allocations if they are asked for.
@@ -196,7 +187,7 @@ fn a_memory_profile() {
         [("a.json", "", false), ("b.json", "\nPROFILE_PROFILE_MEMORY=true", true), ("c.json", "", false)]
     {
         daemon.trigger_all(&format!("{}{flag}", for_a_time(&place, name)), &[program.pid()]);
-        let trace = Trace::wait_for(&path_of(&place, name, &program));
+        let trace = Trace::wait_for(&place.trace_of(&program, name));
         assert_eq!(trace.rows().iter().any(|row| row["name"] == "[memory]"), has_some, "{name}");
     }
     program.end();
@@ -212,8 +203,8 @@ fn the_request_decides_what_is_in_the_file() {
     let program = place.start_with("serve", &env);
     let more = "ACTIVITIES_DURATION_MSECS=50\nREQUEST_GROUP_TRACE_ID=a \"group\"\nPROFILE_WITH_MODULES=true\n\
                 PROFILE_WITH_STACK=true\nACTIVITY_TYPES=cpu_op,kernel";
-    daemon.trigger_all(&text(&place, "a.json", more), &[program.pid()]);
-    let trace = Trace::wait_for(&path_of(&place, "a.json", &program));
+    daemon.trigger_all(&place.text_for("a.json", more), &[program.pid()]);
+    let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert_eq!((&trace.json["group_trace_id"], &trace.json["with_modules"]), (&"a \"group\"".into(), &1.into()));
     assert_eq!(
         (&trace.json["distributedInfo"]["rank"], &trace.json["distributedInfo"]["world_size"]),
@@ -223,8 +214,8 @@ fn the_request_decides_what_is_in_the_file() {
     assert_eq!(config["from"]["ACTIVITY_TYPES"], "request");
     assert!(!trace.slices("work").is_empty());
     let more = "ACTIVITIES_DURATION_MSECS=50\nACTIVITY_TYPES=kernel";
-    daemon.trigger_all(&text(&place, "k.json", more), &[program.pid()]);
-    assert!(Trace::wait_for(&path_of(&place, "k.json", &program)).slices("work").is_empty());
+    daemon.trigger_all(&place.text_for("k.json", more), &[program.pid()]);
+    assert!(Trace::wait_for(&place.trace_of(&program, "k.json")).slices("work").is_empty());
     let (said, _) = program.end();
     assert!(said.contains("PROFILE_WITH_STACK changes nothing"), "{said}");
 }
@@ -251,7 +242,7 @@ pub(crate) fn in_own_network() {
     assert!(
         poll.from.as_abstract_name().is_some_and(|name| name.starts_with(b"dynoconfigclient") && name.ends_with(b"\0"))
     );
-    stub.answer(&poll, &text(&place, "a.json", "ACTIVITIES_DURATION_MSECS=20"));
-    Trace::wait_for(&path_of(&place, "a.json", &program));
+    stub.answer(&poll, &place.text_for("a.json", "ACTIVITIES_DURATION_MSECS=20"));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
 }

@@ -64,14 +64,10 @@ fn answer(place: &Place, program: &Program, end: &str) -> String {
     }
 }
 
-fn text(place: &Place, name: &str, milliseconds: u32) -> String {
-    format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS={milliseconds}", place.trace(name).display())
-}
-
 /// Has a short trace taken, and waits for it.
 fn is_traced(place: &Place, program: &Program) {
-    fs::write(request(place, program), text(place, "last.json", 10)).unwrap();
-    Trace::wait_for(&place.trace(&format!("last_{}.json", program.pid())));
+    fs::write(request(place, program), place.text_for_a_time("last.json", 10)).unwrap();
+    Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
 fn a_touch_is_a_request() {
@@ -79,7 +75,7 @@ fn a_touch_is_a_request() {
     let program = start(&place, "serve");
     let touched = Instant::now();
     assert!(Command::new("touch").arg(request(&place, &program)).status().unwrap().success());
-    let path = place.trace(&format!("libkineto_activities_{}.json", program.pid()));
+    let path = place.trace_of(&program, "libkineto_activities.json");
     let trace = Trace::wait_for(&path);
     println!("from the touch to the file: {} ms, of which 500 are recorded", touched.elapsed().as_millis());
     assert!(trace.window().1 >= 490_000_000 && !trace.slices("work").is_empty());
@@ -98,9 +94,9 @@ fn a_text_is_a_request() {
     let place = Place::new();
     let program = start(&place, "steps");
     let iterations = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
-    let text = format!("ACTIVITIES_LOG_FILE={}\n{iterations}", place.trace("i.json").display());
+    let text = place.text_for("i.json", iterations);
     leave(&place, &program, |path| fs::write(path, text).unwrap());
-    let trace = Trace::wait_for(&place.trace(&format!("i_{}.json", program.pid())));
+    let trace = Trace::wait_for(&place.trace_of(&program, "i.json"));
     assert_eq!(trace.slices("iteration").len(), 3);
     fs::write(request(&place, &program), "ACTIVITIES_DURATION_SECS=100000").unwrap();
     let answer = answer(&place, &program, "failed\n");
@@ -123,13 +119,13 @@ fn a_file_waits_while_something_is_recorded() {
     let mut program = start(&place, "commanded");
     program.tell("start");
     program.wait_for("done: start");
-    fs::write(request(&place, &program), text(&place, "a.json", 1500)).unwrap();
+    fs::write(request(&place, &program), place.text_for_a_time("a.json", 1500)).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(request(&place, &program).exists());
     program.tell("stop");
     program.wait_for("started what");
-    fs::write(request(&place, &program), text(&place, "b.json", 10)).unwrap();
-    let name = |name: &str| place.trace(&format!("{name}_{}.json", program.pid()));
+    fs::write(request(&place, &program), place.text_for_a_time("b.json", 10)).unwrap();
+    let name = |name: &str| place.trace_of(&program, &format!("{name}.json"));
     let (first, second) = (Trace::wait_for(&name("a")), Trace::wait_for(&name("b")));
     assert!(second.window().0 >= first.window().0 + first.window().1);
     let (said, _) = program.end();
@@ -146,7 +142,7 @@ fn a_file_that_is_being_written_waits() {
     assert!(request(&place, &program).exists());
     file.write_all(b"\nACTIVITIES_DURATION_MSECS=10").unwrap();
     drop(file);
-    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
 }
 
@@ -177,7 +173,7 @@ fn files_of_other_users() {
     const OTHER: u32 = 12_345;
     let place = Place::new();
     let foreign = |path: &Path| {
-        fs::write(path, text(&place, "a.json", 10)).unwrap();
+        fs::write(path, place.text_for_a_time("a.json", 10)).unwrap();
         std::os::unix::fs::chown(path, Some(OTHER), None)
     };
     if foreign(&place.trace("x")).is_err() {
@@ -194,7 +190,7 @@ fn files_of_other_users() {
     let program = start_with(&place, "serve", &[("KINETO_DAEMON_UID", "12345")]);
     program.wait_for(".request` traces this process");
     leave(&place, &program, |path| foreign(path).unwrap());
-    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.wait_for("triggered by a file of user 12345");
     program.end();
 }
@@ -220,13 +216,13 @@ fn a_file_of_an_earlier_process() {
     let place = Place::new();
     let Some(command) = in_own_numbers(&[], &[]) else { return };
     let path = place.triggers().join("1.request");
-    fs::write(&path, text(&place, "a.json", 10)).unwrap();
+    fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let folder = place.triggers().display().to_string();
     let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
     program.wait_for("is refused because it is older than this process");
     assert!(!path.exists());
-    fs::write(&path, text(&place, "a.json", 10)).unwrap();
+    fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
     Trace::wait_for(&place.trace("a_1.json"));
     program.end();
 }
@@ -239,8 +235,8 @@ fn a_folder_that_comes_and_goes() {
     for name in ["a", "b"] {
         // Left before the folder is watched again: it is found.
         fs::create_dir(place.triggers()).unwrap();
-        fs::write(request(&place, &program), text(&place, &format!("{name}.json"), 10)).unwrap();
-        Trace::wait_for(&place.trace(&format!("{name}_{}.json", program.pid())));
+        fs::write(request(&place, &program), place.text_for_a_time(&format!("{name}.json"), 10)).unwrap();
+        Trace::wait_for(&place.trace_of(&program, &format!("{name}.json")));
         answer(&place, &program, "done\n");
         fs::remove_dir_all(place.triggers()).unwrap();
     }
@@ -252,12 +248,12 @@ fn a_folder_beside_the_daemon() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = start_with(&place, "serve", &[("KINETO_USE_DAEMON", "1")]);
-    stub.answer(&stub.poll(), &text(&place, "a.json", 10));
-    Trace::wait_for(&place.trace(&format!("a_{}.json", program.pid())));
+    stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.wait_for(".request` traces this process");
     is_traced(&place, &program);
-    stub.answer(&stub.poll_for_a_trace(), &text(&place, "b.json", 10));
-    Trace::wait_for(&place.trace(&format!("b_{}.json", program.pid())));
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
+    Trace::wait_for(&place.trace_of(&program, "b.json"));
     program.end();
     assert_eq!(place.traces().len(), 3);
 }
@@ -265,9 +261,9 @@ fn a_folder_beside_the_daemon() {
 fn a_request_by_file_ends_with_the_guard() {
     let place = Place::new();
     let program = start(&place, "serve");
-    fs::write(request(&place, &program), text(&place, "a.json", 600_000)).unwrap();
+    fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
     program.wait_for("started what");
-    let path = place.trace(&format!("a_{}.json", program.pid()));
+    let path = place.trace_of(&program, "a.json");
     let (said, _) = program.end();
     assert!(said.contains("(ended early: the program ends)"), "{said}");
     assert!(!Trace::wait_for(&path).slices("work").is_empty());

@@ -15,10 +15,10 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn trace_once(place: &Place, daemon: &Daemon, program: &crate::program::Program, name: &str) -> u128 {
-    let text = format!("ACTIVITIES_LOG_FILE={}\nACTIVITIES_DURATION_MSECS=50", place.trace(name).display());
+    let text = place.text_for_a_time(name, 50);
     daemon.trigger_all(&text, &[program.pid()]);
     let asked = Instant::now();
-    Trace::wait_for(&place.trace(&name.replace(".json", &format!("_{}.json", program.pid()))));
+    Trace::wait_for(&place.trace_of(program, name));
     asked.elapsed().as_millis()
 }
 

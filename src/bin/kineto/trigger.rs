@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "PID")]
     pids: Vec<u32>,
     /// Where each trace goes, as the process sees it; `_<pid>` goes before `.json`.
-    /// [default: /tmp/libkineto_activities_<pid>.json]
+    /// By default it is `/tmp/libkineto_activities_<pid>.json`.
     #[arg(long, value_name = "PATH", value_parser = one_line)]
     log_file: Option<String>,
     /// How long is recorded, in milliseconds.

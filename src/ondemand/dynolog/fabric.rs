@@ -137,8 +137,7 @@ impl Fabric {
             return Err(Stray::User(arrived.sender.map(|(_, user)| user)));
         };
         if arrived.is_cut {
-            let announced = bytes.len() as u64 + 1;
-            return Err(Stray::Malformed(Malformed::Length { announced, sent: bytes.len() }));
+            return Err(Stray::Malformed(Malformed::Cut(bytes.len())));
         }
         let text = wire::answer(bytes).map_err(Stray::Malformed)?;
         Ok(Answer { text: text.to_owned(), sender })

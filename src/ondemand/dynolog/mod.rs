@@ -82,7 +82,7 @@ impl Client {
                     if let Some(asked) = self.asked.take() {
                         self.pace.answered(now.saturating_duration_since(asked));
                     }
-                    self.is_heard();
+                    self.greet();
                     if !answer.text.is_empty() {
                         let by = named(answer.sender);
                         requests.push(Incoming { text: answer.text, by, output: None, answer: None });
@@ -111,7 +111,7 @@ impl Client {
             Err(Unsent::Absent(why)) => {
                 (self.asked, self.unheard) = (None, None);
                 let before = if self.contact == Contact::Registered { "no longer there" } else { "not there" };
-                return self.is_unheard(
+                return self.miss(
                     &format!("is {before} ({why})"),
                     "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
                      KINETO_IPC_SOCKET_DIR",
@@ -120,11 +120,12 @@ impl Client {
         }
         let since = *self.unheard.get_or_insert(now);
         if now.saturating_duration_since(since) >= PATIENCE {
-            self.is_unheard(&format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
+            self.miss(&format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
         }
     }
 
-    fn is_heard(&mut self) {
+    /// The daemon has answered: says so, once until it is missed.
+    fn greet(&mut self) {
         if self.contact != Contact::Registered {
             diag!(
                 Stage,
@@ -139,8 +140,8 @@ impl Client {
         (self.contact, self.unheard) = (Contact::Registered, None);
     }
 
-    /// Says what is wrong with the daemon, once until it is heard.
-    fn is_unheard(&mut self, what: &str, advice: &str) {
+    /// Says what is wrong with the daemon, once until it answers.
+    fn miss(&mut self, what: &str, advice: &str) {
         if self.contact != Contact::None {
             diag!(Warning, "ondemand", "the dynolog daemon {what}; it is asked again and again: {advice}");
         }

@@ -12,12 +12,12 @@ const TYPE: usize = 32;
 /// The type of a poll and of its answer.
 const REQUEST: &[u8] = b"req";
 /// No datagram that a peer can send is longer, at the kernel's usual limit.
-pub(crate) const LONGEST: usize = 256 * 1024;
+pub(super) const LONGEST: usize = 256 * 1024;
 
 /// What a poll asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(crate) enum Wanted {
+pub(super) enum Wanted {
     /// Nothing: the process is busy, and only says that it is still there.
     Nothing = 0,
     /// A request for a trace.
@@ -25,7 +25,7 @@ pub(crate) enum Wanted {
 }
 
 /// Returns a poll of the process `pids[0]`, whose ancestors follow it, in the job `job`. The first one registers it.
-pub(crate) fn poll(wanted: Wanted, job: i64, pids: &[i32]) -> Vec<u8> {
+pub(super) fn poll(wanted: Wanted, job: i64, pids: &[i32]) -> Vec<u8> {
     let payload = 16 + 4 * pids.len();
     let mut datagram = Vec::with_capacity(HEADER + payload);
     datagram.extend((payload as u64).to_ne_bytes());
@@ -40,9 +40,11 @@ pub(crate) fn poll(wanted: Wanted, job: i64, pids: &[i32]) -> Vec<u8> {
 
 /// Why a datagram is no answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub(super) enum Malformed {
     /// It has fewer bytes than a header.
     Short(usize),
+    /// It has more bytes than are read of one.
+    Cut(usize),
     /// It has another length than its header says.
     Length { announced: u64, sent: usize },
     /// It is of another type.
@@ -55,7 +57,7 @@ pub(crate) enum Malformed {
 ///
 /// # Errors
 /// If it is no answer; nothing of it is used then.
-pub(crate) fn answer(datagram: &[u8]) -> Result<&str, Malformed> {
+pub(super) fn answer(datagram: &[u8]) -> Result<&str, Malformed> {
     let (header, payload) = datagram.split_at_checked(HEADER).ok_or(Malformed::Short(datagram.len()))?;
     let (length, kind) = header.split_first_chunk().ok_or(Malformed::Short(datagram.len()))?;
     let announced = u64::from_ne_bytes(*length);
@@ -73,6 +75,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Malformed::Short(sent) => write!(f, "it has {sent} bytes, fewer than a header"),
+            Malformed::Cut(read) => write!(f, "it has more than {read} bytes"),
             Malformed::Length { announced, sent } => write!(f, "it announces {announced} bytes and has {sent}"),
             Malformed::Type => f.write_str("it is no answer to a poll"),
             Malformed::Text => f.write_str("it is no UTF-8"),

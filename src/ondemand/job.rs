@@ -1,0 +1,94 @@
+//! A request that was accepted, and what the session does for it.
+
+use super::place::Held;
+use super::plan::Plan;
+use super::request::{Request, What};
+use super::source::tell;
+use crate::config::Config;
+use crate::error::Error;
+use crate::session::Session;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A request that was accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// Its number, which is no other one's.
+    pub(super) ticket: u64,
+    pub(super) request: Arc<Request>,
+    pub(super) plan: Plan,
+}
+
+impl Job {
+    /// Has collectors begin, and says what the recording will lack.
+    pub(super) fn prepare(&self, session: &Session) -> Result<(), Error> {
+        if self.request.what == What::MemoryProfile {
+            return Ok(());
+        }
+        let (config, missing) = self.settings(session);
+        if let Some(missing) = missing {
+            tell!(Warning, GoesOn, self.request.answer, "{}: {missing}", self.request.name());
+        }
+        session.prepare_for(self.ticket, config)
+    }
+
+    /// Begins the recording.
+    pub(super) fn start(&self, session: &Session) -> Result<(), Error> {
+        let (ticket, between) = (self.ticket, self.plan.between());
+        match self.request.what {
+            What::MemoryProfile => session.start_memory_profile_for(ticket, between),
+            What::Trace => session.start_for(ticket, between, || self.settings(session).0),
+        }
+    }
+
+    /// Has nothing further recorded, at once. What hinders that is told when it is saved.
+    pub(super) fn halt(&self, session: &Session) {
+        if self.request.what == What::Trace {
+            let _ = session.halt_for(self.ticket);
+        }
+    }
+
+    /// Throws away what there is, for that reason.
+    pub(super) fn cancel(&self, session: &Session, why: &str) {
+        match self.request.what {
+            What::MemoryProfile => session.drop_memory_profile_for(self.ticket),
+            What::Trace => session.drop_for(self.ticket, why),
+        }
+    }
+
+    /// Ends the recording and writes its file; returns how much is in it. Which devices are not there is said if nobody
+    /// `has_told` that yet, and where the request names what it wants of them.
+    pub(super) fn save(&self, session: &Session, has_told: &AtomicBool) -> Result<String, Error> {
+        let Request { what, output, .. } = &*self.request;
+        let trace = match what {
+            What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
+            What::Trace => session.stop_for(self.ticket)?,
+        };
+        // Nobody could take it; they stand in the file.
+        let _ = trace.check_violations();
+        let write = |to: &Path| match what {
+            What::MemoryProfile => session.save_memory_profile(&trace, to, output),
+            What::Trace => trace.save_all_as(to, output),
+        };
+        if self.request.is_own {
+            write(output)?;
+        } else {
+            let held = Held::of(output)?;
+            write(&held.path()).map_err(|error| held.told(&error))?;
+        }
+        Ok(match (what, trace.why_empty()) {
+            (What::MemoryProfile, _) => "allocations".to_owned(),
+            (What::Trace, Some(why)) => format!("empty: {why}"),
+            (What::Trace, None) if has_told.swap(true, Ordering::Relaxed) && !self.request.asked.names_types() => {
+                trace.stats().without_absent().to_string()
+            }
+            (What::Trace, None) => trace.stats().to_string(),
+        })
+    }
+
+    /// The recording's settings, and what it asks for that only the layer can decide.
+    fn settings(&self, session: &Session) -> (Config, Option<&'static str>) {
+        session.settings_for(&self.request.asked, self.request.output.clone())
+    }
+}
