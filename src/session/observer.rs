@@ -59,8 +59,9 @@ use std::sync::{Arc, OnceLock};
 /// ```
 ///
 /// Of each recording it hears [`prepared`](Self::prepared) and [`started`](Self::started) once, then either
-/// [`stopped`](Self::stopped) or [`cancelled`](Self::cancelled); one that is not started is cancelled. Observers hear all in
-/// the order in which it happened, one after the other as they were given to the builder, and no two of them at once.
+/// [`stopped`](Self::stopped) or [`cancelled`](Self::cancelled); one that is not started is cancelled, unless the process
+/// exits first. Observers hear all in the order in which it happened, one after the other as they were given to the builder,
+/// and no two of them at once.
 ///
 /// They are called when no lock of this crate is held, and may call the [`Profiler`](crate::Profiler): on the thread that
 /// makes the change, right before its call returns, which waits for them: they are to be quick. What changes while a thread
