@@ -16,7 +16,7 @@ use crate::layer::{KinetoLayer, home};
 use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
-use crate::os::{fork, signal};
+use crate::os::{backtrace, fork, signal};
 use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
 use crate::session::{self, Habits, Observer, Session, SessionObserver};
@@ -462,16 +462,23 @@ fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers 
 /// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
 fn companions(config: &Config, stacks_by_program: bool) -> Result<Companions, Error> {
     let (wanted, with_stack) = (&config.companions, config.flags.with_stack);
-    let mut frames = if with_stack { wanted.stack_frames } else { 0 };
-    if let Some(why) = no_stacks().filter(|_| with_stack) {
-        if stacks_by_program {
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        }
-        diag!(Warning, "config", "{why}");
-        frames = 0;
-    }
+    let frames =
+        if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::IS_THERE)? } else { 0 };
     let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
     Companions::new(frames, events).map_err(|why| Error::new(ErrorKind::Config, why))
+}
+
+/// Returns how many frames a call stack has: none where the feature is missing, which is an error if the program itself
+/// asks for stacks.
+fn stack_frames(wanted: usize, by_program: bool, has_feature: bool) -> Result<usize, Error> {
+    match no_stacks(has_feature) {
+        None => Ok(wanted),
+        Some(why) if by_program => Err(Error::new(ErrorKind::Unsupported, why)),
+        Some(why) => {
+            diag!(Warning, "config", "{why}");
+            Ok(0)
+        }
+    }
 }
 
 impl fmt::Debug for KinetoLayerBuilder {
@@ -570,5 +577,14 @@ mod tests {
         let (start, end) = session.stop_for(100).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
         drop(guard);
+    }
+
+    #[test]
+    fn without_the_feature_asking_for_stacks_is_an_error() {
+        let error = stack_frames(32, true, false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("the feature `backtrace`"), "{error}");
+        assert_eq!(stack_frames(32, false, false).unwrap(), 0, "the environment asks for them");
+        assert_eq!(stack_frames(32, true, true).unwrap(), 32);
     }
 }

@@ -28,10 +28,8 @@ pub(crate) enum Switch {
 }
 
 /// Variables that begin with `KINETO_` and are not ours: PyTorch's, and those of this project's own checks.
-const OTHERS: [&str; 7] = [
-    "KINETO_CONSUMERS",
+const OTHERS: [&str; 5] = [
     "KINETO_DAEMON_INIT_DELAY_S",
-    "KINETO_FAKE_DAEMON",
     "KINETO_FORCE_OPTIMIZER_HOOK",
     "KINETO_FORCE_STEP_HOOK",
     "KINETO_PLUGIN_LIB_DIR_PATH",

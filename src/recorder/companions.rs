@@ -4,7 +4,6 @@
 use crate::buffer::{Loss, Losses};
 use crate::collector::{Unavailable, Why};
 use crate::diag::diag;
-use crate::os::backtrace;
 use crate::os::counters::{EVENTS, EVENTS_MAX, Event, Group};
 use std::fmt;
 use std::io;
@@ -105,11 +104,11 @@ impl Companions {
     }
 }
 
-/// Why stacks cannot be recorded; `None` if they can.
-pub(crate) fn no_stacks() -> Option<&'static str> {
+/// Returns why stacks cannot be recorded; `None` if this build has the feature for them.
+pub(crate) fn no_stacks(has_feature: bool) -> Option<&'static str> {
     let why = "call stacks take the feature `backtrace` of tracing-kineto, which this program is built without; add it to \
                the features in Cargo.toml, or leave out with_stack";
-    (!backtrace::IS_THERE).then_some(why)
+    (!has_feature).then_some(why)
 }
 
 fn unknown(name: &str) -> String {

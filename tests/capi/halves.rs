@@ -1,8 +1,8 @@
 //! Programs whose Rust half has the crate: the functions are in it already, as its feature `capi` has them.
 
-use crate::common::File;
-use crate::gpu::in_child;
 use std::ffi::{CStr, c_char, c_int};
+use support::File;
+use support::gpu::in_child;
 use tracing::info_span;
 use tracing_kineto::KinetoLayer;
 use tracing_subscriber::prelude::*;

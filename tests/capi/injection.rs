@@ -1,9 +1,5 @@
 //! Programs that are not rebuilt: CUDA's driver loads the library that `CUDA_INJECTION64_PATH` names.
 
-use crate::common::nanos;
-use crate::cuda::{self, Cuda};
-use crate::daemon::{self, Daemon};
-use crate::gpu::in_child;
 use crate::program::{Program, Trace, libraries};
 use serde_json::Value;
 use std::io::Read;
@@ -11,6 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use support::cuda::{self, Cuda};
+use support::daemon::{self, Daemon};
+use support::gpu::in_child;
+use support::nanos;
 use tracing_kineto::analysis::Events;
 
 /// The program, linked with the driver alone.

@@ -3,15 +3,6 @@
 #![allow(unsafe_code, reason = "the functions for C are called")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/cuda.rs"]
-mod cuda;
-#[allow(dead_code, reason = "one of its two daemons is used")]
-#[path = "../ondemand/daemon.rs"]
-mod daemon;
-#[path = "../common/gpu.rs"]
-mod gpu;
 mod halves;
 mod injection;
 mod program;
@@ -20,6 +11,7 @@ use program::{Program, Trace, libraries};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use support::cuda;
 
 #[test]
 fn ranges_are_slices_with_typed_arguments() {

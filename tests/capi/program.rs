@@ -1,9 +1,9 @@
 //! Programs in C and C++, compiled, run, and the traces that they write.
 
-use crate::cuda;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::cuda;
 use tempfile::TempDir;
 
 /// A compiled program in a folder of its own.
@@ -111,7 +111,7 @@ impl Trace {
     pub(crate) fn rows(&self, ph: &str, which: impl Fn(&Value) -> bool) -> Vec<&Value> {
         let all = self.json["traceEvents"].as_array().unwrap().iter();
         let mut rows: Vec<_> = all.filter(|row| row["ph"] == ph && which(row)).collect();
-        rows.sort_by_key(|row| crate::common::nanos(&row["ts"]));
+        rows.sort_by_key(|row| support::nanos(&row["ts"]));
         rows
     }
 

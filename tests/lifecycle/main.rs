@@ -10,9 +10,6 @@
     reason = "a test; clippy knows those of Rust's own harness alone"
 )]
 
-#[path = "../common/harness.rs"]
-mod harness;
-
 #[cfg(unix)]
 mod ends;
 #[cfg(unix)]
@@ -32,7 +29,7 @@ mod sys;
 #[cfg(unix)]
 mod threads;
 
-use harness::Test;
+use support::harness::{self, Test};
 
 /// A scenario's name and what it does in its folder.
 #[cfg(unix)]

@@ -10,15 +10,11 @@
     reason = "a test; clippy knows those of Rust's own harness alone"
 )]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/harness.rs"]
-mod harness;
-
 mod records;
 mod timeline;
 mod tracked;
 
+use support::harness;
 use tracing_kineto::memory::Tracked;
 
 #[global_allocator]

@@ -1,8 +1,8 @@
 //! Records of an allocator that is no global one.
 
-use crate::common::{self, File};
-use crate::harness::Test;
 use serde_json::{Value, json};
+use support::harness::Test;
+use support::{self, File};
 use tracing::info_span;
 use tracing_kineto::activity::{Body, DeviceType};
 use tracing_kineto::memory::{self, Category, Device};
@@ -52,7 +52,7 @@ fn allocate(bytes: i64) {
 }
 
 fn rows_have_torchs_arguments_and_the_innermost_slice() {
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             assert!(memory::is_enabled());
@@ -104,13 +104,13 @@ fn rows_have_torchs_arguments_and_the_innermost_slice() {
 }
 
 fn nothing_is_recorded_unless_asked_for() {
-    let file = common::record(|| {
+    let file = support::record(|| {
         assert!(!memory::is_enabled());
         allocate(1);
         drop(vec![0u8; 100]);
     });
     assert_eq!((file.rows("i").len(), file.rows("C").len(), file.trace.stats().memory_events), (0, 0, 0));
-    let (layer, guard) = common::layer(|builder| builder.with_memory(true).record_from_start(false));
+    let (layer, guard) = support::layer(|builder| builder.with_memory(true).record_from_start(false));
     assert!(!memory::is_enabled());
     guard.profiler().start().unwrap();
     assert!(memory::is_enabled());
@@ -120,9 +120,9 @@ fn nothing_is_recorded_unless_asked_for() {
 }
 
 fn each_layer_that_asks_gets_it() {
-    let (one, first) = common::layer(|builder| builder.with_memory(true));
-    let (two, second) = common::layer(|builder| builder);
-    let (three, third) = common::layer(|builder| builder.with_memory(true).filter(Targets::new()));
+    let (one, first) = support::layer(|builder| builder.with_memory(true));
+    let (two, second) = support::layer(|builder| builder);
+    let (three, third) = support::layer(|builder| builder.with_memory(true).filter(Targets::new()));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(one).with(two).with(three), || {
         info_span!("seen").in_scope(|| allocate(5));
     });
@@ -142,16 +142,16 @@ fn attribution_knows_spans_left_out_left_elsewhere_and_deep() {
         let only = Targets::new().with_default(tracing::Level::INFO);
         builder.with_memory(true).filter(only)
     };
-    let file = common::record_with(left_out, || {
+    let file = support::record_with(left_out, || {
         info_span!("before").in_scope(|| allocate(1));
         info_span!("seen").in_scope(|| {
             tracing::debug_span!("left out").in_scope(|| allocate(2));
             let elsewhere = info_span!("elsewhere");
-            common::enter(&elsewhere);
+            support::enter(&elsewhere);
             allocate(3);
-            common::on_thread("other", || {
+            support::on_thread("other", || {
                 allocate(4);
-                common::exit(&elsewhere);
+                support::exit(&elsewhere);
             });
             allocate(5);
         });
@@ -159,22 +159,22 @@ fn attribution_knows_spans_left_out_left_elsewhere_and_deep() {
     });
     assert_eq!(attribution(&file), "1<before 2<seen 3<elsewhere 5<seen 6< 4<");
 
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             let spans: Vec<_> = (0..80).map(|i| info_span!("deep", kineto.name = format!("deep {i}"))).collect();
-            spans.iter().for_each(common::enter);
+            spans.iter().for_each(support::enter);
             allocate(7);
-            spans.iter().rev().take(30).for_each(common::exit);
+            spans.iter().rev().take(30).for_each(support::exit);
             allocate(8);
-            spans.iter().rev().skip(30).for_each(common::exit);
+            spans.iter().rev().skip(30).for_each(support::exit);
         },
     );
     assert_eq!(attribution(&file), "7<deep 79 8<deep 49");
 }
 
 fn categories_come_from_the_scope_else_from_the_spans() {
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             allocate(1);
@@ -199,7 +199,7 @@ fn categories_come_from_the_scope_else_from_the_spans() {
 
 fn what_finds_no_room_is_counted() {
     const RECORDS: i64 = 10_000;
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true).buffer_limit_bytes(128 * 1024),
         || (0..RECORDS).for_each(allocate),
     );
@@ -210,7 +210,7 @@ fn what_finds_no_room_is_counted() {
 }
 
 fn a_pause_leaves_a_hole() {
-    let (layer, guard) = common::layer(|builder| builder.with_memory(true));
+    let (layer, guard) = support::layer(|builder| builder.with_memory(true));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         allocate(1);
         guard.profiler().pause().unwrap();

@@ -1,10 +1,10 @@
 //! What lived when: the timeline, its exports, and profiles on demand.
 
-use crate::common;
-use crate::harness::Test;
 use serde_json::{Value, json};
 use std::fs;
 use std::hint::black_box;
+use support;
+use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
 use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace};
@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 const GPU: Device = Device::cuda(0);
 
 fn record(work: impl FnOnce()) -> Trace {
-    common::record_with(|builder| builder.with_memory(true), work).trace
+    support::record_with(|builder| builder.with_memory(true), work).trace
 }
 
 /// An allocator with 1000 bytes allocated before the recording, of which one piece of 300 is freed in it.
@@ -191,7 +191,7 @@ fn a_device_without_records_has_an_empty_timeline() {
 fn a_memory_profile_is_taken_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.raw.json");
-    let (layer, guard) = common::layer(|builder| builder.record_from_start(false));
+    let (layer, guard) = support::layer(|builder| builder.record_from_start(false));
     let profiler = guard.profiler();
     let kind = |refused: Result<(), tracing_kineto::Error>| refused.unwrap_err().kind();
     assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);

@@ -1,13 +1,13 @@
 //! The program's own allocator.
 
-use crate::common::{self, File};
-use crate::harness::Test;
 use crate::records::rows;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use support::harness::Test;
+use support::{self, File};
 use tracing::info_span;
 use tracing_kineto::activity::DeviceType;
 use tracing_kineto::memory::{self, Tracked, Usage};
@@ -28,7 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn memory_layer() -> (tracing_kineto::KinetoLayer, tracing_kineto::KinetoGuard) {
-    common::layer(|builder| builder.with_memory(true).record_from_start(false))
+    support::layer(|builder| builder.with_memory(true).record_from_start(false))
 }
 
 /// The bytes of all records of the host, and how many there are.
@@ -65,7 +65,7 @@ fn sums_are_those_of_the_allocators_own_counters() {
                 end.wait();
                 drop(kept);
             };
-            (0..3).for_each(|_| drop(common::spawn(scope, "worker", run)));
+            (0..3).for_each(|_| drop(support::spawn(scope, "worker", run)));
             guard.profiler().start().unwrap();
             before = memory::usage();
             begin.wait();
@@ -121,7 +121,7 @@ unsafe impl GlobalAlloc for Nothing {
 
 fn a_failed_allocation_is_an_out_of_memory() {
     static POOR: Tracked<Nothing> = Tracked::new(Nothing);
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             let before = memory::usage().live_bytes;
@@ -145,7 +145,7 @@ fn a_thread_that_first_allocates_has_its_name() {
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let (ready, go) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
-            common::spawn(scope, NAME, || {
+            support::spawn(scope, NAME, || {
                 ready.wait();
                 go.wait();
                 drop(black_box(vec![1u8; 10]));
@@ -164,10 +164,10 @@ fn a_thread_that_first_allocates_has_its_name() {
 
 fn a_thread_with_events_alone_has_its_name() {
     let (layer, guard) =
-        common::layer(|builder| builder.with_memory(true).events(tracing::Level::INFO).record_from_start(false));
+        support::layer(|builder| builder.with_memory(true).events(tracing::Level::INFO).record_from_start(false));
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         guard.profiler().start().unwrap();
-        common::on_thread("only events", || {
+        support::on_thread("only events", || {
             drop(black_box(vec![1u8; 10]));
             tracing::info!("there");
         });
@@ -198,7 +198,7 @@ impl SpanObserver for Told {
 fn observers_are_told_of_a_thread_that_first_allocates() {
     let told = Told::default();
     let (layer, guard) =
-        common::layer(|builder| builder.with_memory(true).record_from_start(false).observer(told.clone()));
+        support::layer(|builder| builder.with_memory(true).record_from_start(false).observer(told.clone()));
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         guard.profiler().start().unwrap();
         drop(black_box(vec![1u8; 10]));
@@ -253,12 +253,12 @@ thread_local! {
 fn destructors_of_threads_and_panics_may_allocate() {
     std::panic::set_hook(Box::new(|info| drop(black_box(info.to_string()))));
     let mut panicked = 0;
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             for _ in 0..20 {
                 std::thread::scope(|scope| {
-                    let thread = common::spawn(scope, "ends", || {
+                    let thread = support::spawn(scope, "ends", || {
                         // One is torn down before what the layer keeps, the other after.
                         FIRST.set(Some(Late("a")));
                         info_span!("inside").in_scope(|| drop(black_box(vec![1u8; 55])));
@@ -292,7 +292,7 @@ fn a_forked_child_allocates_and_records_nothing() {
     };
     let statuses: Vec<i32> = std::thread::scope(|scope| {
         // So that locks are held and queues half way through now and then.
-        (0..2).for_each(|_| drop(common::spawn(scope, "busy", busy)));
+        (0..2).for_each(|_| drop(support::spawn(scope, "busy", busy)));
         let statuses = (0..30).map(|_| child()).collect();
         stop.store(true, Ordering::Relaxed);
         statuses
@@ -335,7 +335,7 @@ impl std::fmt::Debug for Shown {
 fn every_kind_of_hook_may_allocate() {
     const ROUNDS: usize = 400;
     let text = "x".repeat(70_000);
-    let file = common::record_with(
+    let file = support::record_with(
         |builder| builder.with_memory(true).events(tracing::Level::INFO),
         || {
             let other = info_span!("other");
@@ -353,7 +353,7 @@ fn every_kind_of_hook_may_allocate() {
                         }
                     }
                 };
-                (0..3).for_each(|_| drop(common::spawn(scope, "worker", run)));
+                (0..3).for_each(|_| drop(support::spawn(scope, "worker", run)));
             });
         },
     );

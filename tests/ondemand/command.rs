@@ -1,10 +1,10 @@
 //! `kineto trigger`: what it has done, what it says, and with which status it ends.
 
-use crate::harness::Test;
 use crate::program::{Place, Program, Trace};
 use crate::trigger::{in_own_numbers, start};
 use std::fs;
 use std::process::{Command, Output};
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("the_command_follows_a_request_to_its_file", the_command_follows_a_request_to_its_file),

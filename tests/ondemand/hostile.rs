@@ -1,10 +1,10 @@
 //! What nobody should send: the program lives, is traced afterwards, and nothing is written where nothing may be.
 
-use crate::daemon::{Stub, answer};
-use crate::harness::Test;
 use crate::program::{Place, Trace};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
+use support::daemon::{Stub, answer};
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("datagrams_that_are_no_answers", datagrams_that_are_no_answers),

@@ -12,16 +12,11 @@
     reason = "a test; clippy knows those of Rust's own harness alone"
 )]
 
-#[path = "../common/harness.rs"]
-mod harness;
-
 #[cfg(target_os = "linux")]
 mod arbitration;
 #[cfg(target_os = "linux")]
 mod base;
 mod command;
-#[cfg(target_os = "linux")]
-mod daemon;
 #[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
@@ -43,7 +38,7 @@ mod trigger;
 #[cfg(target_os = "linux")]
 mod weather;
 
-use harness::Test;
+use support::harness::{self, Test};
 
 #[cfg(target_os = "linux")]
 const TESTS: &[&[Test]] = &[

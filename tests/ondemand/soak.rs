@@ -1,8 +1,8 @@
 //! Many polls and traces of one program leave nothing behind.
 
-use crate::daemon::Stub;
-use crate::harness::Test;
 use crate::program::{Place, Trace};
+use support::daemon::Stub;
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leave_nothing_behind", || soak(400, 40))];
 

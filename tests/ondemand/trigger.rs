@@ -1,13 +1,13 @@
 //! Requests as files in a watched folder.
 
-use crate::daemon::Stub;
-use crate::harness::Test;
 use crate::program::{Place, Program, Trace};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use support::daemon::Stub;
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_touch_is_a_request", a_touch_is_a_request),

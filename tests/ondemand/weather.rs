@@ -1,9 +1,9 @@
 //! Daemons that are not there, come back, or are slow.
 
-use crate::daemon::{Daemon, Stub, is_there};
-use crate::harness::Test;
 use crate::program::{Place, Trace};
 use std::time::Instant;
+use support::daemon::{Daemon, Stub, is_there};
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_daemon_that_comes_late_is_found", a_daemon_that_comes_late_is_found),

@@ -1,11 +1,11 @@
 //! Where the fields that `records.rs` reads lie, by NVIDIA's own headers: a C compiler says it.
 
-use crate::harness::Test;
 use crate::report;
 use crate::wheel::{self, Wheel};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("headers::fields_lie_where_nvidias_headers_have_them", each_header)];
 

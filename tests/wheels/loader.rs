@@ -1,12 +1,12 @@
 //! The doctor against each library, without a driver and with one that is none; and what happens without our gate.
 
 use crate::child::{self, Ended};
-use crate::common::cuda;
-use crate::harness::Test;
 use crate::report;
 use crate::wheel::{self, Wheel};
 use serde_json::Value;
 use std::path::Path;
+use support::cuda;
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_is_called", each_library)];
 

@@ -14,12 +14,6 @@
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, clippy::multiple_unsafe_ops_per_block, reason = "it is a client of a library in C")]
-#[path = "../sim/cuda/cupti/tests/common/mod.rs"]
-mod common;
-#[path = "../common/harness.rs"]
-mod harness;
-#[cfg(target_os = "linux")]
 mod headers;
 #[cfg(target_os = "linux")]
 mod loader;
@@ -32,6 +26,8 @@ mod report;
 mod walker;
 #[cfg(target_os = "linux")]
 mod wheel;
+
+use support::harness;
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::print_stdout, reason = "there is no harness of Rust's to do it")]

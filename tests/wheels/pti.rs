@@ -2,13 +2,13 @@
 //! process, which the same library does without our gate.
 
 use crate::child::{self, Ended};
-use crate::harness::Test;
 use crate::report;
 use crate::wheel;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("pti::every_library_is_told_of_and_none_ends_the_process", each_library)];
 

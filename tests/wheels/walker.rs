@@ -1,13 +1,13 @@
 //! NVIDIA's own walker over buffers of the simulator: the same records at the same places, so the simulator is right.
 
 use crate::child;
-use crate::common::cuda::{self, Stream};
-use crate::common::{self, ALL, GRAPH_TRACE, MARKER, MARKER_DATA};
-use crate::harness::Test;
 use crate::report;
 use crate::wheel::{self, Wheel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use support::cuda::{self, Stream};
+use support::cupti_client::{self, ALL, GRAPH_TRACE, MARKER, MARKER_DATA};
+use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] =
     &[("walker::nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
@@ -30,30 +30,30 @@ pub(crate) fn capture(version: &str) -> (Vec<u8>, Places) {
     bytes.extend(record(&format!("cupti={version}"), &[GRAPH_TRACE]));
     // Before 12.0, there is one of these kinds or the other.
     for kind in MARKERS {
-        let _session = common::session(&format!("cupti={version}"), &[kind]);
+        let _session = cupti_client::session(&format!("cupti={version}"), &[kind]);
         child::make_a_range(&cuda::library("sim_ranges"), &cuda::library("sim_cupti"));
-        common::flush(true);
-        bytes.extend(common::buffers().into_iter().flat_map(|buffer| buffer.bytes));
+        cupti_client::flush(true);
+        bytes.extend(cupti_client::buffers().into_iter().flat_map(|buffer| buffer.bytes));
     }
     cuda::configure(&format!("cupti={version}"));
     let mut at = 0;
-    let place = |record: common::Record| {
+    let place = |record: cupti_client::Record| {
         at += record.bytes.len();
         (record.kind(), at - record.bytes.len())
     };
-    let places = common::walk(&bytes, 12).into_iter().map(place).collect();
+    let places = cupti_client::walk(&bytes, 12).into_iter().map(place).collect();
     (bytes, places)
 }
 
 fn record(settings: &str, kinds: &[u32]) -> Vec<u8> {
-    let session = common::session(settings, kinds);
+    let session = cupti_client::session(settings, kinds);
     let cuda = &session.cuda;
     let (stream, other) = (cuda.stream(), cuda.stream());
     let kernel = cuda.only_kernel("vecadd");
     let memory = cuda.allocate(4096);
     let mut back = vec![0; 4096];
     for id in 1..20 {
-        assert_eq!(common::push(3, id), 0);
+        assert_eq!(cupti_client::push(3, id), 0);
         cuda.memcpy_htod(memory, &back, stream);
         cuda.memset(memory, 3, stream);
         cuda.launch(kernel, 16, stream);
@@ -62,7 +62,7 @@ fn record(settings: &str, kinds: &[u32]) -> Vec<u8> {
         cuda.record(event, stream);
         cuda.wait(other, event);
         cuda.memcpy_dtoh(&mut back, memory, stream);
-        assert_eq!(common::pop(3), Ok(id));
+        assert_eq!(cupti_client::pop(3), Ok(id));
         cuda.synchronize_stream(stream);
     }
     if settings.contains("devices=2") {
@@ -78,8 +78,8 @@ fn record(settings: &str, kinds: &[u32]) -> Vec<u8> {
     });
     cuda.launch_graph(graph, stream);
     cuda.synchronize();
-    common::flush(true);
-    common::buffers().into_iter().flat_map(|buffer| buffer.bytes).collect()
+    cupti_client::flush(true);
+    cupti_client::buffers().into_iter().flat_map(|buffer| buffer.bytes).collect()
 }
 
 /// Kinds and places of the records that a library finds in a buffer, and its last word.

@@ -1,6 +1,6 @@
 //! Which kinds of activity are recorded, and which calls of the API are not.
 
-use crate::code::{Code, Outcome};
+use crate::code::{Code, Outcome, since};
 use crate::layout::{self, kind};
 use crate::link;
 use crate::shared::options::version;
@@ -76,7 +76,7 @@ pub(crate) fn set_event_times(enable: bool) {
 }
 
 pub(crate) fn event_times() -> bool {
-    EVENT_TIMES.load(Ordering::Relaxed)
+    EVENT_TIMES.load(Ordering::Relaxed) && since("13.0").is_ok()
 }
 
 /// Back to how it is at first.

@@ -1,16 +1,13 @@
 //! What a program sees of the simulated HIP.
 #![cfg(target_os = "linux")]
 
-#[path = "../../../../common/rocm.rs"]
-mod rocm;
-
-use rocm::{Hip, Stream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
+use support::rocm;
+use support::rocm::{Hip, Stream};
 
 /// Tests take turns: there is one machine in the process.
 fn machine(settings: &str) -> (Hip, MutexGuard<'static, ()>) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = support::simulator::turn();
     let hip = Hip::alone(settings);
     rocm::reset();
     (hip, turn)

@@ -1,12 +1,10 @@
 //! What a tool gets from the simulated rocprofiler-sdk, by the offsets of the public headers.
 #![cfg(target_os = "linux")]
 
-#[path = "../../../../common/rocm.rs"]
-mod rocm;
-
-use rocm::{Hip, Stream};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::rocm;
+use support::rocm::{Hip, Stream};
 
 /// A call's name, phase and arguments by name.
 type Call = (String, u32, Vec<(String, String)>);

@@ -1,12 +1,10 @@
 //! What a tool gets from the simulated roctracer, by the offsets of the public headers.
 #![cfg(target_os = "linux")]
 
-#[path = "../../../../common/rocm.rs"]
-mod rocm;
-
-use rocm::{Hip, Stream};
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+use support::rocm;
+use support::rocm::{Hip, Stream};
 
 const HIP_OPS: u32 = 2;
 const HIP_API: u32 = 3;
@@ -62,8 +60,7 @@ fn op_string(domain: u32, operation: u32, kind: u32) -> String {
 
 /// A machine with a tool; tests take turns.
 fn machine(settings: &str) -> (Hip, MutexGuard<'static, ()>) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = support::simulator::turn();
     let hip = Hip::with_tracer(settings);
     rocm::reset();
     CALLS.lock().unwrap().clear();

@@ -1,0 +1,493 @@
+//! Plugins: accelerators that are recorded by libraries of their own, in C and in Rust, and what becomes of broken ones.
+#![allow(unsafe_code, reason = "a simulated vendor's functions are called by name")]
+
+use libloading::{Library, Symbol};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+#[cfg(feature = "gzip")]
+use support::plugins::compile;
+use support::{File, cuda};
+use tempfile::TempDir;
+use tracing::{info_span, subscriber};
+use tracing_kineto::collector::CollectorReport;
+use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, KinetoLayer, KinetoLayerBuilder, annotate};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// The library that the host has loaded too.
+fn loaded(library: &Path) -> Library {
+    // SAFETY: it is loaded already.
+    unsafe { Library::new(library) }.unwrap()
+}
+
+/// The example in Rust, as the only plugin of a folder.
+fn mtia(folder: &Path) -> PathBuf {
+    let link = folder.join("mtia.so");
+    std::os::unix::fs::symlink(cuda::library("kineto_plugin_mtia"), &link).unwrap();
+    link
+}
+
+pub(super) fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
+    builder.activities(ActivityTypes::ALL).no_output().flush_timeout(Duration::from_secs(20))
+}
+
+/// Records `work` with the plugins of a folder.
+fn record(folder: &TempDir, work: impl FnOnce()) -> File {
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).build().unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    File::of(guard.finish().unwrap())
+}
+
+pub(super) fn rows<'f>(file: &'f File, ph: &str, cat: &str) -> Vec<&'f Value> {
+    let rows = file.json["traceEvents"].as_array().unwrap().iter();
+    rows.filter(|row| row["ph"] == ph && row["cat"] == cat).collect()
+}
+
+pub(super) fn headings(file: &File, pid: i64) -> BTreeMap<String, Value> {
+    let rows = file.json["traceEvents"].as_array().unwrap().iter();
+    let meta = rows.filter(|row| row["ph"] == "M" && row["pid"] == pid);
+    let named = meta.map(|row| {
+        let name = row["name"].as_str().unwrap();
+        let of = if name.starts_with("thread") { format!("{name} {}", row["tid"]) } else { name.to_owned() };
+        (of, row["args"].as_object().unwrap().values().next().unwrap().clone())
+    });
+    named.collect()
+}
+
+pub(super) fn report<'f>(file: &'f File, name: &str) -> &'f CollectorReport {
+    let stats = file.trace.stats();
+    let found = stats.collectors.iter().position(|report| report.name == name);
+    let at = found.unwrap_or_else(|| panic!("no {name}: {stats}"));
+    &Box::leak(Box::new(stats)).collectors[at]
+}
+
+/// Each piece of work has an arrow from its call, and the slice of that call.
+fn check_links(file: &File, calls: &str, work: &[&str]) {
+    let calls = rows(file, "X", calls);
+    let work: Vec<_> = work.iter().flat_map(|cat| rows(file, "X", cat)).collect();
+    assert_eq!(calls.len(), work.len());
+    let by_id: BTreeMap<_, _> = calls.iter().map(|row| (row["args"]["correlation"].as_u64().unwrap(), row)).collect();
+    for row in &work {
+        let call = by_id[&row["args"]["correlation"].as_u64().unwrap()];
+        assert_eq!(call["args"]["External id"], row["args"]["External id"], "{call} {row}");
+        assert!(row["args"]["External id"].as_u64().unwrap() > 0);
+    }
+    let ids = |ph: &str| rows(file, ph, "ac2g").iter().map(|row| row["id"].as_u64().unwrap()).collect::<BTreeSet<_>>();
+    assert_eq!((ids("s").len(), ids("s")), (work.len(), ids("f")));
+}
+
+/// Has an AIU do something within a step.
+fn use_aiu(library: &Library) {
+    // SAFETY: that is its type.
+    let launch: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> = unsafe { library.get(c"aiuLaunch") }.unwrap();
+    // SAFETY: that is its type.
+    let copy: Symbol<'_, unsafe extern "C" fn(usize, c_int)> = unsafe { library.get(c"aiuCopy") }.unwrap();
+    // SAFETY: that is its type.
+    let wait: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"aiuSynchronize") }.unwrap();
+    let _step = annotate!("step").entered();
+    // SAFETY: it takes any number.
+    info_span!("upload").in_scope(|| unsafe { copy(1 << 20, 0) });
+    for layer in 0..3 {
+        let name = CString::new(format!("layer_{layer}")).unwrap();
+        // SAFETY: the name is a C string.
+        info_span!("forward").in_scope(|| unsafe { launch(name.as_ptr(), layer % 2) });
+    }
+    // SAFETY: it waits for queues that run.
+    unsafe { wait() };
+}
+
+/// Has an MTIA do something within a step.
+fn use_mtia(library: &Library) {
+    // SAFETY: that is its type.
+    let run: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> =
+        unsafe { library.get(c"mtiaRunFunction") }.unwrap();
+    let _step = annotate!("inference").entered();
+    for stream in [104, 108, 104] {
+        // SAFETY: the name is a C string.
+        info_span!("run").in_scope(|| unsafe { run(c"fused_fc".as_ptr(), stream) });
+    }
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// Has an LPU run within a span.
+fn use_lpu(library: &Library) {
+    // SAFETY: that is its type.
+    let run: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"lpuRun") }.unwrap();
+    // SAFETY: it takes nothing.
+    info_span!("work").in_scope(|| unsafe { run() });
+}
+
+#[test]
+fn a_plugin_in_c_is_a_collector() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    let file = record(&folder, || use_aiu(&loaded(&library)));
+    assert!(report(&file, "aiu").state.is_ok(), "{}", file.trace.stats());
+    check_links(&file, "privateuse1_runtime", &["kernel", "gpu_memcpy"]);
+    let [kernels, copies] = ["kernel", "gpu_memcpy"].map(|cat| rows(&file, "X", cat));
+    let names: Vec<_> =
+        kernels.iter().map(|row| (row["name"].as_str().unwrap(), row["tid"].as_i64().unwrap())).collect();
+    assert_eq!(
+        names.iter().collect::<BTreeSet<_>>(),
+        [("layer_0", 0), ("layer_1", 1), ("layer_2", 0)].iter().collect()
+    );
+    assert_eq!((&copies[0]["name"], &copies[0]["args"]["bytes"]), (&json!("Memcpy HtoD"), &json!(1 << 20)));
+    // On the row of the thread, within its span.
+    let calls = rows(&file, "X", "privateuse1_runtime");
+    let upload = file.slices().iter().find(|slice| slice.name == "upload").unwrap();
+    assert_eq!((&calls[0]["name"], &calls[0]["tid"]), (&json!("aiuCopy"), &json!(upload.tid)));
+    assert_eq!(calls[0]["args"]["External id"], upload.args["External id"]);
+    let annotations = rows(&file, "X", "gpu_user_annotation");
+    assert_eq!(annotations.iter().filter(|row| row["name"] == "step").count(), 2, "one on each queue");
+    let headings = headings(&file, 0);
+    let told = ["process_name", "process_labels", "process_sort_index", "thread_name 0", "thread_name 1"];
+    let expected = [json!("AIU"), json!("AIU 0"), json!(6_000_000), json!("queue 0"), json!("queue 1")];
+    assert_eq!(told.map(|what| headings[what].clone()), expected);
+    assert_eq!(file.trace.stats().losses, [], "{}", file.trace.stats());
+}
+
+#[test]
+fn only_what_is_selected_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    let types = ActivityGroup::Cpu.types().with(ActivityType::GpuMemcpy);
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || use_aiu(&loaded(&library)));
+    let file = File::of(guard.finish().unwrap());
+    let found = ["kernel", "gpu_memcpy", "privateuse1_runtime"].map(|cat| rows(&file, "X", cat).len());
+    assert_eq!(found[..2], [0, 1]);
+    let types = ActivityGroup::Cpu.types();
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path()))
+        .activities(types.difference(ActivityTypes::RUNTIME))
+        .build()
+        .unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || use_aiu(&loaded(&library)));
+    assert!(guard.finish().unwrap().stats().collectors.iter().all(|report| report.name != "aiu"));
+}
+
+#[test]
+fn work_is_linked_where_no_calls_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    let mtia = mtia(folder.path());
+    let work = [ActivityType::ExternalCorrelation, ActivityType::GpuMemcpy, ActivityType::MtiaCcpEvents];
+    let types = ActivityGroup::Cpu.types().union(ActivityTypes::of(&work)).difference(ActivityTypes::RUNTIME);
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        use_aiu(&loaded(&aiu));
+        use_mtia(&loaded(&mtia));
+    });
+    let file = File::of(guard.finish().unwrap());
+    for (cat, span, count) in [("gpu_memcpy", "upload", 1), ("mtia_ccp_events", "run", 3)] {
+        let ids = |args: &Value| args["External id"].as_u64().unwrap();
+        let spans: BTreeSet<_> =
+            file.slices().iter().filter(|slice| slice.name == span).map(|slice| ids(&slice.args)).collect();
+        let found: BTreeSet<_> = rows(&file, "X", cat).iter().map(|row| ids(&row["args"])).collect();
+        assert_eq!((found.len(), found), (count, spans), "{cat}");
+    }
+    for name in ["aiu", "mtia"] {
+        assert_eq!(report(&file, name).notes, [""; 0], "only what is asked for is handed over");
+    }
+}
+
+#[test]
+fn a_plugin_in_rust_is_a_collector() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = mtia(folder.path());
+    let file = record(&folder, || use_mtia(&loaded(&library)));
+    assert!(report(&file, "mtia").state.is_ok(), "{}", file.trace.stats());
+    check_links(&file, "mtia_runtime", &["mtia_ccp_events"]);
+    let work = rows(&file, "X", "mtia_ccp_events");
+    let places: Vec<_> = work.iter().map(|row| (row["pid"].as_i64().unwrap(), row["tid"].as_i64().unwrap())).collect();
+    assert_eq!(places.iter().collect::<BTreeSet<_>>(), [(17, 104), (17, 108)].iter().collect());
+    let counters = rows(&file, "C", "mtia_counters");
+    let values: BTreeSet<_> = counters.iter().map(|row| row["args"]["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(values, [4096, 8192, 12288].into());
+    assert_eq!(rows(&file, "X", "mtia_insight")[0]["name"], "power: 75 W");
+    let headings = headings(&file, 17);
+    assert_eq!((&headings["process_name"], &headings["thread_name 1000"]), (&json!("MTIA"), &json!("insight")));
+    assert_eq!(file.trace.stats().losses, [], "{}", file.trace.stats());
+}
+
+#[test]
+fn two_plugins_record_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
+    let mtia = mtia(folder.path());
+    for _ in 0..2 {
+        let file = record(&folder, || {
+            use_aiu(&loaded(&aiu));
+            use_mtia(&loaded(&mtia));
+        });
+        let found = ["privateuse1_runtime", "kernel", "gpu_memcpy", "mtia_runtime", "mtia_ccp_events"];
+        assert_eq!(found.map(|cat| rows(&file, "X", cat).len()), [4, 3, 1, 3, 3]);
+        // Their arrows are apart, though both count from 1.
+        let starts: BTreeSet<_> = rows(&file, "s", "ac2g").iter().map(|row| row["id"].to_string()).collect();
+        assert_eq!((starts.len(), rows(&file, "f", "ac2g").len()), (7, 7));
+    }
+}
+
+#[test]
+fn an_accelerator_that_nobody_has_heard_of_needs_no_change_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("tests/accelerators/lpu.c", folder.path(), "lpu", &[]);
+    let file = record(&folder, || use_lpu(&loaded(&library)));
+    let report = report(&file, "lpu_v2");
+    let can = report.state.as_ref().unwrap();
+    assert!(can.notes.iter().any(|note| note.ends_with(": 77")), "{can:?}");
+    assert!(report.notes.iter().any(|note| note == "not taken: 1 events of a type that is not known"), "{report:?}");
+    let of = |ph: &str, cat: &str, name: &str| {
+        let rows: Vec<_> = rows(&file, ph, cat).into_iter().filter(|row| row["name"] == name).collect();
+        assert_eq!(rows.len(), 1, "{cat} {name}");
+        rows[0].clone()
+    };
+    let [runtime, driver] = [("privateuse1_runtime", "lpuEnqueue"), ("privateuse1_driver", "lpuSubmit")]
+        .map(|(cat, name)| of("X", cat, name));
+    assert_eq!((&runtime["tid"], &driver["tid"]), (&json!(4242), &json!(4243)));
+    let kernel = of("X", "kernel", "attention");
+    assert_eq!((&kernel["pid"], &kernel["tid"]), (&json!(3), &json!(1)));
+    assert_eq!(kernel["args"], json!({"load %": 12.5, "cycles": 1234, "shape": [1, [2, 3], "x"]}));
+    assert_eq!(of("i", "cpu_instant_event", "reset")["tid"], json!(4242));
+    let counters = rows(&file, "C", "hardware_counters");
+    let seen: Vec<_> = counters.iter().map(|row| (&row["name"], &row["pid"], &row["args"][""])).collect();
+    let group = json!("GPU 3 Counters");
+    assert_eq!(seen, [(&json!("load %"), &group, &json!(12.5)), (&json!("cycles"), &group, &json!(1234))]);
+    assert_eq!(headings(&file, 3)["process_labels"], json!("LPU 3"));
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a child of its own has another environment")]
+fn an_hpu_is_one() {
+    if std::env::var_os("LPU_HPU").is_none() {
+        let own = std::env::current_exe().unwrap();
+        let output =
+            Command::new(own).args(["--exact", "plugins::an_hpu_is_one"]).env("LPU_HPU", "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile("tests/accelerators/lpu.c", folder.path(), "hpu", &[]);
+    let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path()))
+        .activities(ActivityGroup::Hpu.types().union(ActivityGroup::Cpu.types()))
+        .build()
+        .unwrap();
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || use_lpu(&loaded(&library)));
+    let trace = guard.finish().unwrap();
+    let events = trace.events();
+    let ops: Vec<_> = events.iter().filter(|event| event.kind() == Some(ActivityType::HpuOp)).collect();
+    assert_eq!(ops.len(), 1);
+    assert_eq!((ops[0].name(), ops[0].device_type()), ("gemm", Some(tracing_kineto::activity::DeviceType::Hpu)));
+}
+
+/// What a plugin breaks, and what is said of it. A text in the second place means that it cannot record.
+const FAULTS: [(&str, &str, &[&str]); 24] = [
+    ("REGISTER_FAILS", "KinetoPlugin_register failed with status 2", &[]),
+    ("REGISTERS_NOTHING", "it registers no profiler", &[]),
+    ("NULL_INTERFACE", "it registers null where a struct belongs", &[]),
+    ("SMALL_INTERFACE", "it registers structs that say they are smaller than any version of theirs was", &[]),
+    ("NO_STOP", "its profiler has no function profilerStop", &[]),
+    ("QUERY_FAILS", "profilerQuery failed with status 3", &[]),
+    ("NO_NAME", "", &[]),
+    ("LONG_NAME", "", &[]),
+    ("CREATE_FAILS", "profilerCreate failed with status 4", &[]),
+    ("NO_PROFILER", "profilerCreate made no profiler", &[]),
+    ("START_FAILS", "profilerStart failed with status 5", &[]),
+    ("STOP_FAILS", "", &["profilerStop failed with status 6"]),
+    ("PROCESS_FAILS", "", &["profilerProcessEvents failed with status 7"]),
+    ("DESTROY_FAILS", "", &["profilerDestroy failed with status 8"]),
+    ("STOP_HANGS", "", &["it has not ended within the time limit: what it had not handed over by then is not here"]),
+    ("PUSH_FAILS", "", &[]),
+    ("NULLS", "", &["not taken: 4 null where a struct belongs", "not taken: 3 null where a text belongs"]),
+    ("SMALL_STRUCTS", "", &["not taken: 4 structs that say they are smaller than any version of theirs was"]),
+    (
+        "BAD_EVENTS",
+        "",
+        &[
+            "not taken: 2 events of a type that is not known",
+            "not taken: 1 events of a type that was not asked for",
+            "not taken: 2 events that end before they begin, or begin at no time",
+        ],
+    ),
+    ("BAD_METADATA", "", &["not taken: 3 arguments whose value is no JSON (a text needs its quotes)"]),
+    (
+        "NOTHING_BEFORE",
+        "",
+        &["not taken: 2 calls about an event that was not taken", "not taken: 1 null where a struct belongs"],
+    ),
+    ("KEEPS_BUILDER", "", &[]),
+    (
+        "BAD_FLOWS",
+        "",
+        &[
+            "not taken: 1 arrows from forward to backward, which spans give",
+            "not taken: 2 arrows of no kind or without an id",
+        ],
+    ),
+    (
+        "BAD_DEVICES",
+        "",
+        &[
+            "not taken: 904 devices or parts of them beyond the first 4096",
+            "not taken: 1 devices with a number beyond 32 bits",
+        ],
+    ),
+];
+
+#[test]
+fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
+    let folders: Vec<_> = FAULTS.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+    for ((fault, refused, notes), folder) in FAULTS.iter().zip(&folders) {
+        compile("tests/accelerators/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
+        let patience = Duration::from_millis(if *fault == "STOP_HANGS" { 200 } else { 20_000 });
+        let (layer, guard) =
+            all(KinetoLayer::builder().plugins(folder.path())).flush_timeout(patience).build().unwrap();
+        subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let _step = annotate!("step").entered();
+            info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(1)));
+        });
+        let file = File::of(guard.finish().unwrap());
+        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is whole");
+        let stats = file.trace.stats();
+        let name = if *fault == "LONG_NAME" { "x".repeat(32) } else { "faulty".to_owned() };
+        let report = stats.collectors.iter().find(|report| report.name == name);
+        let report = report.unwrap_or_else(|| panic!("{fault}: {stats}"));
+        match &report.state {
+            Ok(_) => assert_eq!(*refused, "", "{fault}"),
+            Err(reason) => assert!(!refused.is_empty() && reason.message().contains(refused), "{fault}: {reason}"),
+        }
+        let said: Vec<_> = report.notes.iter().map(String::as_str).collect();
+        assert_eq!(&said[..], *notes, "{fault}");
+        let whole = rows(&file, "X", "kernel").into_iter().filter(|row| row["name"] == "whole").count();
+        let expected = usize::from(refused.is_empty() && *fault != "STOP_HANGS");
+        assert_eq!(whole, expected, "{fault}: {stats}");
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_come_back_holds_nobody_up() {
+    let hangs = |fault: &str, refused: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        compile("tests/accelerators/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
+        let file = record(&folder, || info_span!("work").in_scope(|| ()));
+        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is whole");
+        let reason = report(&file, "faulty").state.as_ref().unwrap_err().to_string();
+        assert!(reason.contains(refused), "{fault}: {reason}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| hangs("QUERY_HANGS", "it has not registered within 10 s"));
+        scope.spawn(|| hangs("START_HANGS", "it has not begun within 10 s"));
+    });
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "what is passed over is said")]
+fn the_header_is_c_and_cplusplus() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiles = |compiler: &str, standard: &str, language: &str, source: &str| {
+        let mut command = Command::new(compiler);
+        command.args([standard, "-x", language, "-Wall", "-Wextra", "-pedantic", "-Werror", "-D_GNU_SOURCE"]);
+        match command.arg("-fsyntax-only").arg("-I").arg(root.join("include")).arg(root.join(source)).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{source}: {}", String::from_utf8_lossy(&output.stderr));
+                true
+            }
+            Err(_) => false,
+        }
+    };
+    for source in ["include/kineto_plugin.h", "examples/plugins/aiu.c"] {
+        assert!(compiles("cc", "-std=c11", "c", source), "no C compiler");
+    }
+    if !compiles("c++", "-std=c++14", "c++", "include/kineto_plugin.h") {
+        println!("passed over: there is no C++ compiler here");
+    }
+}
+
+#[test]
+fn arguments_are_what_they_say_as_far_as_json_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=BAD_METADATA"]);
+    let file = record(&folder, || info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(1))));
+    let kernels = rows(&file, "X", "kernel");
+    let args = json!({"twice": 2, "huge": 1.2345678901234568e29, "\u{fffd}\"\n": "\0 \" \u{fffd}("});
+    assert_eq!(kernels[0]["args"].to_string(), args.to_string());
+}
+
+#[test]
+fn what_is_no_plugin_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text.so"), "no library").unwrap();
+    std::fs::write(folder.path().join("readme.txt"), "not looked at").unwrap();
+    std::os::unix::fs::symlink(cuda::library("sim_nvtx"), folder.path().join("other.so")).unwrap();
+    let reasons = |builder: KinetoLayerBuilder| {
+        let (_layer, guard) = all(builder).record_from_start(false).build().unwrap();
+        let reports = guard.profiler().collectors();
+        let reasons = reports
+            .iter()
+            .filter_map(|report| Some((report.name.to_owned(), report.state.as_ref().err()?.to_string())));
+        reasons.collect::<BTreeMap<_, _>>()
+    };
+    let found = reasons(KinetoLayer::builder().plugins(folder.path()));
+    assert!(found["text"].contains("invalid ELF header") || found["text"].contains("file too short"), "{found:?}");
+    assert!(found["other"].contains("no function KinetoPlugin_register"), "{found:?}");
+    assert!(!found.contains_key("readme"));
+    let nowhere = reasons(KinetoLayer::builder().plugins(folder.path().join("nowhere")));
+    assert!(nowhere["plugins"].contains("cannot be read") && nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"));
+}
+
+#[test]
+fn annotations_are_told_apart_where_a_plugin_wants_that() {
+    for (defines, expected) in [(&["-DUSERS"][..], "[([])()()[()][][]]"), (&[], "((())()()(())()())")] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = compile("tests/accelerators/heard.c", folder.path(), "heard", defines);
+        let mut heard = String::new();
+        record(&folder, || {
+            let library = loaded(&library);
+            let step = annotate!("step").entered();
+            info_span!("op").in_scope(|| annotate!("inner {}", 1).in_scope(|| ()));
+            // One class for the callsite, which its first value decides.
+            let kind = || info_span!("by kind", kineto.kind = "cpu_op");
+            kind().in_scope(|| ());
+            kind().in_scope(|| ());
+            let kind = info_span!("by kind", kineto.kind = "user_annotation");
+            kind.in_scope(|| info_span!("op").in_scope(|| ()));
+            let again = annotate!("again");
+            again.in_scope(|| ());
+            again.in_scope(|| ());
+            drop(step);
+            // SAFETY: that is its type.
+            let what: Symbol<'_, extern "C" fn() -> *const c_char> = unsafe { library.get(c"whatWasHeard") }.unwrap();
+            // SAFETY: it gives a C string that stays.
+            heard = unsafe { std::ffi::CStr::from_ptr(what()) }.to_str().unwrap().to_owned();
+        });
+        assert_eq!(heard, expected, "{defines:?}");
+    }
+}
+
+#[test]
+fn a_plugin_that_was_late_once_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
+    let builder = KinetoLayer::builder().plugins(folder.path());
+    let (_layer, guard) =
+        all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
+    let profiler = guard.profiler();
+    let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
+    for _ in 0..2 {
+        profiler.start().unwrap();
+        let stats = profiler.stop().unwrap().stats();
+        let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
+        assert!(
+            report.state.is_ok() && report.notes.iter().any(|note| note.contains("within the time limit")),
+            "{stats}"
+        );
+        // It comes back; a minute is for ever.
+        let back = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            can()
+        });
+        assert!(back);
+    }
+}

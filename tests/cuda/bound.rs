@@ -1,0 +1,155 @@
+//! A program that launches faster than its records are read: memory stays bounded, and each record is there or counted.
+#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+use support::gpu::machine;
+use support::{cuda, gpu};
+use tracing::{info_span, subscriber};
+use tracing_kineto::{ActivityType, ActivityTypes, Loss, Trace};
+use tracing_subscriber::layer::SubscriberExt;
+
+const MIB: u64 = 1 << 20;
+
+/// A launch is a call and a kernel; ids and overhead would be records of which it is not known what becomes of them.
+const TYPES: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::CpuOp,
+    ActivityType::UserAnnotation,
+    ActivityType::GpuUserAnnotation,
+    ActivityType::ConcurrentKernel,
+    ActivityType::CudaDriver,
+]);
+
+/// Kernels that take a microsecond, and a hundredth of a second.
+const SHORT: &str = "short_us1";
+const LONG: &str = "long_us10000";
+
+/// A recording of many launches.
+struct Bounded {
+    launches: u64,
+    /// For the trace, and for the vendor's buffers.
+    limits: [u64; 2],
+    /// What may be beside them: what the trace is assembled with, and what the simulator keeps of work under way.
+    beside: u64,
+    settings: &'static str,
+    /// One that takes much longer than a launch keeps CUPTI's buffers from coming back, until the stop waits no more.
+    kernel: &'static str,
+}
+
+/// What came of it.
+#[derive(Debug)]
+#[allow(dead_code, reason = "shown to whoever runs the test with --nocapture")]
+struct Outcome {
+    launching: Duration,
+    stopping: Duration,
+    writing: Duration,
+    /// By how many bytes the process grew at most.
+    growth: u64,
+    bytes: u64,
+    kernels: u64,
+    records: u64,
+    losses: Vec<(Loss, u64)>,
+    notes: Vec<String>,
+}
+
+impl Bounded {
+    fn run(&self) {
+        let machine = machine(self.settings);
+        let streams = [machine.stream(), machine.stream(), machine.stream(), machine.stream()];
+        let kernel = machine.only_kernel(self.kernel);
+        let mut config = tempfile::NamedTempFile::new().unwrap();
+        writeln!(config, "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB={}", self.limits[1] / MIB).unwrap();
+        let before = reset_peak();
+        let (layer, guard) = support::layer(|builder| {
+            let builder = builder.config_file(config.path()).activities(TYPES).flush_timeout(self.patience());
+            builder.buffer_limit_bytes(self.limits[0])
+        });
+        let begun = Instant::now();
+        cuda::reset();
+        subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let mut left = self.launches;
+            while left > 0 {
+                let _span = info_span!("thousand").entered();
+                let now = left.min(1000);
+                (0..now).for_each(|at| machine.launch(kernel, 1, streams[at as usize % streams.len()]));
+                left -= now;
+            }
+        });
+        let launching = begun.elapsed();
+        let begun = Instant::now();
+        let trace: Trace = guard.finish().unwrap();
+        let stopping = begun.elapsed();
+        let begun = Instant::now();
+        trace.write_chrome(std::io::sink()).unwrap();
+        let writing = begun.elapsed();
+        let stats = trace.stats();
+        let report = stats.collectors.iter().find(|report| report.name == "cupti").unwrap();
+        let (records, notes) = (report.records, report.notes.clone());
+        let growth = peak().saturating_sub(before);
+        let (bytes, kernels, losses) = (stats.bytes, stats.device_activities, stats.losses);
+        let outcome = Outcome { launching, stopping, writing, growth, bytes, kernels, records, losses, notes };
+        gpu::say(&format!("{} launches, limits {:?}: {outcome:#?}", self.launches, self.limits));
+        self.check(&outcome);
+    }
+
+    fn patience(&self) -> Duration {
+        if self.kernel == LONG { Duration::from_millis(300) } else { gpu::PATIENCE }
+    }
+
+    fn check(&self, outcome: &Outcome) {
+        assert_eq!(cuda::count("launches"), self.launches);
+        assert!(outcome.bytes <= self.limits[0], "{} bytes in the trace", outcome.bytes);
+        let limit = self.limits[0] + self.limits[1] + self.beside;
+        assert!(outcome.growth <= limit, "grew by {} of {limit} bytes", outcome.growth);
+        // What CUPTI made is in the trace, or counted as lost; what ended after a stop that waits no more is outside of it.
+        let lost = |cause: Loss| outcome.losses.iter().find(|(loss, _)| *loss == cause).map_or(0, |(_, count)| *count);
+        let outside = lost(Loss::OutOfWindow);
+        let lost = lost(Loss::VendorDropped) + lost(Loss::DeviceRecordsOverLimit);
+        assert!(lost > 0, "the limits are too wide to show anything");
+        let refused =
+            outcome.notes.iter().any(|note| note.starts_with("CUPTI asked for a buffer ") && note.contains("refused"));
+        assert!(refused || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
+        let made = cuda::count("api_records") + cuda::count("device_records");
+        assert!(made >= 2 * self.launches);
+        assert_eq!(outcome.records + outside + lost, made, "{outcome:?}");
+    }
+}
+
+/// Forgets how much memory the process had at most; returns how much it has.
+fn reset_peak() -> u64 {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    peak()
+}
+
+/// How much memory the process had at most, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// In a process of its own, whose memory is that of the recording, and whose queued kernels delay no other test.
+#[test]
+fn memory_is_bounded_while_a_program_launches() {
+    gpu::in_child("bound::child_that_launches", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_launches() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    // One that CUPTI may refuse buffers to, and one that must get some.
+    let refusing = "cupti=13.4,driver=13040";
+    let insisting = "cupti=12.4,driver=12040";
+    for (settings, kernel) in [(refusing, SHORT), (refusing, LONG), (insisting, LONG)] {
+        Bounded { launches: 100_000, limits: [2 * MIB, 8 * MIB], beside: 16 * MIB, settings, kernel }.run();
+    }
+}
+
+#[test]
+#[ignore = "takes long: cargo test --release --test cuda bound::ten -- --ignored --nocapture"]
+fn ten_million_launches() {
+    for kernel in [SHORT, LONG] {
+        Bounded { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], beside: 32 * MIB, settings: "", kernel }.run();
+    }
+}

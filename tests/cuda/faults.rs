@@ -1,0 +1,207 @@
+//! What can go wrong with a GPU, and what the trace then says: the host's part is whole, and what is missing is counted.
+#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use support::faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_host, go_through, rows_of, whole};
+use support::gpu::{Counts, calls, kernels, losses, machine};
+use support::{File, cuda, faults, gpu, record_with};
+use tracing::info_span;
+use tracing_kineto::Loss;
+use tracing_kineto::collector::Why;
+
+const FAULTS: &[Fault] = &[
+    ("", |file| whole(file, &[])),
+    // What stands in the way of everything.
+    ("driver=12000", |file| nothing(file, Why::Incompatible, "update NVIDIA's driver")),
+    ("driver=11080,cupti=12.4", |file| nothing(file, Why::Incompatible, "update NVIDIA's driver")),
+    ("busy=1", |file| nothing(file, Why::Busy, "stop that one first")),
+    ("privileges=1", |file| nothing(file, Why::Forbidden, "NVreg_RestrictProfilingToAdminUsers=0")),
+    ("enable_error=33", |file| nothing(file, Why::Unsupported, "vGPUs")),
+    // What stands in the way of a part.
+    ("enable_error=27:10", |file| {
+        noted(file, "kernel is not recorded");
+        assert!(gpu::report(file).notes.iter().any(|note| note.contains("KINETO_CUPTI_PATH")), "what to do about it");
+        let found = Counts::of(file);
+        assert_eq!((found.kernels, launches(file).len()), (0, KERNELS));
+        assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
+    }),
+    ("enable_error=27:4", |file| {
+        noted(file, "cuda_driver is not recorded");
+        assert_eq!((kernels(file).len(), calls(file).len()), (KERNELS, 0));
+        assert_eq!(losses(file), [(Loss::WorkWithoutLaunch, KERNELS)]);
+    }),
+    ("push_error=1", |file| whole(file, &[(Loss::LinkedByTime, KERNELS)])),
+    // Buffers and threads.
+    ("late_buffers=30", |file| whole(file, &[])),
+    ("foreign_thread=1", |file| whole(file, &[])),
+    ("late_buffers=30,foreign_thread=1,cupti=12.4,driver=12040", |file| whole(file, &[])),
+    ("slow_callbacks=20", |file| whole(file, &[])),
+    // Records that are not there or make no sense.
+    ("drop=2", dropped),
+    ("drop=4", dropped),
+    ("garbage=5", |file| {
+        accounted(file, launches(file));
+        assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
+        assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
+    }),
+    ("unknown_kinds=2", |file| {
+        let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
+        assert!(unread >= KERNELS);
+        whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
+    }),
+    ("repeat_correlation=7", |file| {
+        assert_eq!((kernels(file).len(), launches(file).len()), (KERNELS, KERNELS));
+        assert_eq!(faults::arrows(file), KERNELS);
+        assert!(file.lost(Loss::CorrelationsReused) >= (KERNELS - 7) as u64);
+    }),
+    ("no_finish=work", |file| {
+        // The first of each stream has begun; all are there, up to the end at most.
+        whole(file, &[(Loss::UnfinishedWork, KERNELS)]);
+        assert!(kernels(file).iter().all(|kernel| kernel["args"]["finished"] == false));
+    }),
+    // Clocks.
+    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
+    ("clock_step_ns=50000000:0", |file| stepped(file, 50_000_000)),
+    ("clock_step_ns=-50000000:0", |file| stepped(file, -50_000_000)),
+    ("early_kernels_ns=200000", |file| {
+        let early = file.lost(Loss::WorkBeforeLaunch) as usize;
+        assert!(early > 0);
+        whole(file, &[(Loss::WorkBeforeLaunch, early)]);
+    }),
+    ("timestamp_zero=1", |file| whole(file, &[(Loss::UnfinishedWork, KERNELS)])),
+    ("overlap=1", |file| {
+        let overlapping = file.lost(Loss::OverlappingWork) as usize;
+        // Each but the first of a stream begins while another runs.
+        assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
+        whole(file, &[(Loss::OverlappingWork, overlapping)]);
+    }),
+];
+
+/// Steps of two kernels each, on two streams. A clock that steps does it in the middle.
+fn program(machine: &gpu::Machine, settings: &str) {
+    let streams = [machine.stream(), machine.stream()];
+    let kernel = machine.only_kernel("work_us500");
+    for step in 0..STEPS {
+        let _step = info_span!("step").entered();
+        info_span!("one").in_scope(|| machine.launch(kernel, 4, streams[0]));
+        info_span!("two").in_scope(|| machine.launch(kernel, 4, streams[1]));
+        if step == STEPS / 2 && is_step(settings) {
+            cuda::configure(settings);
+        }
+    }
+    if !settings.contains("no_finish") {
+        machine.synchronize();
+    }
+}
+
+fn is_step(settings: &str) -> bool {
+    settings.starts_with("clock_step")
+}
+
+/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
+/// part of it is whole.
+fn recorded(settings: &str) -> (gpu::Machine, File) {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine(if is_step(settings) { "" } else { settings });
+    let ends = !settings.contains("no_finish");
+    let timeout = if ends { gpu::PATIENCE } else { Duration::from_millis(200) };
+    let begun = Instant::now();
+    let file = record_with(
+        |builder| gpu::all(builder).flush_timeout(timeout),
+        || {
+            cuda::reset();
+            program(&machine, settings);
+        },
+    );
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
+    assert_eq!(cuda::count("synchronizes"), u64::from(ends), "the program's own alone");
+    assert_eq!(cuda::count("push_depth"), 0, "nothing is left pushed");
+    check_host(&file, calls(&file));
+    (machine, file)
+}
+
+fn launches(file: &File) -> Vec<&Value> {
+    calls(file).into_iter().filter(|call| gpu::name(call) == "cuLaunchKernel").collect()
+}
+
+/// The trace has nothing of the device, and says why, in a sentence that helps.
+#[track_caller]
+fn nothing(file: &File, why: Why, advice: &str) {
+    let reason = gpu::reason(file);
+    assert_eq!(reason.why(), why, "{reason}");
+    assert!(reason.advice().contains(advice), "{reason}");
+    assert!(file.trace.stats().to_string().contains(advice));
+    assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
+    assert_eq!(cuda::count("pushes"), 0, "nobody is told of spans");
+}
+
+#[track_caller]
+fn noted(file: &File, what: &str) {
+    let notes = gpu::report(file).notes;
+    assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
+}
+
+fn dropped(file: &File) {
+    accounted(file, launches(file));
+    // One or two may have been dropped before the counts began.
+    let (lost, dropped) = (file.lost(Loss::VendorDropped), cuda::count("dropped"));
+    assert!(dropped > 0 && (dropped..=dropped + 5).contains(&lost), "{lost} of {dropped}");
+}
+
+/// A clock that is off is put right, and the trace says by how much it was off.
+fn skewed(file: &File, by: i64) {
+    whole(file, &[]);
+    check_clock(file, &gpu::report(file), by, launches(file));
+}
+
+/// A clock that steps: all is there, and the trace says how far times may be off.
+fn stepped(file: &File, by: i64) {
+    let found = Counts::of(file);
+    assert_eq!((found.kernels, found.linked), (KERNELS, KERNELS));
+    let report = gpu::report(file);
+    assert!(report.clock_error_ns >= by.unsigned_abs() * 9 / 10, "{report:?}");
+}
+
+#[test]
+fn each_fault_is_told_and_the_rest_is_there() {
+    let (rows, failed) = go_through(FAULTS, recorded, row);
+    let mut table = faults::HEAD.to_owned() + &rows;
+    for (settings, test) in
+        [("driver=0", "faults::child_without_a_driver"), ("driver=10020", "faults::child_with_an_old_driver")]
+    {
+        table += &rows_of(test, &[("SIM_CUDA", settings)]);
+    }
+    gpu::publish("cuda-faults.md", &table);
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// What the table says of a fault.
+fn row(settings: &str, file: &File) -> String {
+    faults::row(settings, launches(file).len(), file, &gpu::report(file))
+}
+
+/// What is recorded where CUDA cannot be used, with no libcupti loaded.
+fn without_a_gpu(settings: &str, why: Why, message: &str) {
+    // Only the driver is loaded: what is asked of it is its version.
+    cuda::driver();
+    let file = gpu::record(|| info_span!("step").in_scope(|| ()));
+    assert_eq!(file.slices().len(), 1);
+    let reason = gpu::reason(&file);
+    assert_eq!(reason.why(), why, "{reason}");
+    assert!(reason.message().contains(message) && !reason.advice().is_empty(), "{reason}");
+    gpu::say(row(settings, &file).trim_end());
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_without_a_driver() {
+    without_a_gpu("driver=0", Why::NoDevice, "stub");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_an_old_driver() {
+    without_a_gpu("driver=10020", Why::LibraryNotFound, "CUDA 10.2");
+}

@@ -1,0 +1,81 @@
+//! ITT: what a collector hears of spans.
+
+use support::{child, cuda, layer};
+use tracing::{info, info_span, subscriber};
+use tracing_kineto::{Mode, Modes, Trace, itt};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Runs `child`, an ignored test of this file, with the collector or without; returns what that has heard.
+fn heard(child: &str, listens: bool) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("itt.log");
+    let mut command = child::command(child);
+    command.env_remove("INTEL_LIBITTNOTIFY64");
+    if listens {
+        command.env("INTEL_LIBITTNOTIFY64", cuda::library("sim_itt"));
+        command.env("SIM_ITT_LOG", &log);
+    }
+    child::run(&mut command);
+    std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn work(modes: impl Into<Modes>) -> Trace {
+    let (layer, guard) = layer(|builder| builder.mode(modes).itt_domain("mine").events(tracing_core::Level::INFO));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for _ in 0..2 {
+            info_span!("outer").in_scope(|| info_span!("inner", bytes = 3).in_scope(|| info!(name: "now", "an event")));
+        }
+    });
+    guard.finish().unwrap()
+}
+
+#[test]
+fn spans_are_tasks() {
+    let once = ["begin mine outer", "begin mine inner", "begin mine now", "end mine", "end mine", "end mine"];
+    for child in ["itt::child_in_itt_mode", "itt::child_in_both_modes"] {
+        assert_eq!(heard(child, true), [once, once].concat(), "{child}");
+    }
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_in_itt_mode() {
+    let trace = work(Mode::Itt);
+    assert_eq!(trace.stats().slices, 0);
+    assert!(trace.why_empty().unwrap().contains("without kineto"));
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_in_both_modes() {
+    assert_eq!(work(Mode::Itt | Mode::Kineto).stats().slices, 4);
+}
+
+#[test]
+fn without_a_collector_it_is_silent() {
+    assert!(heard("itt::child_without_a_collector", false).is_empty());
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_without_a_collector() {
+    let reason = work(Mode::Itt | Mode::Kineto).stats().observers[0].state.clone().unwrap_err();
+    assert!(reason.to_string().contains("INTEL_LIBITTNOTIFY64"), "{reason}");
+    assert!(!itt::is_available());
+    itt::mark("nobody hears");
+    drop(itt::range("nobody hears"));
+}
+
+#[test]
+fn tasks_by_hand_are_pytorchs() {
+    let expected = ["begin PyTorch range", "begin PyTorch mark", "end PyTorch", "end PyTorch"];
+    assert_eq!(heard("itt::child_by_hand", true), expected);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_by_hand() {
+    assert!(itt::is_available());
+    let _range = itt::range("range");
+    itt::mark("mark");
+}

@@ -1,0 +1,21 @@
+//! NVIDIA's GPUs, on the simulated driver and CUPTI.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod bound;
+mod collector;
+mod faults;
+#[cfg(feature = "itt")]
+mod itt;
+mod machine;
+mod memory;
+mod nvtx;
+mod nvtx_cupti;
+mod nvtx_ranges;
+mod pauses;
+mod processes;
+mod schedule;
+mod sessions;
+mod tables;
+mod timers;
+mod versions;

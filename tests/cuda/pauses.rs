@@ -1,0 +1,305 @@
+//! Pauses of a recording of a GPU: all of it, a group of it, and what lies outside of the program's own ranges.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::cuda::{Cuda, Stream};
+use support::gpu::{Counts, calls, interval, kernels, machine, name, tally, under};
+use support::{File, cuda, gpu, layer};
+use tracing::subscriber;
+use tracing_kineto::{
+    ActivityGroup, ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, RecordedTime, Status, annotate,
+};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Does `work` in a recording, and ends it.
+#[track_caller]
+fn record(
+    configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
+    work: impl FnOnce(&Profiler),
+) -> (File, BTreeMap<String, usize>) {
+    let (layer, guard) = layer(|builder| configure(gpu::all(builder)));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        work(&profiler);
+        let begun = Instant::now();
+        let file = File::of(profiler.stop().unwrap());
+        assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+        Counts::of(&file);
+        let found = tally(kernels(&file).iter().map(|kernel| name(kernel).to_owned()));
+        (file, found)
+    })
+}
+
+/// Launches some kernels of a name in a span of that name.
+fn launch(cuda: &Cuda, kernel: &'static str, count: usize) {
+    let function = cuda.only_kernel(kernel);
+    let _span = annotate!("{}", kernel).entered();
+    (0..count).for_each(|_| cuda.launch(function, 2, Stream::NULL));
+}
+
+fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize> {
+    BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
+}
+
+fn spans(file: &File) -> Vec<&str> {
+    file.slices().iter().map(|slice| &*slice.name).collect()
+}
+
+/// How often something was recorded, by its name; of the host and of CUPTI.
+fn stretches(file: &File) -> [usize; 2] {
+    let recorded = file.trace.stats().recorded;
+    let of =
+        |name: &str| recorded.iter().find(|time| time.name == name).map_or(usize::MAX, |time| time.stretches.len());
+    let header = &file.json["tracing_kineto"]["recorded"];
+    assert!(recorded.iter().all(|time| header[time.name]["stretches"] == time.stretches.len()), "{header}");
+    [of("host"), of("cupti")]
+}
+
+#[test]
+fn what_is_launched_in_a_pause_is_none_of_the_recording() {
+    let machine = machine("");
+    let (file, found) = record(
+        |builder| builder,
+        |profiler| {
+            launch(&machine, "first", 2);
+            machine.synchronize();
+            profiler.pause().unwrap();
+            launch(&machine, "paused", 3);
+            machine.synchronize();
+            profiler.resume().unwrap();
+            launch(&machine, "second", 4);
+        },
+    );
+    assert_eq!(found, counts([("first", 2), ("second", 4)]));
+    assert!(kernels(&file).iter().all(|kernel| under(&file, kernel) == name(kernel)));
+    assert_eq!(stretches(&file), [2, 2]);
+    assert_eq!(file.lost(Loss::LaunchesWithoutWork) + file.lost(Loss::WorkWithoutLaunch), 0, "{}", file.trace.stats());
+    assert_eq!((cuda::count("push_depth"), cuda::count("synchronizes")), (0, 2));
+}
+
+#[test]
+fn what_was_launched_before_a_pause_is_there_with_its_end() {
+    let machine = machine("");
+    let (file, found) = record(
+        |builder| builder,
+        |profiler| {
+            launch(&machine, "long_us50000", 3);
+            profiler.pause().unwrap();
+        },
+    );
+    assert_eq!(found, counts([("long_us50000", 3)]));
+    assert!(kernels(&file).iter().all(|kernel| interval(kernel).1 - interval(kernel).0 >= 50_000_000));
+    assert_eq!(file.lost(Loss::UnfinishedWork), 0, "{}", file.trace.stats());
+    assert_eq!(cuda::count("synchronizes"), 0, "nobody waits for a device");
+}
+
+#[test]
+fn cupti_rests_in_a_pause_and_records_all_that_comes_after_it() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let (file, found) = record(
+        |builder| builder,
+        |profiler| {
+            for (before, after) in [("one", "two"), ("three", "four")] {
+                launch(&machine, before, 5);
+                profiler.pause().unwrap();
+                let records = || cuda::count("api_records") + cuda::count("device_records");
+                // It goes on until what was launched before has come.
+                loop {
+                    let so_far = records();
+                    launch(&machine, "paused", 2);
+                    machine.synchronize();
+                    if records() == so_far {
+                        break;
+                    }
+                }
+                profiler.resume().unwrap();
+                launch(&machine, after, 5);
+            }
+        },
+    );
+    assert_eq!(found, counts([("one", 5), ("two", 5), ("three", 5), ("four", 5)]));
+    assert!(kernels(&file).iter().all(|kernel| under(&file, kernel) == name(kernel)));
+    assert_eq!(stretches(&file), [3, 3]);
+}
+
+#[test]
+fn a_group_is_paused_by_itself() {
+    let machine = machine("");
+    let (file, found) = record(
+        |builder| builder,
+        |profiler| {
+            launch(&machine, "both", 1);
+            profiler.pause_activities(ActivityGroup::Cuda).unwrap();
+            assert_eq!(profiler.status(), Status::Recording);
+            launch(&machine, "host_alone", 2);
+            machine.synchronize();
+            profiler.pause_activities(ActivityGroup::Cpu).unwrap();
+            profiler.resume_activities(ActivityGroup::Cuda).unwrap();
+            assert_eq!(profiler.status(), Status::Paused);
+            launch(&machine, "device_alone", 3);
+            profiler.resume_activities(ActivityGroup::Cpu | ActivityGroup::Cuda).unwrap();
+            launch(&machine, "again", 4);
+        },
+    );
+    assert_eq!(found, counts([("both", 1), ("device_alone", 3), ("again", 4)]));
+    assert_eq!(spans(&file), ["both", "host_alone", "again"]);
+    for kernel in kernels(&file) {
+        assert_eq!(under(&file, kernel), if name(kernel) == "device_alone" { "" } else { name(kernel) });
+    }
+    assert_eq!(stretches(&file), [2, 2]);
+    let [host, cupti] = &file.trace.stats().recorded[..] else { panic!("two") };
+    let is_before = |one: &RecordedTime, other: &RecordedTime| one.stretches[0].1 < other.stretches[0].1;
+    assert!(is_before(cupti, host) && cupti.stretches[1].0 < host.stretches[1].0);
+}
+
+#[test]
+fn a_span_that_was_left_while_the_host_was_paused_launches_nothing() {
+    let machine = machine("");
+    let (file, _) = record(
+        |builder| builder,
+        |profiler| {
+            let function = machine.only_kernel("kernel");
+            let span = annotate!("left").entered();
+            machine.launch(function, 1, Stream::NULL);
+            profiler.pause_activities(ActivityGroup::Cpu).unwrap();
+            drop(span);
+            machine.launch(function, 1, Stream::NULL);
+        },
+    );
+    let kernels = kernels(&file);
+    assert_eq!(kernels.iter().map(|kernel| under(&file, kernel)).collect::<Vec<_>>(), ["left", ""]);
+}
+
+#[test]
+fn nothing_is_recorded_outside_of_the_programs_ranges() {
+    for options in ["", "nested_driver=1"] {
+        let machine = machine(options);
+        let (file, found) = record(
+            |builder| builder.profiler_range(true),
+            |profiler| {
+                assert_eq!(profiler.status(), Status::Paused);
+                launch(&machine, "before", 2);
+                machine.start_profiler();
+                assert_eq!(profiler.status(), Status::Recording);
+                launch(&machine, "by_driver", 3);
+                machine.stop_profiler();
+                launch(&machine, "between", 4);
+                machine.synchronize();
+                machine.start_profiler_by_runtime();
+                machine.start_profiler();
+                launch(&machine, "by_runtime", 5);
+                machine.stop_profiler_by_runtime();
+                assert_eq!(profiler.status(), Status::Paused, "ranges do not nest");
+                launch(&machine, "after", 6);
+            },
+        );
+        assert_eq!(found, counts([("by_driver", 3), ("by_runtime", 5)]), "{options}");
+        assert_eq!(spans(&file), ["by_driver", "by_runtime"]);
+        assert!(kernels(&file).iter().all(|kernel| under(&file, kernel) == name(kernel)));
+        assert_eq!(stretches(&file), [2, 2], "a call within a call counts once");
+        assert!(!calls(&file).iter().any(|call| name(call).ends_with("ProfilerStart_v4000")));
+        assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"));
+    }
+}
+
+#[test]
+fn a_range_may_be_open_at_the_end_and_over_recordings() {
+    let machine = machine("");
+    let (layer, guard) = layer(|builder| gpu::all(builder).profiler_range(true));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        machine.start_profiler();
+        launch(&machine, "open", 2);
+        let file = File::of(profiler.stop().unwrap());
+        assert_eq!(tally(kernels(&file).iter().map(|kernel| name(kernel).to_owned())), counts([("open", 2)]));
+        assert!(file.trace.stats().recorded.is_empty(), "the recording is what it was open for");
+        // The next one begins outside.
+        profiler.start().unwrap();
+        launch(&machine, "later", 2);
+        let file = File::of(profiler.stop().unwrap());
+        assert_eq!((kernels(&file).len(), file.slices().len()), (0, 0));
+        let why = file.trace.why_empty().unwrap();
+        assert!(why.contains("cudaProfilerStart was not called"), "{why}");
+        assert_eq!(file.json["tracing_kineto"]["empty"], why);
+    });
+}
+
+#[test]
+fn the_host_alone_is_recorded_in_ranges_too() {
+    let machine = machine("");
+    let host = ActivityTypes::from(ActivityType::UserAnnotation);
+    let (file, found) = record(
+        |builder| builder.activities(host).profiler_range(true),
+        |_| {
+            launch(&machine, "outside", 1);
+            machine.start_profiler();
+            launch(&machine, "inside", 1);
+        },
+    );
+    assert_eq!((found, spans(&file)), (counts([]), vec!["inside"]));
+    assert_eq!(cuda::count("api_records"), 0);
+}
+
+#[test]
+fn where_nobody_sees_the_range_the_trace_says_why_it_is_empty() {
+    let machine = machine("busy=1");
+    let (file, found) = record(
+        |builder| builder.profiler_range(true),
+        |profiler| {
+            machine.start_profiler();
+            launch(&machine, "unseen", 2);
+            assert_eq!(profiler.status(), Status::Paused);
+        },
+    );
+    assert_eq!((found, file.slices().len()), (counts([]), 0));
+    assert!(gpu::reason(&file).to_string().contains("another profiler"));
+    let why = file.trace.why_empty().unwrap();
+    assert!(why.contains("CUPTI alone sees"), "{why}");
+    let (file, _) = record(
+        |builder| builder.profiler_range(true),
+        |profiler| {
+            profiler.resume().unwrap();
+            launch(&machine, "by_hand", 1);
+        },
+    );
+    assert_eq!(spans(&file), ["by_hand"]);
+}
+
+#[test]
+fn ranges_pauses_looks_and_stops_at_a_time_end_and_lose_nothing_of_the_next() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let (cuda, over) = (*machine, AtomicBool::new(false));
+    let (layer, guard) = layer(|builder| gpu::all(builder).profiler_range(true));
+    let profiler = guard.profiler();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                cuda.set_current(cuda.context(0));
+                let function = cuda.only_kernel("kernel");
+                while !over.load(Ordering::Relaxed) {
+                    cuda.start_profiler();
+                    cuda.launch(function, 1, Stream::NULL);
+                    cuda.stop_profiler();
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            });
+        }
+        for _ in 0..20 {
+            let _ = (profiler.pause(), profiler.resume(), profiler.snapshot().map(drop));
+            let _ = (profiler.stop().map(drop), profiler.start());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    drop(profiler.stop());
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        profiler.start().unwrap();
+        cuda.start_profiler();
+        launch(&machine, "next", 3);
+        let file = File::of(profiler.stop().unwrap());
+        assert_eq!(tally(kernels(&file).iter().map(|kernel| name(kernel).to_owned())), counts([("next", 3)]));
+    });
+    assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"));
+}

@@ -1,0 +1,505 @@
+//! Recordings of a GPU and what is around them: when they begin and end, who else records, what is selected, which thread.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::cuda::{Cuda, Stream};
+use support::gpu::{Counts, calls, events, interval, kernels, machine, name, reason, tally, under};
+use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
+use tracing::{info_span, subscriber};
+use tracing_kineto::collector::Why;
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Does `work` under a layer that records nothing by itself.
+fn idle<R>(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce(&Profiler) -> R) -> R {
+    let (layer, guard) = layer(|builder| configure(gpu::all(builder)).record_from_start(false));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard.profiler()))
+}
+
+/// Launches some kernels of a name in a span of that name.
+fn launch(cuda: &Cuda, kernel: &'static str, count: usize) {
+    let function = cuda.only_kernel(kernel);
+    let _span = annotate!("{}", kernel).entered();
+    (0..count).for_each(|_| cuda.launch(function, 2, Stream::NULL));
+}
+
+/// The kernels of a trace, each with how many there are; each is under the span of its name.
+#[track_caller]
+fn found(file: &File) -> BTreeMap<String, usize> {
+    Counts::of(file);
+    for kernel in kernels(file) {
+        assert_eq!(under(file, kernel), name(kernel));
+    }
+    tally(kernels(file).iter().map(|kernel| name(kernel).to_owned()))
+}
+
+fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize> {
+    BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
+}
+
+/// Ends a recording within the time that tests have.
+#[track_caller]
+fn stop(profiler: &Profiler) -> File {
+    let begun = Instant::now();
+    let trace = profiler.stop().unwrap();
+    assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    File::of(trace)
+}
+
+#[test]
+fn recordings_follow_one_another() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            launch(&machine, "before", 3);
+            for kernel in ["one", "two", "three"] {
+                profiler.start().unwrap();
+                launch(&machine, kernel, 5);
+                let file = stop(profiler);
+                assert_eq!(found(&file), counts([(kernel, 5)]));
+                assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
+                launch(&machine, "between", 3);
+                assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "others may record now");
+            }
+        },
+    );
+    assert_eq!((cuda::count("push_depth"), cuda::count("synchronizes")), (0, 0));
+}
+
+#[test]
+fn a_span_that_is_open_over_a_stop_leaves_no_id_behind() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            let open = info_span!("open").entered();
+            stop(profiler);
+            profiler.start().unwrap();
+            launch(&machine, "inside", 2);
+            drop(open);
+            let function = machine.only_kernel("outside");
+            machine.launch(function, 1, Stream::NULL);
+            let file = stop(profiler);
+            let spans = tally(kernels(&file).iter().map(|kernel| under(&file, kernel).to_owned()));
+            assert_eq!(spans, counts([("", 1), ("inside", 2)]));
+            assert_eq!(file.lost(Loss::LaunchesUnlinked), 1);
+        },
+    );
+    assert_eq!(cuda::count("push_depth"), 0);
+}
+
+#[test]
+fn a_prepared_recording_has_what_comes_after_its_start_alone() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            let prepared = profiler.prepare().unwrap();
+            let report = prepared.reports().iter().find(|report| report.name == "cupti").unwrap();
+            assert_eq!(report.state.as_ref().unwrap().proven, Some(true));
+            assert_eq!((profiler.status(), cuda::count("subscribes")), (Status::Prepared, 1));
+            launch(&machine, "early", 3);
+            machine.synchronize();
+            prepared.start().unwrap();
+            launch(&machine, "inside", 4);
+            let file = stop(profiler);
+            assert_eq!(found(&file), counts([("inside", 4)]));
+            drop(profiler.prepare().unwrap());
+            assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "dropping it lets go");
+        },
+    );
+}
+
+#[test]
+fn what_was_prepared_for_a_recording_of_before_does_not_disarm_what_is_now() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            let first = profiler.prepare().unwrap();
+            profiler.start().unwrap();
+            stop(profiler);
+            let second = profiler.prepare().unwrap();
+            drop(first);
+            assert_eq!((profiler.status(), cuda::count("unsubscribes")), (Status::Prepared, 1));
+            second.start().unwrap();
+            launch(&machine, "inside", 2);
+            assert_eq!(found(&stop(profiler)), counts([("inside", 2)]));
+        },
+    );
+}
+
+#[test]
+fn a_recording_of_the_host_alone_leaves_the_gpu_alone() {
+    let machine = machine("");
+    let cpu = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::UserAnnotation);
+    let file = record_with(|builder| gpu::all(builder).activities(cpu), || launch(&machine, "unseen", 2));
+    assert_eq!((file.slices().len(), Counts::of(&file)), (1, Counts::default()));
+    assert_eq!(["subscribes", "requested_buffers", "pushes"].map(cuda::count), [0; 3]);
+    // It does not stand in the way of the next.
+    let file = gpu::record(|| launch(&machine, "seen", 2));
+    assert_eq!(found(&file), counts([("seen", 2)]));
+}
+
+#[test]
+fn a_look_shows_what_has_ended_and_takes_nothing_away() {
+    let machine = machine("no_finish=endless");
+    let other = machine.stream();
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            launch(&machine, "done", 3);
+            machine.synchronize();
+            let look = File::of(profiler.snapshot().unwrap());
+            assert_eq!(found(&look), counts([("done", 3)]));
+            let endless = machine.only_kernel("endless");
+            annotate!("endless").in_scope(|| machine.launch(endless, 1, other));
+            let begun = Instant::now();
+            let look = File::of(profiler.snapshot().unwrap());
+            assert!(begun.elapsed() < gpu::PATIENCE / 2, "nobody waits for what runs");
+            assert!(found(&look).get("done") == Some(&3));
+            cuda::finish();
+            let file = stop(profiler);
+            assert_eq!(found(&file), counts([("done", 3), ("endless", 1)]));
+            assert_eq!(file.lost(Loss::UnfinishedWork), 0, "{}", file.trace.stats());
+        },
+    );
+}
+
+#[test]
+fn a_stop_among_threads_that_launch_loses_nothing_that_was_launched_before() {
+    const THREADS: usize = 4;
+    const EACH: usize = 50;
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let (cuda, context) = (*machine, machine.context(0));
+    let (launched, over) = (Barrier::new(THREADS + 1), AtomicBool::new(false));
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            std::thread::scope(|scope| {
+                for number in 0..THREADS {
+                    let (launched, over) = (&launched, &over);
+                    spawn(scope, &format!("launcher {number}"), move || {
+                        cuda.set_current(context);
+                        let stream = cuda.stream();
+                        let [before, after] = ["before_us5", "after_us5"].map(|kernel| cuda.only_kernel(kernel));
+                        for _ in 0..EACH {
+                            info_span!("before_us5").in_scope(|| cuda.launch(before, 1, stream));
+                        }
+                        launched.wait();
+                        while !over.load(Ordering::Relaxed) {
+                            info_span!("after_us5").in_scope(|| cuda.launch(after, 1, stream));
+                            std::thread::sleep(Duration::from_micros(100));
+                        }
+                    });
+                }
+                launched.wait();
+                let file = stop(profiler);
+                over.store(true, Ordering::Relaxed);
+                let found =
+                    tally(kernels(&file).iter().map(|kernel| format!("{} {}", name(kernel), under(&file, kernel))));
+                assert_eq!(found["before_us5 before_us5"], THREADS * EACH, "{found:?}");
+                let rows: HashSet<_> = calls(&file).iter().map(|call| call["tid"].as_u64().unwrap()).collect();
+                assert_eq!(rows.len(), THREADS);
+                Counts::of(&file);
+            });
+        },
+    );
+}
+
+#[test]
+fn a_stop_in_the_middle_of_a_capture_does_not_spoil_it() {
+    let machine = machine("");
+    let stream = machine.stream();
+    let kernel = machine.only_kernel("node");
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            launch(&machine, "direct", 2);
+            machine.begin_capture(stream);
+            machine.launch(kernel, 1, stream);
+            let file = stop(profiler);
+            assert_eq!(found(&file), counts([("direct", 2)]));
+            assert_eq!(file.lost(Loss::LaunchesWithoutWork), 0, "what goes into a graph reaches no device");
+            let graph = machine.end_capture(stream).unwrap();
+            profiler.start().unwrap();
+            annotate!("node").in_scope(|| machine.launch_graph(graph, stream));
+            assert_eq!(found(&stop(profiler)), counts([("node", 1)]));
+        },
+    );
+    assert_eq!(cuda::count("synchronizes"), 0);
+}
+
+#[test]
+fn a_stop_waits_for_what_runs_and_not_for_ever() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("no_finish=endless");
+    let file = gpu::record(|| launch(&machine, "slow_us300000", 1));
+    let (start, end) = interval(kernels(&file)[0]);
+    assert!(end - start >= 299_000_000, "it is there to its end");
+    assert_eq!(file.lost(Loss::UnfinishedWork), 0);
+    let begun = Instant::now();
+    let timeout = Duration::from_millis(200);
+    let file = record_with(|builder| gpu::all(builder).flush_timeout(timeout), || launch(&machine, "endless", 2));
+    assert!(begun.elapsed() >= timeout && begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    assert_eq!(found(&file), counts([("endless", 2)]));
+    assert_eq!(file.lost(Loss::UnfinishedWork), 2);
+    assert!(kernels(&file).iter().all(|kernel| kernel["args"]["finished"] == false));
+    let end = gpu::window(&file).1;
+    assert!(kernels(&file).iter().all(|kernel| interval(kernel).1 <= end + 1), "they end with the recording");
+    // The next recording has nothing of them.
+    cuda::finish();
+    assert_eq!(found(&gpu::record(|| launch(&machine, "next", 1))), counts([("next", 1)]));
+    assert_eq!(cuda::count("synchronizes"), 0);
+}
+
+#[test]
+fn a_second_layer_is_told_that_the_first_records_and_has_the_host() {
+    let machine = machine("");
+    let (first, guard) = layer(gpu::all);
+    let file = subscriber::with_default(tracing_subscriber::registry().with(first), || {
+        launch(&machine, "of_both", 2);
+        let second = gpu::record(|| launch(&machine, "of_both", 3));
+        assert_eq!(reason(&second).why(), Why::Busy);
+        assert_eq!((second.slices().len(), Counts::of(&second)), (1, Counts::default()));
+        File::of(guard.finish().unwrap())
+    });
+    // The first layer saw the second's work on the device, which no span of its own was around.
+    assert_eq!(kernels(&file).len(), 5);
+    assert_eq!(file.slices().len(), 1);
+    assert_eq!(found(&gpu::record(|| launch(&machine, "later", 1))), counts([("later", 1)]));
+}
+
+/// Another profiler: what `cuptiSubscribe` and `cuptiUnsubscribe` return.
+mod other {
+    #![allow(unsafe_code, reason = "C functions of the simulator are called")]
+
+    use super::cuda;
+    use std::ffi::c_void;
+
+    extern "C" fn ignore(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
+
+    type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+    /// A handle, or why there is none.
+    pub(super) fn subscribe() -> Result<usize, i32> {
+        type Subscribe = extern "C" fn(*mut usize, Callback, *mut c_void) -> i32;
+        // SAFETY: the function has this type.
+        let subscribe = unsafe { *cuda::cupti().get::<Subscribe>(b"cuptiSubscribe\0").unwrap() };
+        let mut handle = 0;
+        match subscribe(&raw mut handle, ignore, std::ptr::null_mut()) {
+            0 => Ok(handle),
+            code => Err(code),
+        }
+    }
+
+    pub(super) fn unsubscribe(handle: usize) {
+        // SAFETY: the function has this type.
+        let unsubscribe = unsafe { *cuda::cupti().get::<extern "C" fn(usize) -> i32>(b"cuptiUnsubscribe\0").unwrap() };
+        assert_eq!(unsubscribe(handle), 0);
+    }
+}
+
+#[test]
+fn another_profiler_and_we_keep_out_of_each_others_way() {
+    let machine = machine("");
+    let theirs = other::subscribe().unwrap();
+    let file = gpu::record(|| launch(&machine, "unseen", 2));
+    let why = reason(&file);
+    assert_eq!(why.why(), Why::Busy);
+    assert!(why.message().contains("PyTorch's profiler") && !why.advice().is_empty(), "{why}");
+    assert_eq!((file.slices().len(), cuda::count("pushes")), (1, 0));
+    other::unsubscribe(theirs);
+    let file = gpu::record(|| {
+        assert_eq!(other::subscribe(), Err(39), "we hold it");
+        launch(&machine, "seen", 2);
+    });
+    assert_eq!(found(&file), counts([("seen", 2)]));
+    other::unsubscribe(other::subscribe().unwrap());
+}
+
+#[test]
+fn a_graph_can_be_one_row() {
+    let machine = machine("");
+    let stream = machine.stream();
+    let kernel = machine.only_kernel("node");
+    let graph = machine.graph(stream, || (0..4).for_each(|_| machine.launch(kernel, 1, stream)));
+    let work = || {
+        let _span = info_span!("replay").entered();
+        (0..3).for_each(|_| machine.launch_graph(graph, stream));
+    };
+    let nodes = gpu::record(work);
+    let one = Counts { launches: 3, starts: 3, ..Counts::default() };
+    assert_eq!(Counts::of(&nodes), Counts { kernels: 12, linked: 12, ends: 12, ..one });
+    let whole = record_with(|builder| gpu::all(builder).graph_trace(true), work);
+    assert_eq!(Counts::of(&whole), Counts { kernels: 3, linked: 3, ends: 3, ..one });
+    assert!(kernels(&whole).iter().all(|row| row["args"]["graph id"] != 0 && under(&whole, row) == "replay"));
+    assert!(whole.trace.stats().losses.is_empty(), "{}", whole.trace.stats());
+}
+
+#[test]
+fn a_collective_says_on_its_kernels_what_it_is() {
+    let machine = machine("");
+    let file = gpu::record(|| {
+        let span = info_span!("all_reduce", collective_name = "all_reduce", dtype = "Half", other = 3);
+        let kernel = machine.only_kernel("ncclDevKernel_AllReduce");
+        span.in_scope(|| (0..2).for_each(|_| machine.launch(kernel, 2, Stream::NULL)));
+        launch(&machine, "gemm", 1);
+    });
+    for kernel in kernels(&file) {
+        let of_collective = name(kernel) != "gemm";
+        let args = &kernel["args"];
+        assert_eq!(args["Collective name"] == "all_reduce" && args["dtype"] == "Half", of_collective, "{kernel}");
+        assert_eq!(args.get("other"), None);
+    }
+}
+
+mod selection {
+    use super::*;
+
+    fn recorded(types: ActivityTypes) -> File {
+        let machine = machine("");
+        let memory = machine.allocate(64);
+        let file = record_with(
+            |builder| gpu::all(builder).activities(types),
+            || {
+                let _span = info_span!("span").entered();
+                machine.memset(memory, 0, Stream::NULL);
+                machine.memcpy_htod(memory, &[1; 64], Stream::NULL);
+                launch(&machine, "kernel_us50", 2);
+                machine.synchronize();
+            },
+        );
+        let has_ids = types.contains(ActivityType::ExternalCorrelation);
+        assert_eq!(cuda::count("pushes") > 0, has_ids, "nothing is pushed that nobody asks for");
+        file
+    }
+
+    fn kinds(file: &File) -> BTreeMap<String, usize> {
+        let device = |event: &&serde_json::Value| {
+            let kind = event["cat"].as_str().unwrap();
+            !matches!(kind, "cpu_op" | "user_annotation" | "Trace")
+        };
+        tally(
+            file.events()
+                .filter(|event| event["ph"] == "X")
+                .filter(device)
+                .map(|event| event["cat"].as_str().unwrap().to_owned()),
+        )
+    }
+
+    #[test]
+    fn kernels_alone() {
+        let file = recorded(ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CpuOp));
+        assert_eq!(kinds(&file), counts([("kernel", 2)]));
+        assert_eq!(file.lost(Loss::WorkWithoutLaunch), 2, "nobody records calls");
+    }
+
+    #[test]
+    fn copies_alone() {
+        let types =
+            [ActivityType::CpuOp, ActivityType::GpuMemcpy, ActivityType::CudaDriver, ActivityType::ExternalCorrelation];
+        let begun = Instant::now();
+        let file = recorded(ActivityTypes::of(&types));
+        assert!(begun.elapsed() < gpu::PATIENCE, "kernels that nobody records are not waited for");
+        assert_eq!(events(&file, "X", "gpu_memcpy").len(), 1);
+        assert_eq!((kernels(&file).len(), events(&file, "X", "gpu_memset").len()), (0, 0));
+        assert_eq!(under(&file, events(&file, "X", "gpu_memcpy")[0]), "span");
+    }
+
+    #[test]
+    fn without_external_correlation_time_tells() {
+        let file = recorded(gpu::TYPES.without(ActivityType::ExternalCorrelation));
+        assert_eq!(Counts::of(&file).linked, 4);
+        assert_eq!(file.lost(Loss::LinkedByTime), 4);
+        let spans = tally(gpu::work(&file).iter().map(|work| format!("{} {}", work["cat"], under(&file, work))));
+        let expected = [("\"gpu_memcpy\" span", 1), ("\"gpu_memset\" span", 1), ("\"kernel\" kernel_us50", 2)];
+        assert_eq!(spans, counts(expected));
+    }
+
+    #[test]
+    fn without_annotations_on_the_gpu() {
+        let file = recorded(gpu::TYPES.without(ActivityType::GpuUserAnnotation));
+        assert_eq!(Counts::of(&file).annotations, 0);
+        assert_eq!(Counts::of(&recorded(gpu::TYPES)).annotations, 1);
+    }
+}
+
+mod threads {
+    use super::*;
+
+    fn row_name(file: &File, tid: &serde_json::Value) -> String {
+        let is_it = |event: &&serde_json::Value| event["name"] == "thread_name" && event["tid"] == *tid;
+        let name = file.events().find(is_it).unwrap_or_else(|| panic!("row {tid} has no name"));
+        name["args"]["name"].as_str().unwrap().to_owned()
+    }
+
+    fn in_thread(cuda: Cuda, kernel: &'static str, with_span: bool) {
+        cuda.set_current(cuda.context(0));
+        let function = cuda.only_kernel(kernel);
+        let _span = with_span.then(|| info_span!("of_thread").entered());
+        cuda.launch(function, 1, Stream::NULL);
+    }
+
+    /// The row of the call that launched a kernel.
+    fn row_of(file: &File, kernel: &str) -> serde_json::Value {
+        let kernel = kernels(file).into_iter().find(|found| name(found) == kernel).unwrap();
+        let call = calls(file).into_iter().find(|call| gpu::correlation(call) == gpu::correlation(kernel)).unwrap();
+        call["tid"].clone()
+    }
+
+    #[test]
+    fn a_thread_without_spans_has_a_row_of_its_own() {
+        let machine = machine("");
+        let cuda = *machine;
+        let file = gpu::record(|| {
+            launch(&machine, "of_main", 1);
+            on_thread("silent", move || in_thread(cuda, "of_silent", false));
+        });
+        assert_ne!(row_of(&file, "of_main"), row_of(&file, "of_silent"));
+        assert!(row_name(&file, &row_of(&file, "of_silent")).contains("no spans"));
+        assert_eq!(file.lost(Loss::LaunchesUnlinked), 1);
+    }
+
+    #[test]
+    fn threads_with_the_same_handle_one_after_the_other_are_told_apart() {
+        let machine = machine("");
+        let cuda = *machine;
+        let kernels = ["one", "two", "three", "four"];
+        let file = gpu::record(|| {
+            for kernel in kernels {
+                on_thread(kernel, move || in_thread(cuda, kernel, true));
+            }
+        });
+        let slices: HashSet<_> = file.slices().iter().map(|slice| slice.tid).collect();
+        assert_eq!(slices.len(), kernels.len());
+        for kernel in kernels {
+            let row = row_of(&file, kernel);
+            assert!(row_name(&file, &row).contains(&format!("({kernel})")), "{}", row_name(&file, &row));
+            assert!(slices.contains(&row.as_u64().unwrap()));
+        }
+        assert_eq!(Counts::of(&file).linked, kernels.len());
+        assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
+    }
+
+    #[test]
+    fn a_silent_thread_with_the_handle_of_one_that_has_ended_is_not_that_one() {
+        let machine = machine("");
+        let cuda = *machine;
+        let file = gpu::record(|| {
+            on_thread("speaking", move || in_thread(cuda, "of_speaking", true));
+            on_thread("silent", move || in_thread(cuda, "of_silent", false));
+        });
+        assert!(row_name(&file, &row_of(&file, "of_speaking")).contains("(speaking)"));
+        let row = row_name(&file, &row_of(&file, "of_silent"));
+        assert!(row.contains("no spans"), "{row}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Names, values and metadata that want to break the file: every one of them comes back as it was given.
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+use tracing::{info_span, subscriber::with_default};
+use tracing_kineto::{KinetoLayer, KinetoLayerBuilder, LogSink, Message, Trace};
+use tracing_subscriber::prelude::*;
+
+macro_rules! x16 {
+    ($text:expr) => {
+        concat!(
+            $text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $text, $text,
+            $text
+        )
+    };
+}
+
+/// Defines the hostile texts, as a list and as spans and fields of that name.
+macro_rules! hostile {
+    ($($text:expr),+ $(,)?) => {
+        const TEXTS: &[&str] = &[$($text),+];
+
+        fn spans_of_these_names() {
+            $(info_span!($text).in_scope(|| ());)+
+        }
+
+        fn spans_with_these_fields() {
+            $(info_span!("fields", { $text } = $text).in_scope(|| ());)+
+        }
+
+        fn counters_of_these_names() {
+            $(tracing_kineto::counter!($text, depth = 1);)+
+        }
+    };
+}
+
+hostile![
+    "\"",
+    "\\",
+    "\\\"",
+    "'",
+    "\n",
+    "\r\n",
+    "\t",
+    "\0",
+    "\u{1}\u{1f}\u{7f}\u{85}",
+    "a\0b",
+    "\u{2028}\u{2029}",
+    "\u{feff}",
+    "\u{fffd}\u{ffff}\u{10ffff}",
+    "🦀👩‍👩‍👧‍👦",
+    "漢字かな한글",
+    "\u{202e}dlrow",
+    "e\u{301}",
+    "</script><!--",
+    "%s%n{}{{",
+    "${HOME}`id`",
+    "\"},{\"ph\":\"X",
+    "],\"traceEvents\":[",
+    "NaN",
+    "null",
+    "\u{1b}[31m",
+    "C:\\new\\table",
+    x16!(x16!(x16!(x16!("k")))),
+    x16!(x16!(x16!("漢\"\\\n"))),
+];
+
+/// Writes a trace to a file and reads it back, strictly.
+fn read(trace: &Trace) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    trace.save(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    // Each key of the top level stands at the beginning of a line, once.
+    let mut keys: Vec<&str> = text.lines().filter(|line| line.starts_with('"')).collect();
+    let written = keys.len();
+    keys.sort_unstable();
+    keys.dedup_by_key(|line| line.split("\":").next());
+    assert_eq!(keys.len(), written);
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Records what `work` does, and returns the trace.
+fn record(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> Trace {
+    let builder = KinetoLayer::builder().no_output().field_limit_bytes(1 << 20).buffer_limit_bytes(64 << 20);
+    let (layer, guard) = configure(builder).build().unwrap();
+    with_default(tracing_subscriber::registry().with(layer), work);
+    let trace = guard.finish().unwrap();
+    assert!(trace.stats().losses.is_empty(), "{}", trace.stats());
+    trace
+}
+
+fn rows<'j>(json: &'j Value, ph: &str) -> Vec<&'j Value> {
+    json["traceEvents"].as_array().unwrap().iter().filter(|row| row["ph"] == ph && row["cat"] != "Trace").collect()
+}
+
+fn texts(rows: &[&Value], text: impl Fn(&Value) -> Value) -> Vec<String> {
+    rows.iter().map(|row| text(row).as_str().unwrap_or("no text").to_owned()).collect()
+}
+
+#[test]
+fn names_of_spans_come_back() {
+    let json = read(&record(|builder| builder, spans_of_these_names));
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), TEXTS);
+}
+
+#[test]
+fn names_given_by_kineto_name_come_back() {
+    let work = || {
+        for text in TEXTS {
+            info_span!("named", kineto.name = *text).in_scope(|| ());
+            tracing_kineto::annotate!("{text}").in_scope(|| ());
+        }
+    };
+    let json = read(&record(|builder| builder, work));
+    let expected: Vec<&str> = TEXTS.iter().flat_map(|text| [*text, *text]).collect();
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), expected);
+}
+
+#[test]
+fn names_and_values_of_fields_come_back() {
+    let json = read(&record(|builder| builder, spans_with_these_fields));
+    let rows = rows(&json, "X");
+    assert_eq!(rows.len(), TEXTS.len());
+    for (row, text) in rows.iter().zip(TEXTS) {
+        assert_eq!(row["args"][text], **text);
+    }
+}
+
+#[test]
+fn values_that_are_displayed_or_recorded_late_come_back() {
+    let work = || {
+        for text in TEXTS {
+            let span = info_span!("late", shown = %text, late = tracing::field::Empty);
+            span.record("late", *text);
+            span.in_scope(|| ());
+        }
+    };
+    let json = read(&record(|builder| builder, work));
+    for name in ["shown", "late"] {
+        assert_eq!(texts(&rows(&json, "X"), |row| row["args"][name].clone()), TEXTS, "{name}");
+    }
+}
+
+#[test]
+fn names_of_counters_and_messages_of_events_come_back() {
+    let work = || {
+        counters_of_these_names();
+        TEXTS.iter().for_each(|text| tracing::info!(n = 1, "{text}"));
+    };
+    let json = read(&record(|builder| builder.events(tracing::level_filters::LevelFilter::INFO), work));
+    assert_eq!(texts(&rows(&json, "C"), |row| row["name"].clone()), TEXTS);
+    let instants: Vec<&Value> = rows(&json, "i").into_iter().filter(|row| row["args"]["n"] == 1).collect();
+    let shown = |row: &Value| row["args"].get("message").unwrap_or(&row["name"]).clone();
+    assert_eq!(texts(&instants, shown), TEXTS);
+}
+
+#[test]
+fn names_of_threads_come_back() {
+    // The operating system takes no 0 in a thread's name, and neither does Rust.
+    let names: Vec<&str> = TEXTS.iter().copied().filter(|text| !text.contains('\0')).collect();
+    let work = || {
+        for name in &names {
+            let dispatch = tracing::dispatcher::get_default(tracing::Dispatch::clone);
+            let in_thread = || tracing::dispatcher::with_default(&dispatch, || info_span!("x").in_scope(|| ()));
+            std::thread::scope(|scope| {
+                let thread = std::thread::Builder::new().name((*name).to_owned());
+                thread.spawn_scoped(scope, in_thread).unwrap().join().unwrap();
+            });
+        }
+    };
+    let json = read(&record(|builder| builder, work));
+    let shown = texts(&rows(&json, "M"), |row| row["args"]["name"].clone());
+    for name in names {
+        assert!(shown.iter().any(|shown| shown.contains(name)), "{name:?}");
+    }
+}
+
+#[test]
+fn metadata_comes_back() {
+    let trace = record(
+        |builder| TEXTS.iter().fold(builder, |builder, text| builder.metadata(format!("built {text}"), *text)),
+        || (),
+    );
+    for text in TEXTS {
+        trace.add_metadata(text, text);
+        let json = serde_json::json!({ *text: [text] }).to_string();
+        trace.add_metadata_json(&format!("json {text}"), &json).unwrap();
+    }
+    let json = read(&trace);
+    for text in TEXTS {
+        assert_eq!(json[text], **text);
+        assert_eq!(json[format!("built {text}")], **text);
+        assert_eq!(json[format!("json {text}")][text][0], **text);
+    }
+}
+
+#[test]
+fn metadata_that_is_no_json_is_refused_and_changes_nothing() {
+    let trace = record(|builder| builder, || ());
+    let before = trace.metadata();
+    for bad in ["", "{", "[1,]", "NaN", "{} {}", "'a'", "\"\n\"", "\"\\ud800\"", "{\"a\":1}]", "\u{feff}1", "01"] {
+        let error = trace.add_metadata_json("key", bad).unwrap_err();
+        assert_eq!(error.kind(), tracing_kineto::ErrorKind::Json, "{bad:?}");
+        assert!(KinetoLayer::builder().no_output().metadata_json("key", bad).build().is_err(), "{bad:?}");
+    }
+    assert_eq!(trace.metadata(), before);
+}
+
+#[test]
+fn metadata_cannot_take_the_place_of_what_the_file_says_itself_and_the_user_is_told() {
+    let reserved =
+        ["schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"];
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let sink: LogSink = Arc::new(move |message: &Message<'_>| {
+        // Messages of other tests come here too.
+        if message.topic == "metadata" {
+            heard.lock().unwrap().push(message.text.to_string());
+        }
+    });
+    let trace = record(|builder| builder.log_sink(sink), || info_span!("kept").in_scope(|| ()));
+    for key in reserved {
+        trace.add_metadata(key, "[]");
+    }
+    trace.add_metadata_json("traceEvents", "[]").unwrap();
+    let json = read(&trace);
+    assert_eq!((rows(&json, "X").len(), json["schemaVersion"].as_u64()), (1, Some(1)));
+    let told = told.lock().unwrap();
+    for key in reserved {
+        assert!(told.iter().any(|text| text.contains(&format!("{key:?}"))), "{key}: {told:?}");
+    }
+}
+
+#[test]
+fn what_is_known_of_the_process_may_be_overridden_once_for_each_key() {
+    let trace = record(|builder| builder, || info_span!("kept").in_scope(|| ()));
+    for key in ["host_name", "trace_id", "distributedInfo"] {
+        trace.add_metadata_json(key, "{\"rank\":7}").unwrap();
+    }
+    let json = read(&trace);
+    for key in ["host_name", "trace_id", "distributedInfo"] {
+        assert_eq!(json[key]["rank"], 7, "{key}");
+    }
+}
+
+#[test]
+fn names_of_hosts_and_of_the_file_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("kineto.conf");
+    std::fs::write(&config, "HOST_NAME=h\"o\\st 漢 </script>\n").unwrap();
+    let trace = record(|builder| builder.config_file(&config), || info_span!("kept").in_scope(|| ()));
+    let path = folder.path().join("a\"b\\c\n漢.json");
+    trace.save(&path).unwrap();
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(json["host_name"], "h\"o\\st 漢 </script>");
+    assert_eq!(json["traceName"], path.to_str().unwrap());
+}

@@ -1,0 +1,9 @@
+//! Files: what a trace says in them, and what is read back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod averages;
+mod execution_trace;
+mod hostile;
+mod json_features;
+mod read;
+mod related;

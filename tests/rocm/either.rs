@@ -1,0 +1,236 @@
+//! What is recorded of AMD's GPUs whichever profiler there is: tests of the file that says which, as `WAY`.
+
+use crate::WAY;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use support::amd::{self, Way, counts, idle, names, owners, report, step};
+use support::gpu::{Counts, calls, events, in_child, interval, kernels, losses, name, stream, under, work};
+use support::rocm::{self, Hip, Stream};
+use support::{self, File};
+use tracing::info_span;
+use tracing_kineto::Loss;
+
+pub(crate) fn machine(settings: &str) -> amd::Machine {
+    amd::machine(WAY, settings)
+}
+
+/// What a step is, whichever version of HIP there is.
+#[track_caller]
+pub(crate) fn whole(file: &File) {
+    let all = Counts { launches: 7, kernels: 4, copies: 3, fills: 2, linked: 9, starts: 7, ends: 9, annotations: 2 };
+    assert_eq!(Counts::of(file), all, "{}", file.trace.stats());
+    assert_eq!(losses(file), []);
+    assert_eq!(
+        owners(file),
+        counts([
+            ("Memcpy HtoD (Host -> Device) < copy_in", 1),
+            ("Memcpy DtoD (Device -> Device) < copy", 1),
+            ("Memcpy DtoH (Device -> Host) < copy_out", 1),
+            ("Memset (Device) < fill", 1),
+            ("Memset (Device) < graph", 1),
+            ("void blaze::gemm<64>(float const*, float const*, float*) < gemm", 1),
+            ("mul(float*) < mul", 1),
+            ("mul(float*) < graph", 1),
+            ("_Z3addPfS_i_us300 < graph", 1),
+        ])
+    );
+}
+
+/// The arguments of the first call of that name.
+pub(crate) fn args<'f>(file: &'f File, wanted: &str) -> &'f Value {
+    &calls(file).into_iter().find(|call| name(call) == wanted).unwrap()["args"]
+}
+
+/// The first piece of work with that in its name.
+pub(crate) fn piece<'f>(file: &'f File, wanted: &str) -> &'f Value {
+    work(file).into_iter().find(|row| name(row).contains(wanted)).unwrap()
+}
+
+#[test]
+fn a_step_is_recorded_whole() {
+    let machine = machine("");
+    let file = amd::record(|| step(&machine));
+    whole(&file);
+    assert_eq!(rocm::count("synchronizes"), 1, "the program's own");
+    assert_eq!(rocm::count("push_depth"), 0);
+}
+
+#[test]
+fn calls_have_their_rows_but_for_chatter() {
+    let machine = machine("");
+    let file = amd::record(|| step(&machine));
+    assert!(calls(&file).iter().all(|call| call["cat"] == "cuda_runtime"));
+    let found = names(calls(&file));
+    let chatter = ["hipGetDevice", "hipDeviceGetAttribute", "hipGetLastError", "hipModuleGetFunction"];
+    assert!(chatter.iter().all(|name| !found.contains_key(*name)), "{found:?}");
+    for (call, count) in [
+        ("hipLaunchKernel", 1),
+        ("hipExtModuleLaunchKernel", 1),
+        ("hipModuleLaunchKernel", 2),
+        ("hipGraphLaunch", 1),
+        ("hipMemcpyAsync", 3),
+        ("hipMemsetAsync", 2),
+        ("hipMalloc", 2),
+        ("hipFree", 2),
+        ("hipDeviceSynchronize", 1),
+    ] {
+        assert_eq!(found.get(call), Some(&count), "{call}");
+    }
+    let launch = args(&file, "hipLaunchKernel");
+    assert_eq!((&launch["grid"], &launch["block"]), (&json!([64, 1, 1]), &json!([128, 1, 1])));
+    assert_eq!(launch["shared memory"], 1024);
+    let launch = args(&file, "hipExtModuleLaunchKernel");
+    assert_eq!((&launch["grid"], &launch["block"]), (&json!([32, 1, 1]), &json!([64, 1, 1])));
+    let copy = args(&file, "hipMemcpyAsync");
+    assert_eq!((&copy["bytes"], &copy["kind"]), (&4096.into(), &"1".into()));
+    assert_eq!(args(&file, "hipMalloc")["bytes"], 4096);
+}
+
+#[test]
+fn work_says_where_and_how_it_ran() {
+    let machine = machine("");
+    let file = amd::record(|| step(&machine));
+    let gemm = piece(&file, "gemm");
+    assert_eq!((&gemm["args"]["grid"], &gemm["args"]["block"]), (&json!([64, 1, 1]), &json!([128, 1, 1])));
+    assert_eq!(gemm["args"]["kind"], "Dispatch Kernel");
+    let fill = work(&file).into_iter().find(|row| under(&file, row) == "fill").unwrap();
+    assert_eq!((&fill["args"]["bytes"], &fill["cat"]), (&4096.into(), &"gpu_memset".into()));
+    assert_eq!(piece(&file, "HtoD")["args"]["bytes"], 4096);
+    assert!(
+        work(&file).iter().all(|row| row["pid"] == 0 && row["args"]["device"] == 0),
+        "HIP's number, not the node's"
+    );
+    // Stamps are exact, and so is the way to the trace's clock as far as durations go.
+    let (start, end) = interval(piece(&file, "_us300"));
+    assert!((299_000..=301_000).contains(&(end - start)), "{}", end - start);
+    let lanes: HashSet<_> = work(&file).into_iter().map(stream).collect();
+    assert_eq!(lanes.len(), 2, "{lanes:?}");
+    let [out, to, on] = ["DtoH", "HtoD", "DtoD"].map(|name| stream(piece(&file, name)));
+    assert_eq!((stream(gemm), out), (to, on));
+    let annotations = events(&file, "X", "gpu_user_annotation");
+    let annotated: HashSet<_> = annotations.iter().map(|row| stream(row)).collect();
+    assert_eq!((names(annotations), annotated), (counts([("forward", 2)]), lanes));
+}
+
+#[test]
+fn the_header_names_devices_and_versions() {
+    let machine = machine("devices=2");
+    let file = amd::record(|| amd::launch(&machine, "add", Stream::NULL));
+    assert_eq!(file.json["hip_runtime_version"].to_string().trim_matches('"'), "70051831");
+    assert_eq!(file.json["deviceProperties"][0]["name"], "Simulated GPU (no real device)");
+    assert!(report(&file).notes.is_empty(), "{:?}", report(&file).notes);
+}
+
+#[test]
+fn recordings_follow_one_another() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            amd::launch(&machine, "before", Stream::NULL);
+            for kernel in ["one", "two", "three"] {
+                profiler.start().unwrap();
+                (0..5).for_each(|_| amd::launch(&machine, kernel, Stream::NULL));
+                let file = File::of(profiler.stop().unwrap());
+                assert_eq!(names(kernels(&file)), counts([(kernel, 5)]));
+                assert_eq!((Counts::of(&file).linked, losses(&file)), (5, vec![]));
+                let callbacks = rocm::count("callbacks");
+                amd::launch(&machine, "between", Stream::NULL);
+                machine.synchronize();
+                match WAY {
+                    // It tells of kernels that are loaded at any time.
+                    Way::Sdk => assert_eq!(rocm::count("starts"), rocm::count("stops")),
+                    Way::Tracer => assert_eq!(rocm::count("callbacks"), callbacks, "nobody listens"),
+                }
+            }
+        },
+    );
+    assert_eq!((rocm::count("synchronizes"), rocm::count("configures")), (3, 0), "the program's own");
+}
+
+#[test]
+fn what_is_launched_in_a_pause_is_not_there() {
+    let machine = machine("");
+    idle(
+        |builder| builder,
+        |profiler| {
+            profiler.start().unwrap();
+            amd::launch(&machine, "one", Stream::NULL);
+            profiler.pause().unwrap();
+            amd::launch(&machine, "pause", Stream::NULL);
+            profiler.resume().unwrap();
+            amd::launch(&machine, "two", Stream::NULL);
+            let file = File::of(profiler.stop().unwrap());
+            assert_eq!(names(kernels(&file)), counts([("one", 1), ("two", 1)]));
+            // roctracer goes on in a pause, and what it hands over is dropped.
+            assert!(losses(&file).iter().all(|(loss, _)| WAY == Way::Tracer && *loss == Loss::OutOfWindow));
+        },
+    );
+}
+
+#[test]
+fn each_device_and_each_stream_has_a_row() {
+    // roctracer counts processors too; what agents there are, rocprofiler-sdk asks once.
+    let machine = machine(if WAY == Way::Tracer { "devices=2,cpus=2" } else { "devices=2" });
+    let file = amd::record(|| {
+        let first = machine.allocate(64);
+        let streams: Vec<Stream> = (0..6).map(|_| machine.stream()).collect();
+        streams.iter().for_each(|stream| amd::launch(&machine, "first", *stream));
+        machine.set_device(1);
+        let second = machine.allocate(64);
+        let stream = machine.stream();
+        amd::launch(&machine, "second", stream);
+        info_span!("peer").in_scope(|| machine.memcpy_peer((second, 1), (first, 0), stream));
+        machine.synchronize();
+        machine.set_device(0);
+        machine.synchronize();
+    });
+    let lanes: HashSet<_> = kernels(&file).into_iter().map(stream).collect();
+    assert_eq!(lanes.iter().filter(|(device, _)| *device == 0).count(), 6, "although there are four queues: {lanes:?}");
+    assert_eq!(lanes.len(), 7);
+    let copy = events(&file, "X", "gpu_memcpy")[0];
+    assert_eq!((&copy["pid"], under(&file, copy)), (&1.into(), "peer"));
+    assert_eq!((Counts::of(&file).linked, losses(&file)), (8, vec![]));
+}
+
+#[test]
+fn threads_launch_for_themselves() {
+    let machine = machine("");
+    let file = amd::record(|| {
+        let hip = *machine;
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                support::spawn(scope, &format!("worker {thread}"), move || {
+                    let stream = hip.stream();
+                    (0..10).for_each(|_| amd::launch(&hip, "add", stream));
+                    hip.synchronize_stream(stream);
+                });
+            }
+        });
+    });
+    let all = Counts { launches: 40, kernels: 40, linked: 40, starts: 40, ends: 40, ..Counts::default() };
+    assert_eq!((Counts::of(&file), losses(&file)), (all, vec![]));
+    for call in calls(&file).into_iter().filter(|call| name(call) == "hipLaunchKernel") {
+        let slice =
+            file.slices().iter().find(|slice| call["args"]["External id"] == slice.args["External id"]).unwrap();
+        assert_eq!(call["tid"], slice.tid, "on the row of its thread");
+    }
+}
+
+#[test]
+fn rows_have_a_limit() {
+    in_child("either::child_with_few_rows", &[("KINETO_ROCTRACER_MAX_EVENTS", "20")]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_few_rows() {
+    amd::load(WAY, "");
+    let file = amd::record(|| {
+        (0..20).for_each(|_| amd::launch(&Hip, "add", Stream::NULL));
+        Hip.synchronize();
+    });
+    // One may be the collector's own call of HIP.
+    let (rows, lost) = (calls(&file).len() + work(&file).len(), file.lost(Loss::DeviceRecordsOverLimit));
+    assert!((19..=20).contains(&rows) && (21..=22).contains(&lost), "{rows} {lost}");
+}

@@ -1,0 +1,60 @@
+//! Recordings of AMD's GPUs by roctracer, on the simulated ones.
+
+use crate::either::{args, machine, piece, whole};
+use support::amd::step;
+use support::gpu::in_child;
+use support::rocm::Hip;
+use support::{amd, rocm};
+
+#[test]
+fn a_step_says_what_the_library_knows() {
+    let machine = machine("");
+    let file = amd::record(|| step(&machine));
+    let launch = args(&file, "hipLaunchKernel");
+    assert_eq!(launch["cid"], 107);
+    assert_eq!(launch["kernel"], "void blaze::gemm<64>(float const*, float const*, float*)");
+    assert_eq!(args(&file, "hipMemcpyAsync")["cid"], 134);
+    assert_eq!(piece(&file, "_us300")["args"]["kind"], "Dispatch Task", "of a graph");
+    assert_eq!(piece(&file, "Memset")["args"]["bytes"], 4096);
+    assert_eq!(file.json["roctracer_version"].to_string().trim_matches('"'), "4.1");
+    let device = &file.json["deviceProperties"][0];
+    for (key, value) in [("warpSize", 64), ("numSms", 304), ("maxThreadsPerBlock", 1024), ("computeMajor", 9)] {
+        assert_eq!(device[key], value, "{key}");
+    }
+    assert_eq!(device["totalGlobalMem"], 64_u64 << 30);
+}
+
+#[test]
+fn versions_of_hip_change_nothing() {
+    for version in ["50231000", "53000000", "60300000"] {
+        let machine = machine(&format!("hip={version},cpus=2"));
+        whole(&amd::record(|| step(&machine)));
+    }
+}
+
+#[test]
+fn a_recording_may_begin_after_hip() {
+    in_child("recording::child_that_is_late", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_is_late() {
+    let hip = Hip::with_tracer("");
+    hip.init();
+    whole(&amd::record(|| step(&hip)));
+}
+
+#[test]
+fn an_sdk_that_is_too_old_leaves_it_to_roctracer() {
+    in_child("recording::child_with_an_old_sdk", &[("SIM_ROCM", "sdk=0.5,hip=60300000")]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_an_old_sdk() {
+    rocm::sdk();
+    rocm::tracer();
+    whole(&amd::record(|| step(&Hip)));
+    assert_eq!(rocm::count("configures"), 0);
+}

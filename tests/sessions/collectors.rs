@@ -1,0 +1,870 @@
+//! Collectors of the program's own: what they hand over is linked to spans, drawn, counted and described.
+
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use support::{File, enter, exit, layer, nanos, on_thread, record_with};
+use tracing::{info_span, subscriber};
+use tracing_kineto::activity::CorrelationId;
+use tracing_kineto::collector::{
+    Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordSink,
+    Selection, Shape, Shaped, Thread, Unavailable, Why,
+};
+use tracing_kineto::{
+    ActivityType, ActivityTypes, ArgValue, Collective, Collector, Loss, ProcessGroup, Timestamp, annotate,
+};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// A device of this test's own: what is launched on it begins when the launch has returned and takes a microsecond.
+#[derive(Clone, Debug, Default)]
+struct Toy {
+    state: Arc<State>,
+    refuses: Option<Unavailable>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sink: Mutex<Option<RecordSink>>,
+    correlation: AtomicU64,
+    starts: AtomicU64,
+    stops: AtomicU64,
+}
+
+thread_local! {
+    static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Debug)]
+struct ToyShape;
+
+impl Shape for ToyShape {
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("correlation", ArgValue::U64(record.correlation));
+        if record.device_id >= 0 {
+            each("device", ArgValue::I64(record.device_id.into()));
+            each("stream", ArgValue::U64(record.stream.into()));
+            each("blocks", ArgValue::U64(record.word(0)));
+            each("memory", ArgValue::I64(record.device.and_then(|device| device.property("totalGlobalMem")).unwrap()));
+        }
+    }
+}
+
+/// A number and a share in percent.
+#[derive(Debug)]
+struct ToyCounters;
+
+impl Shape for ToyCounters {
+    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        each("cycles", ArgValue::U64(record.word(0)));
+        each("busy", ArgValue::F64(f64::from_bits(record.word(1))));
+    }
+}
+
+impl Collector for Toy {
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        let mut can = Capabilities::default();
+        can.types = self.types();
+        can.metadata = vec![("toy_version".to_owned(), "3".to_owned())];
+        self.refuses.clone().map_or(Ok(can), Err)
+    }
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.state.starts.fetch_add(1, Ordering::Relaxed);
+        let can = self.probe()?;
+        *self.state.sink.lock().unwrap() = Some(sink);
+        Ok(can)
+    }
+    fn push(&self, id: CorrelationId) -> bool {
+        INSIDE.with_borrow_mut(|inside| inside.push(id.0));
+        true
+    }
+    fn pop(&self) {
+        INSIDE.with_borrow_mut(|inside| inside.pop()).expect("no pop without a push");
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {
+        self.state.stops.fetch_add(1, Ordering::Relaxed);
+        self.state.sink.lock().unwrap().take();
+    }
+    fn devices(&self) -> Vec<Device> {
+        let mut device = Device::new(0, "Toy \"1\"");
+        device.properties = vec![("totalGlobalMem", 1024)];
+        vec![device]
+    }
+}
+
+fn now() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+impl Toy {
+    /// Launches a kernel on a stream; its work is `(start, length)` after the call, in nanoseconds.
+    fn launch(&self, kernel: &str, stream: u32, work: &[(i64, u64)]) -> u64 {
+        let start = now();
+        let correlation = self.state.correlation.fetch_add(1, Ordering::Relaxed) + 1;
+        let external = INSIDE.with_borrow(|inside| inside.last().copied().unwrap_or(0));
+        while now() < start + 2000 {}
+        let end = now();
+        let sink = self.state.sink.lock().unwrap();
+        let Some(sink) = &*sink else { return correlation };
+        sink.record(|batch| {
+            let name: Name = batch.name("cuLaunchKernel");
+            let kind = ActivityType::CudaDriver;
+            let thread = Thread::Id(thread_id());
+            batch.call(&HostCall {
+                kind,
+                name,
+                thread,
+                start,
+                end,
+                correlation,
+                external,
+                launches: true,
+                shape: &ToyShape,
+                words: &[],
+            });
+            let name = batch.name(kernel);
+            for (after, length) in work {
+                let start = end.saturating_add_signed(*after);
+                let (kind, end) = (ActivityType::ConcurrentKernel, if *length == 0 { 0 } else { start + length });
+                let (device, shape) = (0, &ToyShape);
+                batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &[5, 0] });
+            }
+        });
+        correlation
+    }
+}
+
+/// Takes every second slice, and has spans of its own while it does.
+#[derive(Clone, Debug, Default)]
+struct Picky {
+    asked: Arc<AtomicU64>,
+    inside: Arc<AtomicU64>,
+}
+
+impl Collector for Picky {
+    fn name(&self) -> &'static str {
+        "picky"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::from(ActivityType::ConcurrentKernel)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        let mut can = Capabilities::default();
+        can.metadata = [("toy_version", "4"), ("odd", "{")].map(|(key, json)| (key.to_owned(), json.to_owned())).into();
+        Ok(can)
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.probe()
+    }
+    fn push(&self, _: CorrelationId) -> bool {
+        let takes = info_span!("of picky").in_scope(|| self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1);
+        self.inside.fetch_add(u64::from(takes), Ordering::Relaxed);
+        takes
+    }
+    fn pop(&self) {
+        let before = info_span!("of picky").in_scope(|| self.inside.fetch_sub(1, Ordering::Relaxed));
+        assert!(before > 0, "no pop without a push");
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+/// Panics in one of its methods.
+#[derive(Debug)]
+struct Broken(&'static str);
+
+impl Broken {
+    fn at(&self, method: &str) {
+        assert_ne!(self.0, method, "on purpose");
+    }
+}
+
+impl Collector for Broken {
+    fn name(&self) -> &'static str {
+        self.at("name");
+        "broken"
+    }
+    fn types(&self) -> ActivityTypes {
+        self.at("types");
+        ActivityTypes::from(ActivityType::ConcurrentKernel)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.at("probe");
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        self.at("start");
+        Ok(Capabilities::default())
+    }
+    fn push(&self, _: CorrelationId) -> bool {
+        self.at("push");
+        true
+    }
+    fn pop(&self) {
+        self.at("pop");
+    }
+    fn drain(&self) {
+        self.at("drain");
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {
+        self.at("stop");
+    }
+    fn attempts(&self) -> Vec<Attempt> {
+        self.at("attempts");
+        Vec::new()
+    }
+    fn devices(&self) -> Vec<Device> {
+        self.at("devices");
+        Vec::new()
+    }
+    fn clock(&self) -> Option<u64> {
+        self.at("clock");
+        None
+    }
+}
+
+fn thread_id() -> i64 {
+    std::fs::read_link("/proc/thread-self").unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+fn events<'f>(file: &'f File, ph: &str, cat: &str) -> Vec<&'f Value> {
+    let events = file.json["traceEvents"].as_array().unwrap();
+    events.iter().filter(|event| event["ph"] == ph && event["cat"] == cat).collect()
+}
+
+fn record(toy: &Toy, work: impl FnOnce()) -> File {
+    let toy = toy.clone();
+    record_with(|builder| builder.collector(toy), work)
+}
+
+fn spin() {
+    let from = now();
+    while now() < from + 3000 {}
+}
+
+#[test]
+fn work_hangs_on_the_span_that_launched_it() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _step = annotate!("step {}", 1).entered();
+        info_span!("forward").in_scope(|| {
+            spin();
+            toy.launch("gemm", 7, &[(1000, 5000)]);
+            spin();
+        });
+        toy.launch("graph", 7, &[(9000, 90), (9100, 90), (9200, 90)]);
+        spin();
+    });
+    let slice = |name: &str| file.slices().iter().find(|slice| slice.name == name).unwrap().clone();
+    let (step, forward) = (slice("step 1"), slice("forward"));
+    let calls = events(&file, "X", "cuda_driver");
+    let kernels = events(&file, "X", "kernel");
+    assert_eq!((calls.len(), kernels.len()), (2, 4));
+    for (row, around) in [(calls[0], &forward), (kernels[0], &forward), (calls[1], &step), (kernels[3], &step)] {
+        assert_eq!(row["args"]["External id"], around.args["External id"], "{row}");
+    }
+    let args = json!({"External id": forward.args["External id"], "correlation": 1, "device": 0, "stream": 7,
+        "blocks": 5, "memory": 1024});
+    assert_eq!(kernels[0]["args"], args);
+    assert_eq!((&kernels[0]["pid"], &kernels[0]["tid"]), (&json!(0), &json!(7)));
+    assert_eq!(calls[0]["tid"], json!(forward.tid), "the call stands on its thread");
+    // One arrow for each piece of work, one start for each launch.
+    let (starts, ends) = (events(&file, "s", "ac2g"), events(&file, "f", "ac2g"));
+    let ids = |events: &[&Value]| events.iter().map(|event| event["id"].clone()).collect::<Vec<_>>();
+    assert_eq!((ids(&starts), ids(&ends)), (vec![json!(1), json!(2)], vec![json!(1), json!(2), json!(2), json!(2)]));
+    // The annotation around all of it, seen on the stream.
+    let spans = events(&file, "X", "gpu_user_annotation");
+    assert_eq!(spans.len(), 1);
+    assert_eq!(
+        (&spans[0]["name"], &spans[0]["args"]),
+        (&json!("step 1"), &json!({"External id": step.args["External id"]}))
+    );
+    let ns = |event: &Value, key: &str| nanos(&event[key]);
+    // By a nanosecond, or by two in the part of a quarter whose times readers round to nanoseconds.
+    let end = |event: &Value| ns(event, "ts") + ns(event, "dur");
+    assert!((1..=2).contains(&(ns(kernels[0], "ts") - ns(spans[0], "ts"))));
+    assert!((1..=2).contains(&(end(spans[0]) - end(kernels[3]))));
+    // The device has a name, a place and its properties.
+    assert_eq!(file.json["deviceProperties"], json!([{"id": 0, "name": "Toy \"1\"", "totalGlobalMem": 1024}]));
+    let names: Vec<_> = file.json["traceEvents"].as_array().unwrap().iter().filter(|event| event["pid"] == 0).collect();
+    let named = |what: &str, arg: &str, value: Value| {
+        assert!(names.iter().any(|row| row["name"] == what && row["args"][arg] == value), "{what}")
+    };
+    named("process_labels", "labels", json!("GPU 0"));
+    named("process_sort_index", "sort_index", json!(5_000_000));
+    named("thread_name", "name", json!("stream 7 "));
+    assert_eq!(file.json["toy_version"], json!(3));
+    let stats = file.trace.stats();
+    assert_eq!((stats.device_activities, stats.collectors.iter().map(|report| report.records).sum::<u64>()), (4, 6));
+    assert!(stats.losses.is_empty(), "{stats}");
+    assert_eq!(file.json["tracing_kineto"]["collectors"]["toy"]["records"], json!(6));
+}
+
+#[test]
+fn counters_of_a_device_are_graphs_in_order_of_time() {
+    let toy = Toy::default();
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).activities(ActivityTypes::ALL),
+        || {
+            let sink = toy.state.sink.lock().unwrap().clone().unwrap();
+            let begun = now();
+            spin();
+            sink.record(|batch| {
+                let name = batch.name("HBM");
+                for (kind, at, cycles) in [
+                    (ActivityType::MtiaCounters, begun + 20, 7),
+                    (ActivityType::MtiaCounters, begun + 10, 5),
+                    (ActivityType::HardwareCounters, begun + 15, 6),
+                    (ActivityType::MtiaCounters, begun - 3_600_000_000_000, 1),
+                ] {
+                    let words = &[cycles, 0.5f64.to_bits()];
+                    batch.counters(&CounterSample { kind, name, device: 3, stream: 2, at, shape: &ToyCounters, words });
+                }
+            });
+        },
+    );
+    let mtia = events(&file, "C", "mtia_counters");
+    let seen: Vec<_> = mtia.iter().map(|row| (&row["name"], &row["pid"], &row["tid"], &row["args"])).collect();
+    let [five, seven] = [5, 7].map(|cycles| json!({"cycles": cycles, "busy": 0.5}));
+    let expected = [(&json!("HBM"), &json!(3), &json!(2), &five), (&json!("HBM"), &json!(3), &json!(2), &seven)];
+    assert_eq!(seen, expected);
+    assert_eq!(nanos(&mtia[1]["ts"]) - nanos(&mtia[0]["ts"]), 10);
+    let hardware = events(&file, "C", "hardware_counters");
+    let seen: Vec<_> = hardware.iter().map(|row| (&row["name"], &row["pid"], &row["args"])).collect();
+    let group = json!("GPU 3 Counters");
+    assert_eq!(seen, [(&json!("cycles"), &group, &json!({"": 6})), (&json!("busy"), &group, &json!({"": 0.5}))]);
+    let stats = file.trace.stats();
+    assert_eq!(stats.lost(Loss::OutOfWindow), 1, "{stats}");
+    assert_eq!(stats.collectors.iter().map(|report| report.records).sum::<u64>(), 3);
+    // The device has a heading though no stream of it did anything.
+    let label = |row: &&Value| row["pid"] == 3 && row["name"] == "process_labels";
+    let labels: Vec<_> = file.json["traceEvents"].as_array().unwrap().iter().filter(label).collect();
+    assert_eq!(labels.len(), 1);
+    let read = file.trace.events();
+    assert_eq!(read.iter().filter(|event| event.is_counter()).count(), 4);
+}
+
+#[test]
+fn annotations_within_one_another_lie_on_the_row_of_their_work() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _outer = annotate!("outer").entered();
+        toy.launch("first", 7, &[(1000, 500)]);
+        annotate!("middle").in_scope(|| annotate!("inner").in_scope(|| toy.launch("last", 7, &[(2000, 500)])));
+    });
+    let spans = events(&file, "X", "gpu_user_annotation");
+    let kernels = events(&file, "X", "kernel");
+    assert_eq!((spans.len(), kernels.len()), (3, 2));
+    assert!(spans.iter().chain(&kernels).all(|row| row["tid"] == 7), "{spans:?} {kernels:?}");
+    assert!(kernels.iter().all(|kernel| nanos(&kernel["dur"]) == 500), "work is as long as it was");
+    assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
+}
+
+#[test]
+fn annotations_whose_work_touches_lie_on_one_row() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let at = now();
+        for (nth, name) in ["one", "two", "three"].iter().enumerate() {
+            let nth = nth as u64;
+            let _step = annotate!("{name}").entered();
+            let external = INSIDE.with_borrow(|inside| inside.last().copied().unwrap());
+            toy.state.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
+                let (name, kind, thread) = (batch.name("c"), ActivityType::CudaDriver, Thread::Id(thread_id()));
+                let (start, end, correlation) = (at + nth, at + nth + 1, nth + 1);
+                let (launches, shape, words) = (true, &ToyShape, &[][..]);
+                batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+                let (kind, device, stream) = (ActivityType::ConcurrentKernel, 0, 7);
+                let (start, end) = (at + 1000 * nth + 1000, at + 1000 * nth + 2000);
+                batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+            });
+            spin();
+        }
+    });
+    let spans = events(&file, "X", "gpu_user_annotation");
+    assert_eq!(spans.iter().map(|span| &span["name"]).collect::<Vec<_>>(), ["one", "two", "three"]);
+    assert!(spans.iter().chain(&events(&file, "X", "kernel")).all(|row| row["tid"] == 7), "{spans:?}");
+    assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
+}
+
+#[test]
+fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
+    let toys = [Toy::default(), Toy::default()];
+    let file = record_with(
+        |builder| toys.iter().fold(builder, |builder, toy| builder.collector(toy.clone())),
+        || {
+            for toy in &toys {
+                // Each ends in the middle of the other's.
+                toy.launch("k", 7, &[(1000, 500_000)]);
+                let sink = toy.state.sink.lock().unwrap();
+                sink.as_ref().unwrap().record(|batch| {
+                    let (name, start) = (batch.name("Buffer Flush"), now());
+                    batch.overhead(&Overhead { name, start, end: start + 500_000 });
+                });
+            }
+            spin();
+        },
+    );
+    let tids = |cat| events(&file, "X", cat).iter().map(|row| row["tid"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((tids("kernel"), tids("overhead")), (vec![7, 10_000_007], vec![0, 1]));
+    let rows = file.events().filter(|row| row["name"] == "thread_name" && row["pid"].as_i64() < Some(1));
+    let names: Vec<_> = rows.map(|row| row["args"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["stream 7 ", "TOY Overhead", "stream 7 (2)", "TOY Overhead"]);
+    let labels = file.events().filter(|row| row["name"] == "process_labels" && row["pid"] == 0);
+    assert_eq!((labels.count(), file.json["deviceProperties"].as_array().unwrap().len()), (1, 1));
+    let reports = &file.json["tracing_kineto"]["collectors"];
+    assert_eq!((&reports["toy"]["records"], &reports["toy (2)"]["records"]), (&json!(2), &json!(2)));
+    let stats = file.trace.stats();
+    assert!(stats.to_string().contains("\n  toy (2): 2 records"), "{stats}");
+    assert_eq!(stats.lost(Loss::OverlappingWork), 0, "they are no overlaps of one stream");
+}
+
+#[test]
+fn what_overlaps_on_a_stream_goes_to_a_second_row_of_it() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        info_span!("s").in_scope(|| {
+            toy.launch("k", 7, &[(1000, 5000), (2500, 9000), (3500, 9000), (20_000, 10)]);
+        });
+    });
+    let kernels = events(&file, "X", "kernel");
+    let mut tids: Vec<_> = kernels.iter().map(|kernel| kernel["tid"].as_u64().unwrap()).collect();
+    tids.sort_unstable();
+    assert_eq!(tids, [7, 7, 10_000_007, 20_000_007]);
+    assert!(kernels.iter().all(|kernel| kernel["args"]["stream"] == 7));
+    assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 2);
+    let names = file.json["traceEvents"].as_array().unwrap().iter();
+    let second = names.filter(|row| row["name"] == "thread_name" && row["tid"] == 10_000_007 && row["pid"] == 0);
+    assert_eq!(second.map(|row| row["args"]["name"].clone()).collect::<Vec<_>>(), [json!("stream 7 (2)")]);
+}
+
+#[test]
+fn launches_outside_of_spans_and_work_that_does_not_end_are_there_and_counted() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        toy.launch("alone", 7, &[(100, 10)]);
+        let _span = info_span!("s").entered();
+        toy.launch("endless", 8, &[(100, 0)]);
+        toy.launch("nothing", 7, &[]);
+        toy.launch("early", 9, &[(-2500, 5000)]);
+    });
+    let kernels = events(&file, "X", "kernel");
+    assert_eq!(kernels.len(), 3);
+    let alone = kernels.iter().find(|kernel| kernel["name"] == "alone").unwrap();
+    assert_eq!(alone["args"].get("External id"), None);
+    let endless = kernels.iter().find(|kernel| kernel["name"] == "endless").unwrap();
+    assert_eq!(endless["args"]["finished"], json!(false));
+    assert_eq!(events(&file, "s", "ac2g").len(), 3, "a launch without work starts no arrow");
+    let stats = file.trace.stats();
+    let lost = [Loss::LaunchesUnlinked, Loss::UnfinishedWork, Loss::LaunchesWithoutWork, Loss::WorkBeforeLaunch];
+    assert_eq!(lost.map(|loss| stats.lost(loss)), [1, 1, 1, 1], "{stats}");
+    // The arrow to the early one does not point back in time.
+    let ts = |event: &Value| event["ts"].as_f64().unwrap();
+    for end in events(&file, "f", "ac2g") {
+        let starts = events(&file, "s", "ac2g");
+        let start = starts.iter().find(|start| start["id"] == end["id"]).unwrap();
+        assert!(ts(end) >= ts(start));
+    }
+}
+
+#[test]
+fn a_thread_without_spans_has_a_row_for_its_calls() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        info_span!("s").in_scope(spin);
+        std::thread::scope(|scope| {
+            scope.spawn(|| toy.launch("k", 7, &[(100, 10)])).join().unwrap();
+        });
+    });
+    let call = events(&file, "X", "cuda_driver")[0].clone();
+    let rows = file.json["traceEvents"].as_array().unwrap().iter();
+    let is_its_name = |row: &&Value| row["name"] == "thread_name" && row["tid"] == call["tid"];
+    let name = rows.into_iter().find(is_its_name).unwrap();
+    assert!(name["args"]["name"].as_str().unwrap().contains("no spans"), "{name}");
+}
+
+#[test]
+fn spans_that_were_open_before_the_recording_are_found_by_time() {
+    let toy = Toy::default();
+    let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
+    let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let span = info_span!("old").entered();
+        guard.profiler().start().unwrap();
+        spin();
+        toy.launch("k", 7, &[(100, 10)]);
+        spin();
+        drop(span);
+        File::of(guard.finish().unwrap())
+    });
+    let old = file.slices().iter().find(|slice| slice.name == "old").unwrap();
+    assert_eq!(events(&file, "X", "kernel")[0]["args"]["External id"], old.args["External id"]);
+    assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1);
+}
+
+#[test]
+fn each_recording_begins_with_nothing_pushed() {
+    let toy = Toy::default();
+    let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let left_open = info_span!("left open").entered();
+        drop(guard.profiler().stop().unwrap());
+        guard.profiler().start().unwrap();
+        info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+        assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+        drop(left_open);
+        let file = File::of(guard.profiler().stop().unwrap());
+        let slice = file.slices().iter().find(|slice| slice.name == "s").unwrap();
+        assert_eq!(events(&file, "X", "kernel")[0]["args"]["External id"], slice.args["External id"]);
+        assert_eq!((toy.state.starts.load(Ordering::Relaxed), toy.state.stops.load(Ordering::Relaxed)), (2, 2));
+    });
+}
+
+#[test]
+fn spans_that_end_out_of_order_are_followed() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let outer = info_span!("outer").entered();
+        let inner = info_span!("inner").entered();
+        drop(outer);
+        toy.launch("in inner", 7, &[(100, 10)]);
+        let _deep = info_span!("deep").entered();
+        toy.launch("in deep", 7, &[(100, 10)]);
+        drop(inner);
+        toy.launch("in deep", 7, &[(100, 10)]);
+        spin();
+    });
+    for kernel in events(&file, "X", "kernel") {
+        let around = kernel["name"].as_str().unwrap().trim_start_matches("in ");
+        let slice = file.slices().iter().find(|slice| slice.name == around).unwrap();
+        assert_eq!(kernel["args"]["External id"], slice.args["External id"], "{kernel}");
+    }
+    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+}
+
+#[test]
+fn what_is_launched_after_another_thread_has_exited_a_span_is_none_of_that_span() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _outer = info_span!("outer").entered();
+        let lent = info_span!("lent");
+        enter(&lent);
+        toy.launch("in lent", 7, &[(100, 10)]);
+        spin();
+        on_thread("other", || exit(&lent));
+        spin();
+        toy.launch("in outer", 7, &[(100, 10)]);
+        info_span!("inner").in_scope(|| toy.launch("in inner", 7, &[(100, 10)]));
+        toy.launch("in outer", 7, &[(100, 10)]);
+        spin();
+    });
+    for kernel in events(&file, "X", "kernel") {
+        let around = kernel["name"].as_str().unwrap().trim_start_matches("in ");
+        let slice = file.slices().iter().find(|slice| slice.name == around).unwrap();
+        assert_eq!(kernel["args"]["External id"], slice.args["External id"], "{kernel}");
+    }
+    let stats = file.trace.stats();
+    assert_eq!([Loss::LinkedByTime, Loss::LaunchesUnlinked].map(|loss| stats.lost(loss)), [1, 0], "{stats}");
+    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+}
+
+#[test]
+fn a_collector_leaves_only_the_slices_that_it_took_and_its_own_spans_harm_nobody() {
+    let (toy, picky) = (Toy::default(), Picky::default());
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).collector(picky.clone()),
+        || {
+            for _ in 0..2000 {
+                info_span!("outer").in_scope(|| {
+                    info_span!("inner", field = 1).in_scope(|| ());
+                    info_span!("last").in_scope(|| ());
+                });
+            }
+        },
+    );
+    assert_eq!((picky.inside.load(Ordering::Relaxed), INSIDE.with_borrow(Vec::len)), (0, 0));
+    assert_eq!(picky.asked.load(Ordering::Relaxed), 6000, "its own spans are not told of");
+    let count = |name: &str| file.slices().iter().filter(|slice| slice.name == name).count();
+    assert_eq!([count("outer"), count("inner"), count("last"), count("of picky")], [2000, 2000, 2000, 0]);
+    assert!(file.trace.stats().lost(Loss::Reentered) > 0);
+    assert_eq!(
+        (&file.json["toy_version"], &file.json["odd"]),
+        (&json!(4), &json!("{")),
+        "the header is JSON all the same"
+    );
+}
+
+#[test]
+fn work_of_a_pause_is_none_of_the_recording_even_if_nobody_saw_its_launch() {
+    let toy = Toy::default();
+    let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
+    let work = |kernel: &str, correlation: u64| {
+        let sink = toy.state.sink.lock().unwrap();
+        sink.as_ref().unwrap().record(|batch| {
+            let (kind, name, shape) = (ActivityType::ConcurrentKernel, batch.name(kernel), &ToyShape);
+            let (start, end) = (now(), now() + 10);
+            batch.work(&DeviceWork { kind, name, device: 0, stream: 7, start, end, correlation, shape, words: &[] });
+        });
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        work("before", 1);
+        profiler.pause().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        work("paused", 2);
+        profiler.resume().unwrap();
+        work("after", 3);
+        let file = File::of(profiler.stop().unwrap());
+        let kernels = events(&file, "X", "kernel");
+        assert_eq!(kernels.iter().map(|kernel| &kernel["name"]).collect::<Vec<_>>(), ["before", "after"]);
+        assert_eq!(file.trace.stats().lost(Loss::OutOfWindow), 1);
+    });
+}
+
+#[test]
+fn a_slice_that_ended_in_a_pause_launches_nothing_after_it() {
+    let toy = Toy::default();
+    let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        let span = info_span!("over").entered();
+        toy.launch("inside", 7, &[(100, 10)]);
+        profiler.pause().unwrap();
+        drop(span);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        profiler.resume().unwrap();
+        // No hook of this thread's has come meanwhile.
+        toy.launch("alone", 7, &[(100, 10)]);
+        spin();
+        let file = File::of(profiler.stop().unwrap());
+        let kernels = events(&file, "X", "kernel");
+        let linked = kernels.iter().map(|kernel| kernel["args"].get("External id").is_some());
+        assert_eq!(linked.collect::<Vec<_>>(), [true, false]);
+        assert_eq!(file.trace.stats().lost(Loss::LaunchesUnlinked), 1);
+        info_span!("next").in_scope(|| ());
+    });
+}
+
+#[test]
+fn costs_of_the_library_outside_of_the_recording_are_not_drawn() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let sink = toy.state.sink.lock().unwrap();
+        sink.as_ref().unwrap().record(|batch| {
+            let (name, at) = (batch.name("Buffer Flush"), now());
+            batch.overhead(&Overhead { name, start: at, end: at + 10 });
+            batch.overhead(&Overhead { name, start: at - 3_600_000_000_000, end: at - 3_599_000_000_000 });
+            batch.overhead(&Overhead { name, start: at + 3_600_000_000_000, end: at + 3_601_000_000_000 });
+        });
+        spin();
+    });
+    assert_eq!(events(&file, "X", "overhead").len(), 1);
+    assert_eq!(file.trace.stats().lost(Loss::OutOfWindow), 1);
+}
+
+#[test]
+fn an_end_that_cannot_be_is_taken_for_none() {
+    const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let _step = annotate!("step").entered();
+        info_span!("s").in_scope(|| {
+            toy.launch("endless", 8, &[(100, 0)]);
+            toy.launch("for years", 7, &[(100, 3 * YEAR)]);
+            toy.launch("in years", 9, &[(3 * YEAR as i64, 10)]);
+        });
+        let sink = toy.state.sink.lock().unwrap();
+        sink.as_ref().unwrap().record(|batch| {
+            let (name, start) = (batch.name("Buffer Flush"), now());
+            batch.overhead(&Overhead { name, start, end: start + YEAR });
+        });
+    });
+    let devices = ["kernel", "gpu_user_annotation", "overhead"].map(|cat| events(&file, "X", cat));
+    assert_eq!(devices.each_ref().map(Vec::len), [3, 3, 1]);
+    for row in devices.iter().flatten() {
+        assert!(nanos(&row["dur"]) < 60_000_000_000, "{row}");
+    }
+    assert!(devices[0].iter().all(|kernel| kernel["args"]["finished"] == json!(false)));
+    let stats = file.trace.stats();
+    assert_eq!([Loss::TimesBeyondEnd, Loss::UnfinishedWork].map(|loss| stats.lost(loss)), [3, 1], "{stats}");
+}
+
+#[test]
+fn a_stop_may_wait_for_ever() {
+    let toy = Toy::default();
+    let builder = |builder: tracing_kineto::KinetoLayerBuilder| {
+        builder.collector(toy.clone()).flush_timeout(std::time::Duration::MAX)
+    };
+    let file = record_with(builder, || {
+        toy.launch("k", 7, &[(100, 10)]);
+    });
+    assert_eq!(events(&file, "X", "kernel").len(), 1);
+}
+
+#[test]
+fn without_external_correlation_nothing_is_pushed() {
+    let toy = Toy::default();
+    let types = ActivityTypes::DEFAULT.without(ActivityType::ExternalCorrelation);
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).activities(types),
+        || {
+            let _span = info_span!("s").entered();
+            assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+            toy.launch("k", 7, &[(100, 10)]);
+            spin();
+        },
+    );
+    assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1, "time tells all the same");
+}
+
+#[test]
+fn a_collector_that_cannot_leaves_a_reason_and_the_host_is_recorded() {
+    let why = Unavailable::new(Why::Busy, "another profiler has the toy", "stop that one");
+    let toy = Toy { refuses: Some(why), ..Toy::default() };
+    let file = record(&toy, || info_span!("s").in_scope(spin));
+    assert_eq!(file.slices().len(), 1);
+    let stats = file.trace.stats();
+    assert!(stats.to_string().contains("toy: another profiler has the toy; stop that one"), "{stats}");
+    let header = &file.json["tracing_kineto"]["collectors"]["toy"]["unavailable"];
+    assert_eq!(header, "another profiler has the toy; stop that one");
+    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+}
+
+#[test]
+fn a_collector_that_panics_harms_nobody_and_the_trace_says_where() {
+    for method in ["name", "types", "start", "push", "pop", "drain", "stop", "devices", "clock"] {
+        let toy = Toy::default();
+        let (layer, guard) = layer(|builder| builder.collector(Broken(method)).collector(toy.clone()));
+        let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..3 {
+                info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+            }
+            let profiler = guard.profiler();
+            assert!(profiler.supported_activities().contains(ActivityType::ConcurrentKernel));
+            drop(profiler.snapshot().unwrap());
+            File::of(profiler.stop().unwrap())
+        });
+        let linked = events(&file, "X", "kernel").iter().filter(|row| row["args"].get("External id").is_some()).count();
+        assert_eq!((file.slices().len(), linked, file.trace.stats().losses.len()), (3, 3, 0), "{method}");
+        let stats = file.trace.stats();
+        let is_its = |report: &&CollectorReport| !["toy", "cupti", "rocm", "xpu"].contains(&&*report.name);
+        let report = stats.collectors.iter().find(is_its).unwrap();
+        let said = report.state.as_ref().err().map_or_else(|| report.notes.join(""), ToString::to_string);
+        assert!(said.contains(&format!("it panicked in `{method}`: assertion")), "{method}: {said}");
+        assert!(said.contains("on purpose"), "{said}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_probe_is_a_reason() {
+    let (_layer, guard) = layer(|builder| builder.collector(Broken("probe")).record_from_start(false));
+    let reports = guard.profiler().collectors();
+    let reason = reports.iter().find(|report| report.name == "broken").unwrap().state.as_ref().unwrap_err();
+    assert!(reason.message().starts_with("it panicked in `probe`: "), "{reason}");
+    for method in ["probe", "attempts", "types"] {
+        let diagnosis = tracing_kineto::Doctor::new().collector(Broken(method)).examine();
+        assert_eq!(diagnosis.collectors.last().unwrap().reason.is_some(), method != "attempts", "{diagnosis}");
+    }
+}
+
+#[test]
+fn only_what_is_selected_is_started() {
+    let toy = Toy::default();
+    let cpu = ActivityTypes::from(ActivityType::CpuOp);
+    record_with(|builder| builder.collector(toy.clone()).activities(cpu), || info_span!("s").in_scope(spin));
+    assert_eq!(toy.state.starts.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn prepared_collectors_run_and_record_nothing_until_the_start() {
+    let toy = Toy::default();
+    let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let profiler = guard.profiler();
+        assert!(profiler.supported_activities().contains(ActivityType::ConcurrentKernel));
+        drop(profiler.prepare().unwrap());
+        assert_eq!(toy.state.stops.load(Ordering::Relaxed), 1, "dropping it disarms");
+        let prepared = profiler.prepare().unwrap();
+        let report = prepared.reports().iter().find(|report| report.name == "toy").unwrap();
+        assert!(report.state.is_ok());
+        assert_eq!(profiler.prepare().unwrap_err().kind(), tracing_kineto::ErrorKind::AlreadyActive);
+        toy.launch("too early", 7, &[(0, 10)]);
+        prepared.start().unwrap();
+        info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+        let file = File::of(profiler.stop().unwrap());
+        let kernels = events(&file, "X", "kernel");
+        assert_eq!(kernels.iter().map(|kernel| &kernel["name"]).collect::<Vec<_>>(), ["k"]);
+    });
+}
+
+#[test]
+fn the_limit_bounds_what_collectors_keep() {
+    let toy = Toy::default();
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).buffer_limit_bytes(5 * 64 * 1024),
+        || {
+            let many: Vec<_> = (0..5000_i64).map(|n| (n * 20, 10)).collect();
+            info_span!("s").in_scope(|| toy.launch("k", 7, &many));
+        },
+    );
+    let there = events(&file, "X", "kernel").len() as u64;
+    let lost = file.trace.stats().lost(Loss::DeviceRecordsOverLimit);
+    assert!(there > 0 && lost > 0 && there + lost == 5000, "{there} and {lost}");
+    drop(file);
+}
+
+#[test]
+fn calls_without_end_leave_room_for_work() {
+    let toy = Toy::default();
+    let file = record_with(
+        |builder| builder.collector(toy.clone()).buffer_limit_bytes(8 * 64 * 1024),
+        || {
+            let sink = toy.state.sink.lock().unwrap().clone().unwrap();
+            sink.record(|batch| {
+                let (kind, name, shape, at) = (ActivityType::CudaDriver, batch.name("cuEventQuery"), &ToyShape, now());
+                let (thread, correlation, external, launches, words) = (Thread::Id(1), 0, 0, false, &[][..]);
+                let (start, end) = (at, at + 1);
+                let call = HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words };
+                (0..20_000).for_each(|_| batch.call(&call));
+            });
+            info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
+        },
+    );
+    assert_eq!(events(&file, "X", "kernel").len(), 1);
+    let there = events(&file, "X", "cuda_driver").len() as u64;
+    let lost = file.trace.stats().lost(Loss::DeviceRecordsOverLimit);
+    assert!(there > 5000 && there + lost == 20_001, "{there} and {lost}");
+}
+
+#[test]
+fn a_collective_says_on_its_kernels_what_it_is() {
+    let toy = Toy::default();
+    let file = record(&toy, || {
+        let span = info_span!("all_reduce", collective_name = "all_reduce", dtype = "Half", other = 3);
+        span.in_scope(|| toy.launch("ncclDevKernel", 7, &[(100, 10)]));
+    });
+    let args = &events(&file, "X", "kernel")[0]["args"];
+    assert_eq!((&args["Collective name"], &args["dtype"]), (&json!("all_reduce"), &json!("Half")));
+    assert_eq!(args.get("other"), None);
+}
+
+#[test]
+fn a_collectives_kernels_have_all_its_arguments() {
+    let toy = Toy::default();
+    let group = ProcessGroup::new("0", [0, 1]).with_description("default_pg");
+    let all_reduce = Collective::new("allreduce", &group, 1).with_elements("Float", 8, 8).with_seq(3);
+    let file = record(&toy, || {
+        all_reduce.span().in_scope(|| toy.launch("ncclDevKernel", 7, &[(100, 10)]));
+    });
+    let (kernel, operation) = (&events(&file, "X", "kernel")[0]["args"], &file.slice("record_param_comms").args);
+    for key in ["Collective name", "dtype", "In msg nelems", "Group size", "Process Group Name", "Seq", "Comms Id"] {
+        assert!(operation.get(key).is_some() && kernel[key] == operation[key], "{key}");
+    }
+    assert_eq!(kernel.get("backend_config"), None);
+}

@@ -1,0 +1,103 @@
+//! Assertions that did not hold: in the statistics, in the file, and, on demand, errors.
+
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use support::{File, layer};
+use tracing::{info_span, subscriber};
+use tracing_kineto::analysis::Events;
+use tracing_kineto::{ErrorKind, Schedule, StepState, Trace};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
+
+#[test]
+fn violations_stand_in_the_statistics_and_in_the_file() {
+    let (layer, guard) = layer(|b| b);
+    let profiler = guard.profiler();
+    let name = profiler.trace_id().unwrap();
+    subscriber::with_default(registry().with(layer), || {
+        info_span!("op").in_scope(|| ());
+        profiler.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
+        profiler.log_invariant_violation("ids are unique", "7 twice", "ranks").unwrap();
+        assert_eq!(profiler.snapshot().unwrap().stats().violations.len(), 1);
+        profiler.log_invariant_violation("ends follow starts", "\"op\"", "").unwrap();
+    });
+    let file = File::of(profiler.stop().unwrap());
+    assert_eq!(profiler.log_invariant_violation("a", "b", "").unwrap_err().kind(), ErrorKind::NotActive);
+    let stats = file.trace.stats();
+    let [first, second] = stats.violations.as_slice() else { panic!("{stats}") };
+    assert_eq!(
+        (&*first.assertion, &*first.error, &*first.group_id, first.count),
+        ("ids are unique", "7 twice", "ranks", 2)
+    );
+    assert_eq!((&first.trace_id, &second.trace_id), (&name, &name));
+    assert!(stats.to_string().contains("ends follow starts: \"op\" (1x)"), "{stats}");
+    assert_eq!(
+        file.json["invariant_violations"][0],
+        json!({"assertion": "ids are unique", "error": "7 twice", "trace_id": name, "group_id": "ranks", "count": 2})
+    );
+    // The next recording has none of them.
+    profiler.start().unwrap();
+    let next = File::of(profiler.stop().unwrap());
+    assert!(next.trace.stats().violations.is_empty() && next.json.get("invariant_violations").is_none());
+}
+
+#[test]
+fn strict_recordings_are_refused_once_and_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pt.trace.json");
+    let (layer, guard) = layer(|b| b.strict(true));
+    let profiler = guard.profiler();
+    subscriber::with_default(registry().with(layer), || {
+        info_span!("op").in_scope(|| ());
+        profiler.log_invariant_violation("a", "b", "").unwrap();
+        let snapshot = profiler.snapshot().unwrap();
+        let refused = snapshot.save(&path).unwrap_err();
+        assert!(refused.kind() == ErrorKind::InvariantViolated && !path.exists(), "{refused}");
+        snapshot.save(&path).unwrap();
+        assert_eq!(snapshot.save(&path).unwrap_err().kind(), ErrorKind::AlreadySaved);
+        std::fs::remove_file(&path).unwrap();
+    });
+    let refused = guard.finish().unwrap_err();
+    assert!(refused.kind() == ErrorKind::InvariantViolated && refused.to_string().contains("a: b"), "{refused}");
+    let trace = refused.trace().unwrap();
+    trace.save(&path).unwrap();
+    let events = Events::read(&path).unwrap();
+    assert!(events.len() == 1 && events.metadata().any(|(key, _)| key == "invariant_violations"));
+    profiler.start().unwrap();
+    assert!(profiler.stop().is_ok(), "nothing is wrong with this one");
+}
+
+#[test]
+fn strict_steps_hand_out_the_trace_with_the_error() {
+    let seen: Arc<Mutex<u64>> = Arc::default();
+    let count = seen.clone();
+    let (layer, guard) = layer(|b| {
+        b.strict(true)
+            .schedule(Schedule::new(0, 0, 1).unwrap())
+            .on_trace_ready(move |_: Trace| *count.lock().unwrap() += 1)
+    });
+    let profiler = guard.profiler();
+    subscriber::with_default(registry().with(layer), || {
+        profiler.log_invariant_violation("a", "b", "").unwrap();
+        let outcome = profiler.step();
+        assert!(matches!(outcome.state, StepState::Recording { .. }), "the schedule goes on: {outcome}");
+        let cycle = outcome.cycle.unwrap();
+        assert_eq!(cycle.error.unwrap().kind(), ErrorKind::InvariantViolated);
+        assert_eq!((cycle.trace.stats().violations.len(), *seen.lock().unwrap()), (1, 0));
+        assert!(profiler.step().cycle.unwrap().error.is_none());
+        profiler.log_invariant_violation("a", "b", "").unwrap();
+        assert!(profiler.stop().unwrap_err().trace().is_some());
+    });
+    assert_eq!(*seen.lock().unwrap(), 1);
+}
+
+#[test]
+fn a_guard_that_is_dropped_writes_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pt.trace.json");
+    let (layer, guard) = tracing_kineto::KinetoLayer::builder().output(&path).strict(true).build().unwrap();
+    guard.profiler().log_invariant_violation("a", "b", "").unwrap();
+    drop(guard);
+    assert!(Events::read(&path).unwrap().metadata().any(|(key, _)| key == "invariant_violations"));
+    drop(layer);
+}

@@ -1,0 +1,88 @@
+//! What keys of the configuration file ask of collectors and files.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoLayer, Timestamp};
+
+/// A collector that keeps what it is asked for.
+#[derive(Debug)]
+struct Asked(Arc<Mutex<Option<Selection>>>);
+
+impl Collector for Asked {
+    fn name(&self) -> &'static str {
+        "asked"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::ALL
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, selection: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+        *self.0.lock().unwrap() = Some(selection.clone());
+        Ok(Capabilities::default())
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+/// What a collector is asked for where the file has that text.
+fn asked(text: &str) -> Selection {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libkineto.conf");
+    fs::write(&file, text).unwrap();
+    let selection = Arc::default();
+    let builder = KinetoLayer::builder().no_output().config_file(file).collector(Asked(Arc::clone(&selection)));
+    let (_layer, guard) = builder.build().unwrap();
+    guard.finish().unwrap();
+    let asked = selection.lock().unwrap().take();
+    asked.unwrap()
+}
+
+#[test]
+fn collectors_are_asked_for_what_the_keys_say() {
+    const NONE: &str = "DISABLE_CUPTI=1\nDISABLE_ROCM=1\nDISABLE_XPU=1\n";
+    let usual = asked(NONE);
+    assert!(!usual.per_thread_buffers && !usual.graph_trace && !usual.teardown && !usual.device_memory);
+    assert!((usual.range.is_none(), usual.nvtx_ranges) == (true, false) && usual.scope.metrics.is_empty());
+    let selection = asked(&format!(
+        "{NONE}ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\n\
+         CUPTI_PER_THREAD_BUFFER_ENABLED=1\nCUDA_GRAPH_TRACE=1\nTEARDOWN_CUPTI=1\nPROFILE_DEVICE_MEMORY=1\n\
+         CUDA_PROFILER_RANGE=1\nNVTX_RANGES=1\nROCTRACER_MAX_EVENTS=77\nCUSTOM_CONFIG=a=b;c\n\
+         XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
+         XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
+    ));
+    let types = selection.types;
+    assert!(types.contains(ActivityType::ConcurrentKernel) && types.contains(ActivityType::HpuOp));
+    assert!(!types.contains(ActivityType::CpuOp) && usual.types.contains(ActivityType::CpuOp));
+    assert_eq!((selection.buffer_bytes, usual.buffer_bytes), (64 << 20, 128 << 20));
+    assert!(selection.per_thread_buffers && selection.graph_trace && selection.teardown && selection.device_memory);
+    assert!(selection.range.is_some() && selection.nvtx_ranges);
+    assert_eq!((selection.roctracer_max_events, usual.roctracer_max_events), (77, 5_000_000));
+    assert_eq!((selection.custom_config.as_str(), usual.custom_config.as_str()), ("a=b;c", ""));
+    let scope = &selection.scope;
+    assert_eq!(scope.metrics, ["GpuTime", "XVE_ACTIVE"]);
+    assert!(scope.per_kernel && !usual.scope.per_kernel);
+    assert_eq!((scope.most, usual.scope.most, scope.devices.as_slice()), (9, 1500, &[1][..]));
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn files_are_pressed_as_hard_as_the_key_says() {
+    use tracing_subscriber::prelude::*;
+    let folder = tempfile::tempdir().unwrap();
+    let size = |level: u32| {
+        let file = folder.path().join("libkineto.conf");
+        fs::write(&file, format!("GZIP_LEVEL={level}")).unwrap();
+        let (layer, guard) = KinetoLayer::builder().no_output().config_file(file).build().unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            (0..1000).for_each(|_| tracing::info_span!("work").in_scope(|| ()));
+        });
+        let path = folder.path().join("trace.json.gz");
+        guard.finish().unwrap().save(&path).unwrap();
+        fs::metadata(path).unwrap().len()
+    };
+    let (not, hard) = (size(0), size(9));
+    assert!(not > 3 * hard, "{not} {hard}");
+}

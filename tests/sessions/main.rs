@@ -1,0 +1,17 @@
+//! Recordings: when they begin and end, who takes part in them, and what joins their traces.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod collectives;
+mod collectors;
+mod deferred_events;
+mod event_timers;
+mod invariants;
+mod keys;
+mod observers;
+mod own_records;
+mod post_process;
+mod private_use1;
+mod profile;
+mod schedule;
+mod session_observers;
+mod windows;

@@ -1,0 +1,20 @@
+//! Spans and events of a program: what the layer records of them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod async_tracks;
+mod asyncs;
+mod companions;
+mod corners;
+mod events;
+mod fields;
+mod instrument;
+mod limits;
+mod names_and_kinds;
+mod nesting;
+mod other_layers;
+mod reach;
+mod scopes;
+mod send_sync;
+mod shape;
+mod sharing;
+mod threads;

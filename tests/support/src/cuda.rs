@@ -1,0 +1,382 @@
+//! A small client of the simulated GPU: a program on the driver API, and the switches of the simulator.
+//!
+//! Both libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libcuda.so.1` and
+//! `libcupti.so.13` among the loaded libraries finds them. All that fails panics.
+
+pub use crate::simulator::library;
+use crate::simulator::{invoke, open};
+use libloading::Library;
+use std::ffi::{CString, c_char, c_void};
+use std::sync::OnceLock;
+
+/// The simulated driver.
+#[derive(Clone, Copy)]
+pub struct Cuda {
+    launch: Launch,
+}
+
+type Launch = extern "C" fn(u64, u32, u32, u32, u32, u32, u32, u32, u64, *const c_void, *const c_void) -> i32;
+
+/// `CUlaunchConfig`
+#[repr(C)]
+struct LaunchConfig {
+    grid: [u32; 3],
+    block: [u32; 3],
+    dynamic_shared: u32,
+    stream: u64,
+    /// An id, a gap, and a value of 64 bytes.
+    attributes: *const [u32; 18],
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context(pub u64);
+
+/// A stream; [`Stream::NULL`] is the default one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(pub u64);
+
+impl Stream {
+    pub const NULL: Stream = Stream(0);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event(pub u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module(pub u64);
+
+/// A kernel of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel(pub u64);
+
+/// An executable graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graph(pub u64);
+
+/// Device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    pub address: u64,
+    pub bytes: usize,
+}
+
+/// The driver, which stays loaded.
+pub fn driver() -> &'static Library {
+    static DRIVER: OnceLock<Library> = OnceLock::new();
+    DRIVER.get_or_init(|| open("sim_cuda"))
+}
+
+/// CUPTI, which stays loaded.
+pub fn cupti() -> &'static Library {
+    static CUPTI: OnceLock<Library> = OnceLock::new();
+    CUPTI.get_or_init(|| {
+        driver();
+        open("sim_cupti")
+    })
+}
+
+/// Calls a function of the driver; what it returns.
+macro_rules! raw {
+    ($($call:tt)*) => { invoke!(driver(), $($call)*) };
+}
+
+/// Calls a function of the driver API, which must succeed.
+macro_rules! call {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {
+        assert_eq!(raw!($name($($argument => $type),*) -> i32), 0, stringify!($name))
+    };
+}
+
+/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+pub fn configure(settings: &str) {
+    assert!(try_configure(settings), "{settings}");
+}
+
+/// As [`configure`]; false for settings that are not understood.
+pub fn try_configure(settings: &str) -> bool {
+    crate::simulator::configure(driver(), settings)
+}
+
+/// A count of the simulator, by its name.
+pub fn count(what: &str) -> u64 {
+    crate::simulator::count(driver(), what)
+}
+
+/// Sets the counts to zero, and ends endless kernels.
+pub fn reset() {
+    raw!(simReset());
+}
+
+/// Ends endless kernels.
+pub fn finish() {
+    raw!(simFinish());
+}
+
+/// What `cuDriverGetVersion` returns; it gives the version.
+pub fn driver_version(version: *mut i32) -> i32 {
+    raw!(cuDriverGetVersion(version => *mut i32) -> i32)
+}
+
+/// A PTX text with these kernels.
+pub fn ptx(kernels: &[&str]) -> String {
+    let entry = |name: &&str| format!(".visible .entry {name}(.param .u64 a) {{ ret; }}\n");
+    ".version 8.0\n.target sm_90\n.address_size 64\n".to_owned() + &kernels.iter().map(entry).collect::<String>()
+}
+
+impl Cuda {
+    /// Loads both libraries with these options, and makes the first device's primary context the thread's.
+    pub fn with(settings: &str) -> Cuda {
+        cupti();
+        configure(settings);
+        Cuda::new()
+    }
+
+    /// As [`Cuda::with`], with the options in force.
+    pub fn new() -> Cuda {
+        call!(cuInit(0 => u32));
+        // SAFETY: the function has this type.
+        let launch = unsafe { *driver().get::<Launch>(b"cuLaunchKernel\0").unwrap() };
+        let cuda = Cuda { launch };
+        cuda.set_current(cuda.context(0));
+        cuda
+    }
+
+    /// The primary context of a device.
+    pub fn context(&self, device: i32) -> Context {
+        let mut context = 0;
+        call!(cuDevicePrimaryCtxRetain(&raw mut context => *mut u64, device => i32));
+        Context(context)
+    }
+
+    /// Makes a context the thread's.
+    pub fn set_current(&self, context: Context) {
+        call!(cuCtxSetCurrent(context.0 => u64));
+    }
+
+    /// A stream that has nothing to do with the default one.
+    pub fn stream(&self) -> Stream {
+        self.stream_with_priority(0)
+    }
+
+    /// As [`Cuda::stream`], with a priority of -5 (first) to 0.
+    pub fn stream_with_priority(&self, priority: i32) -> Stream {
+        let mut stream = 0;
+        call!(cuStreamCreateWithPriority(&raw mut stream => *mut u64, 1 => u32, priority => i32));
+        Stream(stream)
+    }
+
+    /// A module with these kernels. A name with `_us500` in it takes 500 us.
+    pub fn module(&self, kernels: &[&str]) -> Module {
+        let (mut module, text) = (0, CString::new(ptx(kernels)).unwrap());
+        call!(cuModuleLoadData(&raw mut module => *mut u64, text.as_ptr() => *const c_char));
+        Module(module)
+    }
+
+    pub fn unload(&self, module: Module) {
+        call!(cuModuleUnload(module.0 => u64));
+    }
+
+    pub fn kernel(&self, module: Module, name: &str) -> Kernel {
+        let (mut kernel, name) = (0, CString::new(name).unwrap());
+        call!(cuModuleGetFunction(&raw mut kernel => *mut u64, module.0 => u64, name.as_ptr() => *const c_char));
+        Kernel(kernel)
+    }
+
+    /// A kernel of that name, in a module of its own.
+    pub fn only_kernel(&self, name: &str) -> Kernel {
+        self.kernel(self.module(&[name]), name)
+    }
+
+    /// Launches blocks of 256 threads.
+    pub fn launch(&self, kernel: Kernel, blocks: u32, stream: Stream) {
+        let null = std::ptr::null();
+        assert_eq!((self.launch)(kernel.0, blocks, 1, 1, 256, 1, 1, 0, stream.0, null, null), 0, "cuLaunchKernel");
+    }
+
+    /// Launches blocks of 256 threads by `cuLaunchKernelEx`, with attributes: each an id and three numbers.
+    pub fn launch_ex(&self, kernel: Kernel, grid: [u32; 3], stream: Stream, attributes: &[(u32, [u32; 3])]) {
+        let attribute = |(id, [x, y, z]): &(u32, [u32; 3])| {
+            let mut attribute = [0_u32; 18];
+            (attribute[0], attribute[2], attribute[3], attribute[4]) = (*id, *x, *y, *z);
+            attribute
+        };
+        let attributes: Vec<[u32; 18]> = attributes.iter().map(attribute).collect();
+        let config = LaunchConfig {
+            grid,
+            block: [256, 1, 1],
+            dynamic_shared: 0,
+            stream: stream.0,
+            attributes: attributes.as_ptr(),
+            count: u32::try_from(attributes.len()).unwrap(),
+        };
+        let null = std::ptr::null();
+        call!(cuLaunchKernelEx(
+            &raw const config => *const LaunchConfig, kernel.0 => u64, null => *const c_void, null => *const c_void,
+        ));
+    }
+
+    /// Launches as a program on the CUDA runtime does.
+    pub fn launch_by_runtime(&self, kernel: Kernel, blocks: u32, stream: Stream) {
+        let (grid, block) = ([blocks, 1, 1], [256, 1, 1]);
+        call!(simRuntimeLaunchKernel(
+            kernel.0 => u64, &raw const grid => *const [u32; 3], &raw const block => *const [u32; 3], 0 => u32,
+            stream.0 => u64,
+        ));
+    }
+
+    /// Allocates device memory.
+    pub fn allocate(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cuMemAlloc_v2(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    pub fn allocate_async(&self, bytes: usize, stream: Stream) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocAsync(&raw mut address => *mut u64, bytes => usize, stream.0 => u64));
+        Memory { address, bytes }
+    }
+
+    pub fn free_async(&self, memory: Memory, stream: Stream) {
+        call!(cuMemFreeAsync(memory.address => u64, stream.0 => u64));
+    }
+
+    pub fn allocate_managed(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocManaged(&raw mut address => *mut u64, bytes => usize, 1 => u32));
+        Memory { address, bytes }
+    }
+
+    /// Memory of the host that devices reach.
+    pub fn allocate_pinned(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cuMemAllocHost_v2(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    /// `cudaMalloc`
+    pub fn allocate_by_runtime(&self, bytes: usize) -> Memory {
+        let mut address = 0;
+        call!(cudaMalloc(&raw mut address => *mut u64, bytes => usize));
+        Memory { address, bytes }
+    }
+
+    /// `cudaFree`
+    pub fn free_by_runtime(&self, memory: Memory) {
+        call!(cudaFree(memory.address => u64));
+    }
+
+    pub fn free(&self, memory: Memory) {
+        call!(cuMemFree_v2(memory.address => u64));
+    }
+
+    /// Copies to the device.
+    pub fn memcpy_htod(&self, target: Memory, source: &[u8], stream: Stream) {
+        let (bytes, source) = (source.len(), source.as_ptr());
+        assert!(bytes <= target.bytes);
+        call!(cuMemcpyHtoDAsync_v2(target.address => u64, source => *const u8, bytes => usize, stream.0 => u64));
+    }
+
+    /// Copies from the device.
+    pub fn memcpy_dtoh(&self, target: &mut [u8], source: Memory, stream: Stream) {
+        let (bytes, target) = (target.len(), target.as_mut_ptr());
+        assert!(bytes <= source.bytes);
+        call!(cuMemcpyDtoHAsync_v2(target => *mut u8, source.address => u64, bytes => usize, stream.0 => u64));
+    }
+
+    /// Copies on one device.
+    pub fn memcpy_dtod(&self, target: Memory, source: Memory, stream: Stream) {
+        let bytes = target.bytes.min(source.bytes);
+        call!(cuMemcpyDtoDAsync_v2(target.address => u64, source.address => u64, bytes => usize, stream.0 => u64));
+    }
+
+    /// Copies from one device to another.
+    pub fn memcpy_peer(&self, target: (Memory, Context), source: (Memory, Context), stream: Stream) {
+        let bytes = target.0.bytes.min(source.0.bytes);
+        call!(cuMemcpyPeerAsync(
+            target.0.address => u64, target.1.0 => u64, source.0.address => u64, source.1.0 => u64, bytes => usize,
+            stream.0 => u64,
+        ));
+    }
+
+    /// Fills memory with a byte.
+    pub fn memset(&self, target: Memory, value: u8, stream: Stream) {
+        call!(cuMemsetD8Async(target.address => u64, value => u8, target.bytes => usize, stream.0 => u64));
+    }
+
+    pub fn event(&self) -> Event {
+        let mut event = 0;
+        call!(cuEventCreate(&raw mut event => *mut u64, 0 => u32));
+        Event(event)
+    }
+
+    pub fn record(&self, event: Event, stream: Stream) {
+        call!(cuEventRecord(event.0 => u64, stream.0 => u64));
+    }
+
+    /// Lets a stream wait for an event.
+    pub fn wait(&self, stream: Stream, event: Event) {
+        call!(cuStreamWaitEvent(stream.0 => u64, event.0 => u64, 0 => u32));
+    }
+
+    pub fn synchronize_event(&self, event: Event) {
+        call!(cuEventSynchronize(event.0 => u64));
+    }
+
+    pub fn synchronize_stream(&self, stream: Stream) {
+        call!(cuStreamSynchronize(stream.0 => u64));
+    }
+
+    /// Waits for all work of the thread's context.
+    pub fn synchronize(&self) {
+        call!(cuCtxSynchronize());
+    }
+
+    /// Begins a capture that no thread may disturb.
+    pub fn begin_capture(&self, stream: Stream) {
+        call!(cuStreamBeginCapture_v2(stream.0 => u64, 0 => u32));
+    }
+
+    /// Ends a capture; an error's code if it has been spoiled.
+    pub fn end_capture(&self, stream: Stream) -> Result<Graph, i32> {
+        let (mut graph, mut executable) = (0, 0);
+        match raw!(cuStreamEndCapture(stream.0 => u64, &raw mut graph => *mut u64) -> i32) {
+            0 => {}
+            code => return Err(code),
+        }
+        call!(cuGraphInstantiateWithFlags(&raw mut executable => *mut u64, graph => u64, 0 => u64));
+        Ok(Graph(executable))
+    }
+
+    /// A graph of what `work` gives to a stream.
+    pub fn graph(&self, stream: Stream, work: impl FnOnce()) -> Graph {
+        self.begin_capture(stream);
+        work();
+        self.end_capture(stream).unwrap()
+    }
+
+    pub fn launch_graph(&self, graph: Graph, stream: Stream) {
+        call!(cuGraphLaunch(graph.0 => u64, stream.0 => u64));
+    }
+
+    /// `cuProfilerStart`
+    pub fn start_profiler(&self) {
+        call!(cuProfilerStart());
+    }
+
+    /// `cuProfilerStop`
+    pub fn stop_profiler(&self) {
+        call!(cuProfilerStop());
+    }
+
+    /// `cudaProfilerStart`
+    pub fn start_profiler_by_runtime(&self) {
+        call!(cudaProfilerStart());
+    }
+
+    /// `cudaProfilerStop`
+    pub fn stop_profiler_by_runtime(&self) {
+        call!(cudaProfilerStop());
+    }
+}

@@ -1,0 +1,264 @@
+//! A machine with simulated GPUs to oneself, and what a trace says of them.
+
+use crate::cuda::{self, Cuda};
+use crate::simulator;
+use crate::{File, child, nanos};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
+use std::process::Output;
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+use tracing_kineto::collector::{CollectorReport, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
+
+/// All that is recorded of GPUs.
+pub const TYPES: ActivityTypes = ActivityTypes::DEFAULT.with(ActivityType::CudaSync).with(ActivityType::CudaEvent);
+
+/// Versions of CUPTI, each with its driver.
+pub const VERSIONS: [(&str, u32); 16] = [
+    ("11.7", 11070),
+    ("11.8", 11080),
+    ("12.0", 12000),
+    ("12.1", 12010),
+    ("12.2", 12020),
+    ("12.3", 12030),
+    ("12.4", 12040),
+    ("12.5", 12050),
+    ("12.6", 12060),
+    ("12.8", 12080),
+    ("12.9", 12090),
+    ("13.0", 13000),
+    ("13.1", 13010),
+    ("13.2", 13020),
+    ("13.3", 13030),
+    ("13.4", 13040),
+];
+
+/// How long a stop may wait where all ends soon: far more than it takes, so that no slow machine fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The simulated machine. There is one in the process, and one CUPTI: tests take turns.
+pub struct Machine {
+    pub cuda: Cuda,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits for the machine, which has these options from now on.
+pub fn machine(settings: &str) -> Machine {
+    let turn = simulator::turn();
+    let cuda = Cuda::with(settings);
+    cuda::reset();
+    Machine { cuda, _turn: turn }
+}
+
+impl Deref for Machine {
+    type Target = Cuda;
+
+    fn deref(&self) -> &Cuda {
+        &self.cuda
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        cuda::configure("");
+        cuda::reset();
+    }
+}
+
+/// Adds what these tests record.
+pub fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
+    builder.activities(TYPES).flush_timeout(PATIENCE)
+}
+
+/// Records what `work` does, with all that can be recorded of GPUs.
+pub fn record(work: impl FnOnce()) -> File {
+    crate::record_with(all, work)
+}
+
+/// What a trace says of CUPTI.
+#[track_caller]
+pub fn report(file: &File) -> CollectorReport {
+    let mut reports = file.trace.stats().collectors.into_iter();
+    reports.find(|report| report.name == "cupti").unwrap_or_else(|| panic!("CUPTI was not asked"))
+}
+
+/// Why CUPTI recorded nothing, which the header must tell too.
+#[track_caller]
+pub fn reason(file: &File) -> Unavailable {
+    let reason = report(file).state.expect_err("a reason");
+    assert_eq!(file.json["tracing_kineto"]["collectors"]["cupti"]["unavailable"], reason.to_string());
+    reason
+}
+
+pub fn events<'f>(file: &'f File, ph: &str, cat: &str) -> Vec<&'f Value> {
+    file.events().filter(|event| event["ph"] == ph && event["cat"] == cat).collect()
+}
+
+pub fn kernels(file: &File) -> Vec<&Value> {
+    events(file, "X", "kernel")
+}
+
+/// Kernels, copies and fills.
+pub fn work(file: &File) -> Vec<&Value> {
+    ["kernel", "gpu_memcpy", "gpu_memset"].iter().flat_map(|cat| events(file, "X", cat)).collect()
+}
+
+/// Calls of the runtime and the driver.
+pub fn calls(file: &File) -> Vec<&Value> {
+    ["cuda_runtime", "cuda_driver"].iter().flat_map(|cat| events(file, "X", cat)).collect()
+}
+
+pub fn name(event: &Value) -> &str {
+    event["name"].as_str().unwrap()
+}
+
+/// The device and the stream that something is drawn on, in whichever row.
+pub fn stream(event: &Value) -> (i64, i64) {
+    const NEXT_ROW: i64 = 10_000_000;
+    (event["pid"].as_i64().unwrap(), event["tid"].as_i64().unwrap() % NEXT_ROW)
+}
+
+pub fn correlation(event: &Value) -> u64 {
+    event["args"]["correlation"].as_u64().unwrap()
+}
+
+/// When an event begins and ends, in nanoseconds.
+pub fn interval(event: &Value) -> (u64, u64) {
+    let start = nanos(&event["ts"]);
+    (start, start + nanos(&event["dur"]))
+}
+
+/// When the recording began and ended, in nanoseconds.
+pub fn window(file: &File) -> (u64, u64) {
+    let (mut start, mut end) = (u64::MAX, 0);
+    for slice in file.events().filter(|event| event["ph"] == "X" && event["pid"] == "Spans") {
+        let (from, to) = interval(slice);
+        (start, end) = (start.min(from), end.max(to));
+    }
+    (start, end)
+}
+
+/// The name of the slice that something belongs to; empty if it names none, "?" if there is no such slice.
+pub fn under<'f>(file: &'f File, event: &Value) -> &'f str {
+    let id = &event["args"]["External id"];
+    let slice = file.slices().iter().find(|slice| slice.args["External id"] == *id);
+    if id.is_null() { "" } else { slice.map_or("?", |slice| &slice.name) }
+}
+
+pub fn losses(file: &File) -> Vec<(Loss, usize)> {
+    file.trace.stats().losses.iter().map(|(loss, count)| (*loss, usize::try_from(*count).unwrap())).collect()
+}
+
+/// How often each text occurs.
+pub fn tally(texts: impl IntoIterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    texts.into_iter().for_each(|text| *counts.entry(text).or_default() += 1);
+    counts
+}
+
+/// What a trace has of a program's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls that own work of a device.
+    pub launches: usize,
+    pub kernels: usize,
+    pub copies: usize,
+    pub fills: usize,
+    /// Work that belongs to the slice that its launch belongs to.
+    pub linked: usize,
+    /// Arrows: where they begin and where they end.
+    pub starts: usize,
+    pub ends: usize,
+    /// Annotations on streams.
+    pub annotations: usize,
+}
+
+impl Counts {
+    /// Counts, and checks what holds for every trace: each arrow leads from a call to work of its correlation id.
+    #[track_caller]
+    pub fn of(file: &File) -> Counts {
+        let mut by_id: HashMap<u64, Vec<&Value>> = HashMap::new();
+        calls(file).into_iter().for_each(|call| by_id.entry(correlation(call)).or_default().push(call));
+        let launch_of = |work: &Value| by_id.get(&correlation(work));
+        let belongs = |work: &&&Value| {
+            let id = &work["args"]["External id"];
+            launch_of(work).is_some_and(|calls| !id.is_null() && calls.iter().any(|c| c["args"]["External id"] == *id))
+        };
+        let work = work(file);
+        let launches: HashSet<_> =
+            work.iter().filter(|work| launch_of(work).is_some()).map(|w| correlation(w)).collect();
+        let (starts, ends) = (events(file, "s", "ac2g"), events(file, "f", "ac2g"));
+        let ids: HashSet<_> = starts.iter().map(|start| start["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids.len(), starts.len(), "an arrow begins once");
+        assert_eq!(ids, ends.iter().map(|end| end["id"].as_u64().unwrap()).collect(), "arrows have both ends");
+        for start in starts.iter() {
+            let lies = |call: &&&Value| (&call["tid"], &call["ts"]) == (&start["tid"], &start["ts"]);
+            let call = by_id.get(&start["id"].as_u64().unwrap()).and_then(|calls| calls.iter().find(lies));
+            assert!(call.is_some(), "an arrow begins on no call: {start}");
+        }
+        Counts {
+            launches: launches.len(),
+            kernels: kernels(file).len(),
+            copies: events(file, "X", "gpu_memcpy").len(),
+            fills: events(file, "X", "gpu_memset").len(),
+            linked: work.iter().filter(belongs).count(),
+            starts: starts.len(),
+            ends: ends.len(),
+            annotations: events(file, "X", "gpu_user_annotation").len(),
+        }
+    }
+}
+
+/// Ends the process if what follows does not come to its end: a test that hangs should say so.
+pub fn watch(patience: Duration) -> Watch {
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    let watching = std::thread::Builder::new().name("watch".to_owned());
+    let begun = Instant::now();
+    let watching = watching.spawn(move || {
+        // What is dropped is done.
+        if over.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            say(&format!("this hangs for {:?}", begun.elapsed()));
+            std::process::abort();
+        }
+    });
+    drop(watching.unwrap());
+    Watch { _done: done }
+}
+
+/// See [`watch`].
+pub struct Watch {
+    _done: std::sync::mpsc::Sender<()>,
+}
+
+/// Runs an ignored test of this binary in a process of its own, with these variables.
+#[track_caller]
+pub fn in_child(test: &str, env: &[(&str, &str)]) -> Output {
+    child::run(child::command(test).envs(env.iter().copied()))
+}
+
+/// Prints, and keeps in that file of the target folder.
+pub fn publish(file: &str, text: &str) {
+    say(text);
+    std::fs::write(crate::target().join(file), text).unwrap();
+}
+
+pub fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Forks; returns what the forked process ends with.
+pub fn fork(child: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child does what this crate promises to work in one, and ends without any destructor.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        let is_fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);
+        // SAFETY: takes a number and does not return.
+        unsafe { libc::_exit(if is_fine { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the result.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    status
+}

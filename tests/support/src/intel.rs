@@ -1,0 +1,156 @@
+//! A machine with simulated Intel GPUs to oneself, and what a trace says of them.
+
+use crate::File;
+use crate::gpu::{self, correlation, events, name};
+use crate::simulator;
+use crate::xpu::{self, Xpu};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
+use std::sync::MutexGuard;
+use tracing_kineto::collector::{CollectorReport, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
+
+/// All that is recorded of Intel's GPUs, but for metrics.
+pub const TYPES: ActivityTypes = ActivityTypes::DEFAULT
+    .with(ActivityType::XpuRuntime)
+    .with(ActivityType::XpuDriver)
+    .with(ActivityType::XpuSync)
+    .with(ActivityType::CollectiveComm);
+
+/// The simulated machine. There is one in the process, and one PTI: tests take turns.
+pub struct Machine {
+    xpu: Xpu,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits for the machine, which has these options from now on.
+pub fn machine(settings: &str) -> Machine {
+    let turn = simulator::turn();
+    let machine = Machine { xpu: Xpu::with(""), _turn: turn };
+    xpu::configure(settings);
+    xpu::reset();
+    machine
+}
+
+impl Deref for Machine {
+    type Target = Xpu;
+
+    fn deref(&self) -> &Xpu {
+        &self.xpu
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        xpu::configure("");
+        xpu::reset();
+        // What a fault has held back is not the next test's.
+        xpu::flush();
+    }
+}
+
+/// Adds what these tests record.
+pub fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
+    builder.activities(TYPES).flush_timeout(gpu::PATIENCE)
+}
+
+/// Records what `work` does, with all that can be recorded of Intel's GPUs.
+pub fn record(work: impl FnOnce()) -> File {
+    crate::record_with(all, work)
+}
+
+/// What a trace says of PTI.
+#[track_caller]
+pub fn report(file: &File) -> CollectorReport {
+    let mut reports = file.trace.stats().collectors.into_iter();
+    reports.find(|report| report.name == "xpu").unwrap_or_else(|| panic!("PTI was not asked"))
+}
+
+/// Why PTI recorded nothing, which the header must tell too.
+#[track_caller]
+pub fn reason(file: &File) -> Unavailable {
+    let reason = report(file).state.expect_err("a reason");
+    assert_eq!(file.json["tracing_kineto"]["collectors"]["xpu"]["unavailable"], reason.to_string());
+    reason
+}
+
+/// Calls of the SYCL runtime.
+pub fn runtime(file: &File) -> Vec<&Value> {
+    events(file, "X", "xpu_runtime")
+}
+
+/// Calls of Level Zero.
+pub fn driver(file: &File) -> Vec<&Value> {
+    events(file, "X", "xpu_driver")
+}
+
+/// The calls that submit kernels.
+pub fn launches(file: &File) -> Vec<&Value> {
+    runtime(file).into_iter().filter(|call| name(call) == "urEnqueueKernelLaunch").collect()
+}
+
+/// What a trace has of a program's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub runtime: usize,
+    pub driver: usize,
+    pub kernels: usize,
+    pub copies: usize,
+    pub fills: usize,
+    /// Work that belongs to the slice that the call belongs to that submitted it.
+    pub linked: usize,
+    /// Arrows: where they begin and where they end.
+    pub starts: usize,
+    pub ends: usize,
+    /// Annotations on streams.
+    pub annotations: usize,
+    pub waits: usize,
+    pub collectives: usize,
+}
+
+impl Counts {
+    /// Counts, and checks what holds for every trace: each arrow leads from a call of the runtime to work, and none
+    /// begins or ends at a call of the driver.
+    #[track_caller]
+    pub fn of(file: &File) -> Counts {
+        let mut calls: HashMap<u64, Vec<&Value>> = HashMap::new();
+        for call in runtime(file).into_iter().chain(driver(file)) {
+            calls.entry(correlation(call)).or_default().push(call);
+        }
+        let belongs = |work: &&&Value| {
+            let id = &work["args"]["External id"];
+            let its = calls.get(&correlation(work));
+            !id.is_null() && its.is_some_and(|calls| calls.iter().any(|call| call["args"]["External id"] == *id))
+        };
+        let work = gpu::work(file);
+        let (starts, ends) = (events(file, "s", "ac2g"), events(file, "f", "ac2g"));
+        let id = |arrow: &Value| arrow["id"].as_u64().unwrap();
+        let ids: HashSet<_> = starts.iter().map(|start| id(start)).collect();
+        assert_eq!(ids.len(), starts.len(), "an arrow begins once");
+        assert_eq!(ids, ends.iter().map(|end| id(end)).collect(), "arrows have both ends");
+        let lies = |arrow: &Value, row: &Value| {
+            let (at, (start, end)) = (crate::nanos(&arrow["ts"]), gpu::interval(row));
+            ["pid", "tid"].iter().all(|key| arrow[key] == row[key]) && start <= at && at <= end
+        };
+        for start in &starts {
+            assert!(runtime(file).iter().any(|call| lies(start, call)), "an arrow begins on no call: {start}");
+        }
+        for end in &ends {
+            assert!(work.iter().any(|work| lies(end, work)), "an arrow ends on no work: {end}");
+        }
+        Counts {
+            runtime: runtime(file).len(),
+            driver: driver(file).len(),
+            kernels: gpu::kernels(file).len(),
+            copies: events(file, "X", "gpu_memcpy").len(),
+            fills: events(file, "X", "gpu_memset").len(),
+            linked: work.iter().filter(belongs).count(),
+            starts: starts.len(),
+            ends: ends.len(),
+            annotations: events(file, "X", "gpu_user_annotation").len(),
+            waits: events(file, "X", "xpu_sync").len(),
+            collectives: events(file, "X", "collective_comm").len(),
+        }
+    }
+}

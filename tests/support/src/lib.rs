@@ -1,0 +1,53 @@
+//! What the tests share: recordings read back, clients of the simulated GPUs, child processes.
+//!
+//! The crate's root records a closure and shows the written file as text to compare. The modules are one for each
+//! simulated library, and one for each kind of child process.
+
+mod recording;
+
+pub mod child;
+pub mod harness;
+#[cfg(unix)]
+pub mod simulator;
+
+#[cfg(target_os = "linux")]
+pub mod amd;
+#[cfg(target_os = "linux")]
+pub mod cuda;
+#[cfg(target_os = "linux")]
+pub mod cupti_client;
+#[cfg(target_os = "linux")]
+pub mod daemon;
+#[cfg(target_os = "linux")]
+pub mod faults;
+#[cfg(target_os = "linux")]
+pub mod gpu;
+#[cfg(target_os = "linux")]
+pub mod intel;
+#[cfg(unix)]
+pub mod plugins;
+#[cfg(target_os = "linux")]
+pub mod pti_client;
+#[cfg(target_os = "linux")]
+pub mod ranges;
+#[cfg(target_os = "linux")]
+pub mod rocm;
+pub mod traces;
+#[cfg(target_os = "linux")]
+pub mod xpu;
+
+pub use recording::*;
+
+use std::path::{Path, PathBuf};
+
+/// Returns the root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Returns the build's target folder, where tests leave tables and traces to look at.
+pub fn target() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    // target/<profile>/deps/<binary>
+    own.ancestors().nth(3).unwrap().to_owned()
+}

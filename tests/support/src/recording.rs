@@ -1,0 +1,321 @@
+//! Records what a closure does, reads the written file back, and shows it as text to compare.
+
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::thread::{Scope, ScopedJoinHandle};
+use tracing::Dispatch;
+use tracing_kineto::analysis::{Event, Events, Note};
+use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// A trace and the file that it makes.
+pub struct File {
+    pub trace: Trace,
+    pub json: Value,
+    /// The name of the thread that recorded, shown as "main".
+    main: String,
+    slices: Vec<Slice>,
+}
+
+/// A slice of the file.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    pub name: String,
+    pub cat: String,
+    pub tid: u64,
+    /// The name of its row, without "thread <id>".
+    pub row: String,
+    /// Nanoseconds.
+    pub start: u64,
+    pub end: u64,
+    pub args: Value,
+}
+
+/// Returns a layer that writes nothing by itself, and its guard.
+pub fn layer(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> (KinetoLayer, KinetoGuard) {
+    configure(KinetoLayer::builder().no_output()).build().unwrap()
+}
+
+/// Records what `work` does on a registry with our layer alone.
+pub fn record(work: impl FnOnce()) -> File {
+    record_with(|builder| builder, work)
+}
+
+/// Records what `work` does, with settings.
+pub fn record_with(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
+    let (layer, guard) = layer(configure);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    File::of(guard.finish().unwrap())
+}
+
+/// Records `work` and compares the slices of the file, thread by thread, with `expected`.
+#[track_caller]
+pub fn check(work: impl FnOnce(), expected: &str) {
+    assert_eq!(record(work).tree(&[]), dedent(expected));
+}
+
+/// Records `work` and compares each slice's name and the name of its parent with `expected`, in order of time.
+#[track_caller]
+pub fn check_parents(work: impl FnOnce(), expected: &str) {
+    assert_eq!(record(work).parents(), expected);
+}
+
+/// Starts a named thread that records where the calling one does.
+pub fn spawn<'s, 'e, T: Send + 's>(
+    scope: &'s Scope<'s, 'e>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 's,
+) -> ScopedJoinHandle<'s, T> {
+    let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn_scoped(scope, move || tracing::dispatcher::with_default(&dispatch, work)).unwrap()
+}
+
+/// Does something on a thread of its own, and waits for it.
+pub fn on_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| spawn(scope, name, work).join().unwrap())
+}
+
+/// Enters a span without a guard, as code does that keeps the guard elsewhere.
+pub fn enter(span: &tracing::Span) {
+    span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
+}
+
+/// Exits a span that [`enter`] has entered, on whatever thread.
+pub fn exit(span: &tracing::Span) {
+    span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
+}
+
+/// Takes the common indent and the first line away.
+pub fn dedent(text: &str) -> String {
+    let lines: Vec<&str> = text.trim_start_matches('\n').trim_end().lines().collect();
+    let indent = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
+    lines.iter().map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n").collect()
+}
+
+/// Above this, reading a file back would take longer than the test that made it.
+const READ_BACK_MAX: usize = 4 << 20;
+
+/// Read back, a file says what the trace says.
+#[track_caller]
+fn check_read_back(trace: &Trace, text: &[u8]) {
+    let (recorded, read) = (trace.events(), Events::from_reader(text).unwrap());
+    let all = |event: Event<'_>| {
+        let place = (event.device_index(), event.stream(), event.process(), event.thread(), event.is_async());
+        let flows: Vec<_> = event.flows().collect();
+        let ids = (event.id(), event.linked(), event.correlation(), event.span(), event.parent_span());
+        format!("{event:?} {:?} {ids:?} {flows:?} {place:?} {}", event.track(), event.metadata_json())
+    };
+    let both = |events: &Events| events.iter().map(all).collect::<Vec<_>>();
+    assert_eq!(both(&recorded), both(&read));
+    assert_eq!((recorded.tracks(), recorded.processes()), (read.tracks(), read.processes()));
+    assert_eq!((recorded.window(), recorded.accelerator()), (read.window(), read.accelerator()));
+    assert!(recorded.metadata().eq(read.metadata()));
+    // Of arrows, a file may have an end without the other; of async tracks there are no events.
+    let notes = |events: &Events| events.notes().filter(|(note, _)| *note != Note::AsyncTrack).collect::<Vec<_>>();
+    assert_eq!(notes(&recorded), notes(&read));
+}
+
+impl File {
+    /// Writes a trace, reads it back, and checks what holds for every trace.
+    #[track_caller]
+    pub fn of(trace: Trace) -> File {
+        let mut text = Vec::new();
+        trace.write_chrome(&mut text).unwrap();
+        let json = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&text)));
+        let main = std::thread::current().name().unwrap_or_default().to_owned();
+        if text.len() < READ_BACK_MAX {
+            check_read_back(&trace, &text);
+        }
+        let mut file = File { trace, json, main, slices: Vec::new() };
+        file.slices = file.read_slices();
+        file.check_nesting();
+        file.check_ids();
+        file
+    }
+
+    pub fn events(&self) -> impl Iterator<Item = &Value> {
+        self.json["traceEvents"].as_array().unwrap().iter()
+    }
+
+    /// All events of a kind that a program made: slices, counters, arrows, not the rows about the recording itself.
+    pub fn rows(&self, ph: &str) -> Vec<&Value> {
+        let about = |event: &&Value| matches!(event["pid"].as_str(), Some("Spans" | "Traces" | ""));
+        self.events().filter(|event| event["ph"] == ph).filter(|event| !about(event)).collect()
+    }
+
+    fn row_names(&self) -> HashMap<u64, String> {
+        let names = self.events().filter(|event| event["ph"] == "M" && event["name"] == "thread_name");
+        names
+            .map(|event| {
+                let tid = event["tid"].as_u64().unwrap();
+                let name = event["args"]["name"].as_str().unwrap();
+                let name = name.strip_prefix("thread ").unwrap_or(name);
+                let (_, name) = name.split_once(' ').unwrap_or_default();
+                // "(worker)", "(worker) (2)"
+                let (first, second) = match name.rsplit_once(") (") {
+                    Some((first, number)) if number.trim_end_matches(')').parse::<u32>().is_ok() => {
+                        (first.strip_prefix('(').unwrap_or(first), format!(" ({number}"))
+                    }
+                    _ => (name.strip_prefix('(').and_then(|n| n.strip_suffix(')')).unwrap_or(name), String::new()),
+                };
+                (tid, if first == self.main { "main".to_owned() } else { first.to_owned() } + &second)
+            })
+            .collect()
+    }
+
+    /// All slices of spans, in the order of the file.
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    fn read_slices(&self) -> Vec<Slice> {
+        let names = self.row_names();
+        let slice = |event: &Value| {
+            let tid = event["tid"].as_u64().unwrap();
+            let start = nanos(&event["ts"]);
+            Slice {
+                name: event["name"].as_str().unwrap().to_owned(),
+                cat: event["cat"].as_str().unwrap().to_owned(),
+                tid,
+                row: names.get(&tid).cloned().unwrap_or_else(|| panic!("row {tid} has no name")),
+                start,
+                end: start + nanos(&event["dur"]),
+                args: event["args"].clone(),
+            }
+        };
+        // What collectors recorded has no span.
+        self.rows("X").into_iter().filter(|event| event["args"].get("span id").is_some()).map(slice).collect()
+    }
+
+    /// All slices of that name, by their start.
+    pub fn all(&self, name: &str) -> Vec<Slice> {
+        let mut slices: Vec<_> = self.slices.iter().filter(|slice| slice.name == name).cloned().collect();
+        slices.sort_by_key(|slice| slice.start);
+        slices
+    }
+
+    /// The one slice of that name.
+    #[track_caller]
+    pub fn slice(&self, name: &str) -> Slice {
+        let mut all = self.all(name);
+        assert_eq!(all.len(), 1, "slices called {name} in\n{}", self.tree(&[]));
+        all.remove(0)
+    }
+
+    /// The args of the one slice of that name that come from its span's fields, as JSON text.
+    #[track_caller]
+    pub fn fields(&self, name: &str) -> String {
+        self.slice(name).fields()
+    }
+
+    /// The slices of each row as an indented list, with those of their args that `marks` names.
+    pub fn tree(&self, marks: &[&str]) -> String {
+        let mut rows: HashMap<String, Vec<(usize, &Slice)>> = HashMap::new();
+        let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
+        for slice in self.slices() {
+            let open = open.entry(slice.tid).or_default();
+            while open.pop_if(|end| *end <= slice.start).is_some() {}
+            let depth = open.len();
+            open.push(slice.end);
+            rows.entry(slice.row.clone()).or_default().push((depth + 1, slice));
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_by_key(|(name, _)| (!name.starts_with("main"), name.clone()));
+        let mut text = String::new();
+        for (name, slices) in rows {
+            writeln!(text, "{name}").unwrap();
+            for (depth, slice) in slices {
+                write!(text, "{:1$}{2}", "", depth * 2, slice.name).unwrap();
+                let marked = marks.iter().filter(|mark| slice.args.get(mark).is_some());
+                marked.for_each(|mark| write!(text, " {mark}={}", slice.args[mark]).unwrap());
+                writeln!(text).unwrap();
+            }
+        }
+        text
+    }
+
+    /// "child<parent" for each slice, in order of time; a parent that has no slice is "?".
+    pub fn parents(&self) -> String {
+        let mut slices: Vec<_> = self.slices.iter().collect();
+        slices.sort_by_key(|slice| slice.start);
+        let name = |id: &Value| match id.as_u64() {
+            None => "",
+            Some(id) => slices.iter().find(|slice| slice.span() == id).map_or("?", |slice| &slice.name),
+        };
+        let pairs: Vec<_> = slices.iter().map(|s| format!("{}<{}", s.name, name(&s.args["parent id"]))).collect();
+        pairs.join(" ")
+    }
+
+    pub fn lost(&self, loss: Loss) -> u64 {
+        self.trace.stats().lost(loss)
+    }
+
+    /// On one row, slices nest or are disjoint.
+    #[track_caller]
+    pub fn check_nesting(&self) {
+        /// Start and end of a slice, and its event.
+        type Row<'f> = Vec<(u64, std::cmp::Reverse<u64>, &'f Value)>;
+        let mut rows: HashMap<String, Row<'_>> = HashMap::new();
+        for event in self.rows("X") {
+            let start = nanos(&event["ts"]);
+            let slice = (start, std::cmp::Reverse(start + nanos(&event["dur"])), event);
+            rows.entry(format!("{} {}", event["pid"], event["tid"])).or_default().push(slice);
+        }
+        for slices in rows.values_mut() {
+            slices.sort_by_key(|(start, end, _)| (*start, *end));
+            let mut open: Vec<(u64, &Value)> = Vec::new();
+            for (start, std::cmp::Reverse(end), slice) in slices.iter() {
+                while open.pop_if(|(around, _)| *around <= *start).is_some() {}
+                if let Some((around, other)) = open.last() {
+                    assert!(end <= around, "{slice}\noverlaps\n{other}");
+                }
+                open.push((*end, slice));
+            }
+        }
+    }
+
+    /// Each slice has an id of its own and names its span; a parent is another span.
+    #[track_caller]
+    fn check_ids(&self) {
+        let mut seen = HashSet::new();
+        for slice in self.slices() {
+            let id = slice.args["External id"].as_u64();
+            if !slice.cat.ends_with("_runtime") && !slice.cat.ends_with("_driver") {
+                assert!(id.is_some_and(|id| id != 0 && seen.insert(id)), "{slice:?}");
+            }
+            assert_ne!(slice.span(), 0);
+            assert_ne!(slice.args["parent id"].as_u64(), Some(slice.span()), "{slice:?} is its own parent");
+        }
+    }
+}
+
+impl Slice {
+    pub fn span(&self) -> u64 {
+        self.args["span id"].as_u64().unwrap()
+    }
+
+    pub fn parent(&self) -> u64 {
+        self.args["parent id"].as_u64().unwrap_or(0)
+    }
+
+    /// The args that come from the span's fields, as JSON text.
+    pub fn fields(&self) -> String {
+        fields(&self.args)
+    }
+}
+
+/// The args of a row that come from fields, as JSON text.
+pub fn fields(args: &Value) -> String {
+    let own = ["External id", "span id", "parent id", "target", "level", "finished", "clipped", "thread id"];
+    let args = args.as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
+    Value::Object(args.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
+}
+
+/// Microseconds of the file as nanoseconds.
+pub fn nanos(micros: &Value) -> u64 {
+    let text = micros.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, "0"));
+    whole.parse::<u64>().unwrap() * 1000 + format!("{part:0<3}").parse::<u64>().unwrap()
+}

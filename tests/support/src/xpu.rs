@@ -1,0 +1,173 @@
+//! A small client of the simulated Intel GPU: a program on SYCL or on Level Zero, and the switches of the simulator.
+//!
+//! Both libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libze_loader.so.1` and
+//! `libpti_view.so.1` among the loaded libraries finds them. All that fails panics.
+
+pub use crate::simulator::library;
+use crate::simulator::{invoke, open};
+use libloading::Library;
+use std::ffi::{CString, c_char};
+use std::sync::OnceLock;
+
+/// The simulated machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Xpu;
+
+/// A queue of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue(pub u64);
+
+/// Where memory is, by PTI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Pageable = 0,
+    Pinned = 1,
+    Device = 2,
+    Shared = 3,
+}
+
+/// By what a thread waits for a queue, by PTI's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Fence = 3,
+    Event = 4,
+    List = 5,
+    Queue = 6,
+    Device = 7,
+}
+
+/// Level Zero, which stays loaded.
+pub fn level_zero() -> &'static Library {
+    static LEVEL_ZERO: OnceLock<Library> = OnceLock::new();
+    LEVEL_ZERO.get_or_init(|| open("sim_ze_loader"))
+}
+
+/// PTI, which stays loaded.
+pub fn pti() -> &'static Library {
+    static PTI: OnceLock<Library> = OnceLock::new();
+    PTI.get_or_init(|| {
+        level_zero();
+        open("sim_pti")
+    })
+}
+
+/// Calls a function of the simulated Level Zero; what it returns.
+macro_rules! raw {
+    ($($call:tt)*) => { invoke!(level_zero(), $($call)*) };
+}
+
+/// Calls a function that must succeed.
+macro_rules! call {
+    ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {
+        assert_eq!(raw!($name($($argument => $type),*) -> i32), 0, stringify!($name))
+    };
+}
+
+/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+pub fn configure(settings: &str) {
+    assert!(crate::simulator::configure(level_zero(), settings), "{settings}");
+}
+
+/// A count of the simulator, by its name.
+pub fn count(what: &str) -> u64 {
+    crate::simulator::count(level_zero(), what)
+}
+
+/// Sets the counts to zero, and forgets the work that nobody has waited for.
+pub fn reset() {
+    raw!(simReset());
+}
+
+/// Ends endless kernels, and a flush that hangs.
+pub fn finish() {
+    raw!(simFinish());
+}
+
+/// Has PTI give back the buffers that it holds.
+pub fn flush() {
+    // SAFETY: the function has this type.
+    let flush = unsafe { *pti().get::<extern "C" fn() -> u32>(b"ptiFlushAllViews\0").unwrap() };
+    assert_eq!(flush(), 0);
+}
+
+impl Xpu {
+    /// Loads both libraries with these options.
+    pub fn with(settings: &str) -> Xpu {
+        pti();
+        configure(settings);
+        Xpu::new()
+    }
+
+    /// As [`Xpu::with`], with the options in force.
+    pub fn new() -> Xpu {
+        assert_eq!(raw!(zeInit(0 => u32) -> u32), 0);
+        Xpu
+    }
+
+    /// A queue of SYCL's.
+    pub fn queue(self, device: u32) -> Queue {
+        self.make(device, true)
+    }
+
+    /// A queue of Level Zero's alone.
+    pub fn driver_queue(self, device: u32) -> Queue {
+        self.make(device, false)
+    }
+
+    fn make(self, device: u32, is_sycl: bool) -> Queue {
+        let mut queue = 0;
+        call!(simQueueCreate(device => u32, is_sycl.into() => u32, &raw mut queue => *mut u64));
+        Queue(queue)
+    }
+
+    pub fn destroy(self, queue: Queue) {
+        call!(simQueueDestroy(queue.0 => u64));
+    }
+
+    /// Submits a kernel. A name with `_us500` in it takes 500 us.
+    pub fn submit(self, queue: Queue, name: &str) {
+        self.submit_at(queue, name, "model.cpp", 42);
+    }
+
+    /// Submits a kernel that begins on that line of that file.
+    pub fn submit_at(self, queue: Queue, name: &str, file: &str, line: u64) {
+        let (name, file) = (CString::new(name).unwrap(), CString::new(file).unwrap());
+        let [name, file] = [&name, &file].map(|text| text.as_ptr());
+        call!(simSubmitKernel(queue.0 => u64, name => *const c_char, file => *const c_char, line => u64));
+    }
+
+    pub fn memcpy(self, queue: Queue, from: Place, to: Place, bytes: u64) {
+        call!(simMemcpy(queue.0 => u64, from as u32 => u32, to as u32 => u32, bytes => u64));
+    }
+
+    /// Copies from the queue's device to another.
+    pub fn memcpy_peer(self, queue: Queue, to: u32, bytes: u64) {
+        call!(simMemcpyPeer(queue.0 => u64, to => u32, bytes => u64));
+    }
+
+    pub fn memset(self, queue: Queue, value: u64, bytes: u64) {
+        call!(simMemset(queue.0 => u64, value => u64, bytes => u64));
+    }
+
+    pub fn barrier(self, queue: Queue) {
+        call!(simBarrier(queue.0 => u64));
+    }
+
+    /// Allocates memory of a device.
+    pub fn allocate(self) {
+        call!(simAllocate());
+    }
+
+    /// Waits for a queue, or for all.
+    pub fn wait(self, queue: Queue, how: Wait) {
+        call!(simSynchronize(queue.0 => u64, how as u32 => u32));
+    }
+
+    /// A collective operation of oneCCL, of as many microseconds.
+    pub fn collective(self, name: &str, communicator: u64, us: u64) {
+        let name = CString::new(name).unwrap();
+        call!(simCollective(
+            name.as_ptr() => *const c_char, communicator => u64, 4096 => u64, 8192 => u64, us => u64,
+        ));
+    }
+}

@@ -1,0 +1,324 @@
+//! What can go wrong with Intel's GPUs, and what the trace then says: the host's part is whole, and what is missing is
+//! counted.
+#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+
+use std::time::{Duration, Instant};
+use support::faults::{Fault, KERNELS, STEPS, check_clock, check_host, check_spans, go_through, ids, rows_of};
+use support::gpu::{kernels, losses};
+use support::intel::{Counts, Machine, driver, launches, machine};
+use support::xpu::Wait;
+use support::{File, faults, gpu, intel, record_with, xpu};
+use tracing::info_span;
+use tracing_kineto::Loss;
+use tracing_kineto::collector::Why;
+
+const FAULTS: &[Fault] = &[
+    ("", |file| whole(file, &[])),
+    // What stands in the way of everything.
+    ("callbacks_error=200", |file| nothing(file, Why::Failed, "")),
+    ("enable_error=51", |file| nothing(file, Why::Unsupported, "ZE_ENABLE_TRACING_LAYER")),
+    ("enable_error=52", |file| nothing(file, Why::Unsupported, "compute runtime")),
+    // What stands in the way of a part.
+    ("enable_error=200:1", |file| {
+        noted(file, "kernel is not recorded");
+        assert_eq!((Counts::of(file).kernels, launches(file).len()), (0, KERNELS));
+        assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
+    }),
+    ("enable_error=200:6", |file| {
+        noted(file, "xpu_runtime is not recorded");
+        let found = Counts::of(file);
+        assert_eq!((found.runtime, found.kernels, found.linked), (0, KERNELS, KERNELS));
+        assert_eq!((found.starts, found.ends), (0, 0), "there is nothing for an arrow to begin at");
+    }),
+    ("enable_error=200:7", |file| {
+        noted(file, "external_correlation is not recorded");
+        assert_eq!(Counts::of(file).kernels, KERNELS);
+    }),
+    ("push_error=200", |file| whole(file, &[(Loss::LinkedByTime, KERNELS)])),
+    ("clock_error=6", |file| whole(file, &[])),
+    ("flush_error=200", |file| {
+        // What is not flushed comes when its buffer is full, and that is not before the end.
+        assert_eq!(Counts::of(file), Counts::default());
+        assert!(is_told_of(file, "flush"), "{}", file.trace.stats());
+    }),
+    // Buffers and threads.
+    ("late_buffers=30", |file| whole(file, &[])),
+    ("foreign_thread=0", |file| whole(file, &[])),
+    ("late_buffers=30,pti=0.17", |file| whole(file, &[])),
+    ("slow_callbacks=20", |file| whole(file, &[])),
+    ("slow_flush=100", |file| whole(file, &[])),
+    ("longer_records=8", |file| whole(file, &[])),
+    ("cut_buffers=1", |file| {
+        // The last record of the buffer, which may be of anything.
+        accounted(file);
+        assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
+    }),
+    // Records that are not there or make no sense.
+    ("drop=3", dropped),
+    ("drop=5", dropped),
+    ("garbage=7", |file| {
+        dropped(file);
+        assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
+        assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
+    }),
+    ("unknown_kinds=2", |file| {
+        let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
+        assert!(unread >= KERNELS);
+        whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
+    }),
+    ("repeat_correlation=7", |file| {
+        assert_eq!((kernels(file).len(), launches(file).len()), (KERNELS, KERNELS));
+        assert!(file.lost(Loss::CorrelationsReused) > 0);
+        Counts::of(file);
+    }),
+    ("no_finish=work", |file| {
+        let found = Counts::of(file);
+        assert_eq!((found.kernels, launches(file).len()), (0, KERNELS));
+        assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
+    }),
+    ("unknown_uuid=1", |file| {
+        whole(file, &[]);
+        assert!(is_told_of(file, "none of Level Zero's GPUs"), "{:?}", intel::report(file).notes);
+        assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0));
+    }),
+    ("null_names=1", |file| {
+        let found = Counts::of(file);
+        assert_eq!((found.kernels, found.linked), (KERNELS, KERNELS));
+        assert!(kernels(file).iter().all(|kernel| !gpu::name(kernel).is_empty()));
+        assert!(kernels(file).iter().all(|kernel| kernel["args"].get("source_file_name").is_none()));
+    }),
+    // Clocks.
+    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
+    ("early_kernels_ns=200000", |file| {
+        let early = file.lost(Loss::WorkBeforeLaunch) as usize;
+        assert!(early > 0);
+        whole(file, &[(Loss::WorkBeforeLaunch, early)]);
+    }),
+    ("timestamp_zero=1", |file| {
+        // Nobody knows when they ran.
+        let unfinished = file.lost(Loss::UnfinishedWork) as usize;
+        whole(file, &[(Loss::UnfinishedWork, unfinished)]);
+        assert_eq!(unfinished, KERNELS);
+    }),
+    ("overlap=1", |file| {
+        let overlapping = file.lost(Loss::OverlappingWork) as usize;
+        // Each but the first of a queue begins while another runs.
+        assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
+        whole(file, &[(Loss::OverlappingWork, overlapping)]);
+    }),
+];
+
+/// Steps of two kernels each, on two queues.
+fn program(machine: &Machine, settings: &str) {
+    let queues = [machine.queue(0), machine.queue(0)];
+    for _ in 0..STEPS {
+        let _step = info_span!("step").entered();
+        info_span!("one").in_scope(|| machine.submit(queues[0], "work_us500"));
+        info_span!("two").in_scope(|| machine.submit(queues[1], "work_us500"));
+    }
+    if ends(settings) {
+        machine.wait(queues[0], Wait::Device);
+    }
+}
+
+/// Whether the kernels end.
+fn ends(settings: &str) -> bool {
+    !settings.contains("no_finish")
+}
+
+/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
+/// part of it is whole.
+fn recorded(settings: &str) -> (Machine, File) {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine(settings);
+    let is_hopeless =
+        !ends(settings) || ["drop", "garbage", "cut", "flush_error"].iter().any(|it| settings.starts_with(it));
+    let timeout = if is_hopeless { Duration::from_millis(200) } else { gpu::PATIENCE };
+    let begun = Instant::now();
+    let file = record_with(|builder| intel::all(builder).flush_timeout(timeout), || program(&machine, settings));
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
+    assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "the program's own alone");
+    assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "nothing is left behind");
+    check_host(&file, launches(&file).into_iter().chain(driver(&file)).collect());
+    (machine, file)
+}
+
+/// All kernels are there and linked to the spans that launched them, with these losses alone.
+#[track_caller]
+fn whole(file: &File, expected: &[(Loss, usize)]) {
+    let found = Counts::of(file);
+    let counts = [found.kernels, found.linked, found.starts, found.ends, launches(file).len()];
+    assert_eq!(counts, [KERNELS; 5], "{}", file.trace.stats());
+    check_spans(file, expected);
+}
+
+/// The trace has nothing of the device, and says why, in a sentence that helps.
+#[track_caller]
+fn nothing(file: &File, why: Why, advice: &str) {
+    let reason = intel::reason(file);
+    assert_eq!(reason.why(), why, "{reason}");
+    assert!(reason.advice().contains(advice), "{reason}");
+    assert!(file.trace.stats().to_string().contains(reason.message()));
+    assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
+    assert_eq!(xpu::count("pushes"), 0, "nobody is told of spans");
+}
+
+fn is_told_of(file: &File, what: &str) -> bool {
+    intel::report(file).notes.iter().any(|note| note.contains(what))
+}
+
+#[track_caller]
+fn noted(file: &File, what: &str) {
+    let notes = intel::report(file).notes;
+    assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
+}
+
+/// Of each launch, the kernel or the launch itself is there, or what is missing is counted.
+#[track_caller]
+fn accounted(file: &File) {
+    Counts::of(file);
+    let (calls, work) = (ids(launches(file)), ids(kernels(file)));
+    let (lonely, orphans) = (calls.difference(&work).count(), work.difference(&calls).count());
+    assert_eq!(file.lost(Loss::LaunchesWithoutWork) as usize, lonely, "{}", file.trace.stats());
+    // Work whose call of the runtime is missing may have that of the driver, which has its id.
+    let by_driver = ids(driver(file));
+    let alone = work.difference(&calls).filter(|id| !by_driver.contains(id)).count();
+    let told = file.lost(Loss::WorkWithoutLaunch) as usize;
+    assert!((alone..=orphans).contains(&told), "{told} of {alone} to {orphans}: {}", file.trace.stats());
+}
+
+/// As [`accounted`], and something is missing.
+#[track_caller]
+fn dropped(file: &File) {
+    accounted(file);
+    let lonely = file.lost(Loss::LaunchesWithoutWork) as usize;
+    assert!(lonely > 0 && kernels(file).len() < KERNELS, "{}", file.trace.stats());
+}
+
+/// A clock that is off is put right, and the trace says by how much it was off.
+fn skewed(file: &File, by: i64) {
+    whole(file, &[]);
+    check_clock(file, &intel::report(file), by, launches(file));
+}
+
+#[test]
+fn each_fault_is_told_and_the_rest_is_there() {
+    let (rows, failed) = go_through(FAULTS, recorded, row);
+    let children: String = CHILDREN.iter().map(|(test, env)| rows_of(test, env)).collect();
+    let table = faults::HEAD.to_owned() + &rows + &children;
+    gpu::publish("xpu-faults.md", &table);
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// What the table says of a fault.
+fn row(settings: &str, file: &File) -> String {
+    faults::row(settings, launches(file).len(), file, &intel::report(file))
+}
+
+/// Faults of a whole process: the test that it runs, with its environment.
+const CHILDREN: &[(&str, &[(&str, &str)])] = &[
+    ("faults::child_without_a_loader", &[]),
+    ("faults::child_with_an_old_loader", &[]),
+    ("faults::child_without_a_driver", &[("SIM_XPU", "driver=0")]),
+    ("faults::child_with_an_old_driver", &[("SIM_XPU", "driver_api=1.2")]),
+    ("faults::child_without_an_intel_gpu", &[("SIM_XPU", "vendor=4318")]),
+    ("faults::child_with_another_device", &[("SIM_XPU", "device_type=5")]),
+    ("faults::child_with_an_old_pti", &[("SIM_XPU", "pti=0.11")]),
+    ("faults::child_that_hangs_in_a_flush", &[]),
+];
+
+/// What is recorded where Intel's GPUs cannot be used: no call of PTI's ends the process.
+fn without_a_gpu(fault: &str, why: Why, message: &str) {
+    let file = intel::record(|| info_span!("step").in_scope(|| ()));
+    assert_eq!((file.slices().len(), Counts::of(&file)), (1, Counts::default()));
+    let reason = intel::reason(&file);
+    assert_eq!(reason.why(), why, "{reason}");
+    assert!(reason.message().contains(message) && !reason.advice().is_empty(), "{reason}");
+    gpu::say(row(fault, &file).trim_end());
+}
+
+/// Nothing of Intel's is loaded, and there is no GPU of theirs on the machine.
+#[test]
+#[ignore = "run by another test"]
+fn child_without_a_loader() {
+    if std::path::Path::new("/sys/class/drm").exists() {
+        // There may be a GPU of Intel's here: whatever is said then, the process goes on.
+        let file = intel::record(|| info_span!("step").in_scope(|| ()));
+        return gpu::say(row("no loader", &file).trim_end());
+    }
+    without_a_gpu("no loader", Why::NoDevice, "Intel");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_an_old_loader() {
+    // SAFETY: the library's initialisers do nothing.
+    #[expect(unsafe_code, reason = "a library is loaded")]
+    let _old = unsafe { libloading::Library::new(xpu::library("sim_ze_old")) }.unwrap();
+    without_a_gpu("a loader without zesInit", Why::Incompatible, "zesInit");
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_without_a_driver() {
+    xpu::pti();
+    without_a_gpu("driver=0", Why::NoDevice, "0x78000001");
+    assert_eq!(xpu::count("enables"), 0);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_an_old_driver() {
+    xpu::pti();
+    without_a_gpu("driver_api=1.2", Why::Incompatible, "1.2");
+    assert_eq!(xpu::count("enables"), 0);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_without_an_intel_gpu() {
+    xpu::pti();
+    without_a_gpu("vendor=0x10de", Why::NoDevice, "Intel");
+    assert_eq!(xpu::count("enables"), 0);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_another_device() {
+    xpu::pti();
+    without_a_gpu("a device that is no GPU", Why::NoDevice, "GPU");
+    assert_eq!(xpu::count("enables"), 0);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_with_an_old_pti() {
+    xpu::pti();
+    without_a_gpu("pti=0.11", Why::Incompatible, "0.11");
+    assert_eq!(xpu::count("enables"), 0);
+}
+
+/// PTI does not come back from a flush: the stop does, with what there is, and the process ends.
+#[test]
+#[ignore = "run by another test"]
+fn child_that_hangs_in_a_flush() {
+    let _watch = gpu::watch(Duration::from_secs(60));
+    let machine = machine("hanging_flush=1");
+    let queue = machine.queue(0);
+    let begun = Instant::now();
+    let file = record_with(
+        |builder| intel::all(builder).flush_timeout(Duration::from_millis(300)),
+        || {
+            info_span!("step").in_scope(|| machine.submit(queue, "work"));
+            machine.wait(queue, Wait::Queue);
+        },
+    );
+    assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    assert_eq!((file.slices().len(), xpu::count("push_depth")), (1, 0));
+    let told =
+        !losses(&file).is_empty() || !intel::report(&file).notes.is_empty() || intel::report(&file).state.is_err();
+    assert!(told, "{}", file.trace.stats());
+    gpu::say(row("hanging_flush=1", &file).trim_end());
+    xpu::finish();
+}
