@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use std::fs;
 use std::hint::black_box;
-use support;
 use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
