@@ -31,6 +31,9 @@ mod threads;
 
 use support::harness::{self, Test};
 
+/// They wait for processes most of the time.
+const THREADS: usize = 4;
+
 /// A scenario's name and what it does in its folder.
 #[cfg(unix)]
 type Scenario = (&'static str, fn(&std::path::Path));
@@ -53,6 +56,7 @@ const TESTS: &[&[Test]] =
 const TESTS: &[&[Test]] = &[];
 
 fn main() -> std::process::ExitCode {
+    #[cfg(unix)]
     let args: Vec<String> = std::env::args().skip(1).collect();
     #[cfg(unix)]
     if let [play, name, folder] = args.as_slice()
@@ -62,5 +66,5 @@ fn main() -> std::process::ExitCode {
         scenario.expect("a scenario of that name").1(folder.as_ref());
         return std::process::ExitCode::SUCCESS;
     }
-    harness::run(&args, TESTS)
+    harness::run(THREADS, TESTS)
 }

@@ -40,6 +40,9 @@ mod weather;
 
 use support::harness::{self, Test};
 
+/// They wait for polls most of the time.
+const THREADS: usize = 8;
+
 #[cfg(target_os = "linux")]
 const TESTS: &[&[Test]] = &[
     traces::TESTS,
@@ -58,6 +61,7 @@ const TESTS: &[&[Test]] = &[
 const TESTS: &[&[Test]] = &[];
 
 fn main() -> std::process::ExitCode {
+    #[cfg(target_os = "linux")]
     let args: Vec<String> = std::env::args().skip(1).collect();
     #[cfg(target_os = "linux")]
     if let [play, name] = args.as_slice()
@@ -66,5 +70,5 @@ fn main() -> std::process::ExitCode {
         scenarios::play(name);
         return std::process::ExitCode::SUCCESS;
     }
-    harness::run(&args, TESTS)
+    harness::run(THREADS, TESTS)
 }

@@ -43,12 +43,12 @@ fn main() -> std::process::ExitCode {
         println!("passed over: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
         return std::process::ExitCode::SUCCESS;
     }
-    let code = harness::run(&args, &[loader::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
+    let code = harness::run(1, &[loader::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
     report::publish();
     code
 }
 
 #[cfg(not(target_os = "linux"))]
 fn main() -> std::process::ExitCode {
-    harness::run(&std::env::args().skip(1).collect::<Vec<_>>(), &[])
+    harness::run(1, &[])
 }
