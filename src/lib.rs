@@ -50,8 +50,16 @@
 //!
 //! # Platforms and compilers
 //!
-//! Rust 1.88 or newer. Tested on Linux, x86-64; other platforms lack forks and SIGTERM, or have thread ids of our own,
-//! and are not tested.
+//! Rust 1.88 or newer. Tested on Linux, x86-64. Linux on aarch64, macOS and Windows build without warnings and record spans;
+//! no test has run there. WebAssembly is refused at compile time.
+
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "requests from outside are served on Linux alone"))]
+
+#[cfg(target_family = "wasm")]
+compile_error!(
+    "tracing-kineto does not build for WebAssembly, which has no threads, clocks or files of an operating system; \
+     depend on it under [target.'cfg(not(target_family = \"wasm\"))'.dependencies]"
+);
 
 pub mod activity;
 pub mod analysis;

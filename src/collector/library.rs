@@ -1,7 +1,7 @@
 //! Finds vendors' libraries on the machine, and opens them for good.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
 
-use std::ffi::{CStr, OsStr, c_void};
+use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,15 @@ impl fmt::Display for Attempt {
 
 /// A library that stays open until the process ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Library(&'static libloading::Library);
+pub(crate) struct Library(&'static Opened);
+
+#[cfg(any(unix, windows))]
+use libloading::Library as Opened;
+
+/// Systems without a loader open no library.
+#[cfg(not(any(unix, windows)))]
+#[derive(Debug)]
+enum Opened {}
 
 /// Makes a struct of functions of a vendor's library: those that are needed, and those that not every version has. Their
 /// types are what the vendor documents.
@@ -124,7 +132,8 @@ impl Library {
         None
     }
 
-    fn keep(library: libloading::Library) -> Library {
+    #[cfg(any(unix, windows))]
+    fn keep(library: Opened) -> Library {
         Library(Box::leak(Box::new(library)))
     }
 
@@ -136,9 +145,15 @@ impl Library {
         Library::open(path.as_os_str())
     }
 
+    #[cfg(not(any(unix, windows)))]
+    fn open(_name: &OsStr) -> Result<Library, String> {
+        Err("this system has no loader of libraries".to_owned())
+    }
+
+    #[cfg(any(unix, windows))]
     fn open(name: &OsStr) -> Result<Library, String> {
         // SAFETY: it is the vendor's library, whose initialisation any program that uses the vendor's devices runs.
-        let opened = unsafe { libloading::Library::new(name) };
+        let opened = unsafe { Opened::new(name) };
         opened.map(Library::keep).map_err(|error| spelled_out(&error))
     }
 
@@ -161,10 +176,20 @@ impl Library {
     ///
     /// # Safety
     /// `F` is the type of a function pointer, that of the function which vendors give that name.
+    #[cfg(any(unix, windows))]
     pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
         // SAFETY: the caller knows the type.
         let symbol = unsafe { self.0.get::<F>(name) };
         symbol.ok().map(|symbol| *symbol)
+    }
+
+    /// Returns nothing: there is no library.
+    ///
+    /// # Safety
+    /// None is needed: it is never called.
+    #[cfg(not(any(unix, windows)))]
+    pub(crate) unsafe fn function<F: Copy>(self, _name: &CStr) -> Option<F> {
+        match *self.0 {}
     }
 
     /// Returns the file that it was opened from, told by the address of one of its functions.
@@ -172,7 +197,7 @@ impl Library {
     pub(crate) fn path(self, name: &CStr) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt as _;
         // SAFETY: the pointer is looked at as an address alone.
-        let address = unsafe { self.function::<*const c_void>(name) }?;
+        let address = unsafe { self.function::<*const std::ffi::c_void>(name) }?;
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: `about` is a valid place for the result.
         let found = unsafe { libc::dladdr(address, about.as_mut_ptr()) };
@@ -214,6 +239,7 @@ impl fmt::Display for Candidate {
 }
 
 /// The loader's own words, which the error has as its source.
+#[cfg(any(unix, windows))]
 fn spelled_out(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

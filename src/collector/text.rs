@@ -1,8 +1,6 @@
 //! Copies C strings that lie somewhere in the process, without trusting that they do.
 #![allow(unsafe_code, reason = "the strings are foreign, and may be gone")]
 
-use std::ffi::c_void;
-
 /// The longest text that is copied.
 pub(crate) const LONGEST: usize = 64 * 1024;
 
@@ -43,7 +41,7 @@ pub(crate) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
 fn copy_piece(address: u64, into: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let Ok(address) = usize::try_from(address) else { return 0 };
-    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut::<c_void>(address), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
     // SAFETY: getpid takes nothing.
     let process = unsafe { libc::getpid() };
     // SAFETY: `local` is a place for as many bytes as are asked for; the kernel itself looks whether `remote` is there.

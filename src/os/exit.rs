@@ -13,8 +13,12 @@ pub(crate) fn at_exit(last: fn()) {
         }
     }
     LAST.get_or_init(|| {
+        // WebAssembly has no end of a process.
+        #[cfg(not(target_family = "wasm"))]
         // SAFETY: the handler is a plain function that lives for ever and does not unwind.
-        unsafe { libc::atexit(handler) };
+        unsafe {
+            libc::atexit(handler)
+        };
         last
     });
 }

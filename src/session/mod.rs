@@ -22,6 +22,7 @@ pub(crate) use exit::{at_exit, newest, register};
 pub(crate) use observer::Observer;
 pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};
+#[cfg(target_os = "linux")]
 pub(crate) use requested::Outside;
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;

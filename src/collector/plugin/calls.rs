@@ -79,7 +79,7 @@ impl Functions {
         if status != 0 {
             return Err(status);
         }
-        let name: Vec<u8> = name.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
+        let name: Vec<u8> = name.iter().flat_map(|byte| byte.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
         let types = types.into_iter().filter(|number| *number != 0).collect();
         Ok(Described { name: String::from_utf8_lossy(&name).trim().to_owned(), types })
     }

@@ -69,6 +69,7 @@ struct Attributes {
     message_type: i32,
     message: *const c_char,
 }
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Attributes>() == 48);
 
 const VERSION: u16 = 3;
