@@ -3,9 +3,9 @@
 #
 #   scripts/consumers.sh TRACE...
 #
-# The tools and the scripts that run them lie in the folder named by KINETO_CONSUMERS, by default ../shared/consumers beside
-# this repository: setup.sh, check_trace.py, validate_schema.py. Without such a folder the check is passed over, and says so.
-# The tools are installed once, into KINETO_CONSUMERS_VENV or else into the user's cache folder, and kept there.
+# The scripts that run them are in tests/tools/consumers. The tools are installed once, into KINETO_CONSUMERS_VENV or else into
+# the user's cache folder, and kept there. `scripts/consumers.sh --install` does that alone. Where the packages cannot be
+# fetched, the exit status is 3.
 #
 # Every trace must be read by all four tools, none skipped and nothing unexpected found; no two slices of it may overlap; and it
 # must be valid by the schema. One finding is expected: where a graph's launch has an arrow to each of its nodes, as in Kineto's
@@ -13,26 +13,26 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-consumers=${KINETO_CONSUMERS:-"$root/../shared/consumers"}
+consumers=$root/tests/tools/consumers
 
 if [[ $# -eq 0 ]]; then
-  echo "usage: $0 TRACE..." >&2
+  echo "usage: $0 --install | TRACE..." >&2
   exit 2
 fi
-if [[ ! -f $consumers/check_trace.py ]]; then
-  echo "PASSED OVER: no consumers in ${KINETO_CONSUMERS:-../shared/consumers} (set KINETO_CONSUMERS)"
-  exit 0
-fi
 
-# Installs the tools, unless this very setup.sh has been through.
+# Installs the tools, unless this very setup.sh has succeeded before.
 version=$(sha256sum "$consumers/setup.sh" | cut -c1-16)
 venv=${KINETO_CONSUMERS_VENV:-"${XDG_CACHE_HOME:-$HOME/.cache}/tracing-kineto/consumers-$version"}
 if [[ ! -e $venv/complete-$version ]]; then
   echo "installing the consumers (about a minute)"
   mkdir -p "$(dirname "$venv")"
-  bash "$consumers/setup.sh" "$venv" </dev/null
+  if ! bash "$consumers/setup.sh" "$venv" </dev/null; then
+    echo "the consumers were not installed: their Python packages cannot be fetched here"
+    exit 3
+  fi
   touch "$venv/complete-$version"
 fi
+[[ $1 != --install ]] || exit 0
 
 # judge REPORT STATUS: prints two lines on the trace; fails, with the findings, unless all is well.
 judge() {

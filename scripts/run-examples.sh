@@ -3,17 +3,43 @@
 # consumers. Where there is no GPU, the CUDA example runs on the simulated one; that of wgpu needs Vulkan, on the processor at
 # least, and is passed over without.
 #
-#   scripts/run-examples.sh [NAME...]
+#   scripts/run-examples.sh [NAME...]   builds and runs all of them, or those that are named
+#   scripts/run-examples.sh --changed   runs those that have changed since they last ran, and checks that the others compile
 #
-# The cold builds take most of the time: about six minutes on two cores.
+# An example has changed if its sources, its lock file or the library's public API (scripts/public-api.py) have. Runs that
+# succeed are recorded in examples/verified, which belongs into the commit. All cold builds take about ten minutes on two cores.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TARGET_DIR=$target/examples-of-their-own
 traces=$CARGO_TARGET_DIR/traces
+readonly verified=examples/verified
 rm -rf "$traces"
 mkdir -p "$traces"
+
+# fingerprint NAME: a hash of all that decides how the example builds and which API it sees.
+fingerprint() {
+  local folders=("examples/$1")
+  [[ $1 != wgpu ]] || folders+=(integrations/wgpu)
+  {
+    git ls-files -z -- "${folders[@]}" | sort -z | xargs -0 sha256sum
+    python3 scripts/public-api.py
+  } | sha256sum | cut -d' ' -f1
+}
+
+# has_changed NAME: whether it differs from what last ran.
+has_changed() {
+  ! grep -qx "$1 $(fingerprint "$1")" "$verified" 2>/dev/null
+}
+
+# record NAME: notes that the example, as it is, ran and was read by all consumers.
+record() {
+  local others
+  others=$(grep -v "^$1 " "$verified" 2>/dev/null || true)
+  printf '%s\n' ${others:+"$others"} "$1 $(fingerprint "$1")" | sort >"$verified.new"
+  mv "$verified.new" "$verified"
+}
 
 # on_simulated_gpu COMMAND...: runs it where the loader finds the simulated GPU, which the tests build too.
 on_simulated_gpu() {
@@ -27,28 +53,25 @@ on_simulated_gpu() {
   LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
-examples=("$@")
-[[ $# -gt 0 ]] || examples=(candle axum bevy cuda wgpu)
-written=()
-for example in "${examples[@]}"; do
-  start=$SECONDS
+# run_example NAME: builds and runs it, and has its traces read.
+run_example() {
+  local example=$1 start=$SECONDS status=0 written=()
   if ! cargo build --release --locked --manifest-path "examples/$example/Cargo.toml"; then
     echo "hint: after a change of the root's dependencies, run 'cargo update -w' in examples/$example and commit its Cargo.lock" >&2
-    exit 1
+    return 1
   fi
   echo "$example: built in $((SECONDS - start)) s"
-  trace=$traces/$example.pt.trace.json.gz
-  run=("$CARGO_TARGET_DIR/release/$example-example" "$trace")
+  local trace=$traces/$example.pt.trace.json.gz
+  local run=("$CARGO_TARGET_DIR/release/$example-example" "$trace")
   if [[ $example = cuda && ! -e /dev/nvidiactl ]]; then
     run=(on_simulated_gpu "${run[@]}")
   fi
-  status=0
   "${run[@]}" </dev/null || status=$?
   if [[ $example = wgpu && $status -eq 3 ]]; then
     echo 'PASSED OVER: there is no Vulkan device with timestamps here'
-    continue
+    return 0
   fi
-  [[ $status -eq 0 ]] || exit "$status"
+  [[ $status -eq 0 ]] || return "$status"
   written+=("$trace")
   if [[ $example = wgpu ]]; then
     # The other way to the GPU's clock, and names that all of HTA understands.
@@ -56,6 +79,27 @@ for example in "${examples[@]}"; do
     "${run[0]}" "$trace" --brackets --hta </dev/null
     written+=("$trace")
   fi
+  bash scripts/consumers.sh "${written[@]}" || status=$?
+  if [[ $status -eq 3 ]]; then
+    echo "PASSED OVER: no consumers; $example is not recorded as verified"
+    return 0
+  fi
+  [[ $status -eq 0 ]] || return "$status"
+  record "$example"
+}
+
+only_changed=0
+if [[ ${1:-} = --changed ]]; then
+  only_changed=1
+  shift
+fi
+examples=("$@")
+[[ $# -gt 0 ]] || examples=(candle axum bevy cuda wgpu)
+for example in "${examples[@]}"; do
+  if ((only_changed)) && ! has_changed "$example"; then
+    echo "$example: has not changed since it last ran"
+    cargo check --quiet --locked --manifest-path "examples/$example/Cargo.toml"
+  else
+    run_example "$example"
+  fi
 done
-[[ ${#written[@]} -gt 0 ]] || exit 0
-bash scripts/consumers.sh "${written[@]}"
