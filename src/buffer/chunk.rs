@@ -7,7 +7,11 @@
 //! is used again. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
 #[cfg(not(all(test, loom)))]
+use crate::os::fork::PerProcess;
+#[cfg(not(all(test, loom)))]
 use crate::os::memory;
+#[cfg(not(all(test, loom)))]
+use crossbeam_queue::SegQueue;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(all(test, loom)))]
@@ -41,7 +45,7 @@ const HOLDERS: usize = 3;
 
 /// Chunks that nobody holds, their pages given back.
 #[cfg(not(all(test, loom)))]
-static SPARE: crossbeam_queue::SegQueue<Slots> = crossbeam_queue::SegQueue::new();
+static SPARE: PerProcess<SegQueue<Slots>> = PerProcess::of_first(SegQueue::new());
 
 impl Slots {
     /// Has memory for some chunks more, and returns one of them.
@@ -53,7 +57,8 @@ impl Slots {
         const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
         let (slots, _) = memory::words(AT_ONCE * SLOTS * 4).as_chunks();
         let (one, others) = slots.as_chunks().0.split_first().expect("at least one");
-        others.iter().for_each(|slots| SPARE.push(Slots(slots)));
+        let spare = SPARE.get(SegQueue::new);
+        others.iter().for_each(|slots| spare.push(Slots(slots)));
         Slots(one)
     }
 
@@ -140,7 +145,7 @@ impl Chunk {
     /// Returns an empty chunk, every page of it present: writing to it never waits for the OS.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn new() -> Chunk {
-        let slots = SPARE.pop().unwrap_or_else(Slots::more);
+        let slots = SPARE.get(SegQueue::new).pop().unwrap_or_else(Slots::more);
         memory::populate(slots.0.as_flattened());
         slots.header(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
@@ -220,7 +225,7 @@ impl Drop for Chunk {
             #[cfg(not(all(test, loom)))]
             {
                 memory::discard(self.slots.0.as_flattened());
-                SPARE.push(self.slots);
+                SPARE.get(SegQueue::new).push(self.slots);
             }
         }
     }

@@ -1,32 +1,94 @@
 //! Tells a forked child from its parent, without anything on the span path.
-#![allow(unsafe_code, reason = "pthread_atfork has no safe form")]
+#![allow(unsafe_code, reason = "pthread_atfork has no safe form; links between processes' values are raw pointers")]
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// A value behind a lock, of which each forked child has one of its own, at its default: in its parent's, a thread that the
-/// child does not have may hold the lock for ever.
+/// A value of which each forked child has one of its own.
+///
+/// At the time of a fork another thread may be in the middle of using the value: it may hold a lock, or be half way through a
+/// push. The child has a copy of that state and not the thread, so it would wait forever. It makes a value of its own instead,
+/// and never touches the copy.
 #[derive(Debug)]
-pub(crate) struct Own<T> {
-    /// The process in which it was made.
+pub(crate) struct PerProcess<T> {
+    /// The generation in which it was made.
     born: u64,
-    link: Link<T>,
+    first: Link<T>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Link<T> {
-    value: Mutex<T>,
-    child: OnceLock<Box<Link<T>>>,
+    value: T,
+    /// The value of the next generation; null until that asks for it. Not a `OnceLock`, which a fork may copy half set.
+    next: AtomicPtr<Link<T>>,
 }
+
+impl<T> Link<T> {
+    const fn new(value: T) -> Link<T> {
+        Link { value, next: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn next(&self, make: &impl Fn() -> T) -> &Link<T> {
+        let mut next = self.next.load(Ordering::Acquire);
+        if next.is_null() {
+            let made = Box::into_raw(Box::new(Link::new(make())));
+            next = match self.next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => made,
+                Err(theirs) => {
+                    // SAFETY: `made` comes from `Box::into_raw` above and was published to nobody.
+                    drop(unsafe { Box::from_raw(made) });
+                    theirs
+                }
+            };
+        }
+        // SAFETY: a link that is not null came from a box and stays until `self` is dropped, which the borrow forbids.
+        unsafe { &*next }
+    }
+}
+
+impl<T> Drop for Link<T> {
+    fn drop(&mut self) {
+        let next = *self.next.get_mut();
+        if !next.is_null() {
+            // SAFETY: it came from a box, and nobody else has it any more.
+            drop(unsafe { Box::from_raw(next) });
+        }
+    }
+}
+
+impl<T> PerProcess<T> {
+    pub(crate) fn new(value: T) -> PerProcess<T> {
+        PerProcess { born: generation(), first: Link::new(value) }
+    }
+
+    /// A static one, which the first process has.
+    pub(crate) const fn of_first(value: T) -> PerProcess<T> {
+        PerProcess { born: 0, first: Link::new(value) }
+    }
+
+    /// Returns the value of this process, which `make` makes in a forked child.
+    pub(crate) fn get(&self, make: impl Fn() -> T) -> &T {
+        &(self.born..generation()).fold(&self.first, |link, _| link.next(&make)).value
+    }
+}
+
+/// A value behind a lock, of which each forked child has one of its own, at its default.
+#[derive(Debug)]
+pub(crate) struct Own<T>(PerProcess<Mutex<T>>);
 
 impl<T: Default> Own<T> {
+    /// A static one.
+    pub(crate) const fn of_first(value: T) -> Own<T> {
+        Own(PerProcess::of_first(Mutex::new(value)))
+    }
+
     /// Locks the value of this process, which is whole whoever has panicked with it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.own().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, if nobody has it locked.
-    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+    /// Locks the value of this process, unless another thread has it locked.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.own().try_lock() {
             Ok(value) => Some(value),
@@ -36,13 +98,13 @@ impl<T: Default> Own<T> {
     }
 
     fn own(&self) -> &Mutex<T> {
-        &(self.born..generation()).fold(&self.link, |link, _| link.child.get_or_init(Box::default)).value
+        self.0.get(Mutex::default)
     }
 }
 
 impl<T: Default> Default for Own<T> {
     fn default() -> Own<T> {
-        Own { born: generation(), link: Link::default() }
+        Own(PerProcess::new(Mutex::default()))
     }
 }
 

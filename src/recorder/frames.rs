@@ -5,6 +5,8 @@
 //! mark the key it saw has read what belongs to it.
 
 #[cfg(not(all(test, loom)))]
+use crate::os::fork::PerProcess;
+#[cfg(not(all(test, loom)))]
 use crossbeam_queue::SegQueue;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -285,7 +287,7 @@ impl Frame {
 
 /// Frames of ended threads, to be used again: a thread keeps a plain reference, so they are never freed.
 #[cfg(not(all(test, loom)))]
-static SPARE: SegQueue<&'static Frames> = SegQueue::new();
+static SPARE: PerProcess<SegQueue<&'static Frames>> = PerProcess::of_first(SegQueue::new());
 
 impl Frames {
     /// Empty frames on loom's atomics, which no constant can hold.
@@ -306,7 +308,7 @@ impl Frames {
     /// Returns empty frames for a thread.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn take() -> &'static Frames {
-        SPARE.pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
+        SPARE.get(SegQueue::new).pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
     }
 
     /// Takes back the frames of a thread that has ended.
@@ -314,7 +316,7 @@ impl Frames {
     pub(crate) fn give_back(&'static self) {
         self.stack.iter().for_each(|frame| frame.key.store(UNUSED, Ordering::Relaxed));
         self.set_top(BASE);
-        SPARE.push(self);
+        SPARE.get(SegQueue::new).push(self);
     }
 
     /// Returns the frame at `at`; beyond the last, they begin again at 0.

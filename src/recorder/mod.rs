@@ -43,9 +43,7 @@ pub(crate) struct Recorder {
     epoch: AtomicU64,
     /// The process in which this recorder records.
     fork: AtomicU64,
-    /// The process in which it was made.
-    born: u64,
-    shelf: Shelf,
+    shelf: fork::PerProcess<Shelf>,
     bytes_max: u64,
     pub(crate) losses: Losses,
     pub(crate) sites: Sites,
@@ -68,8 +66,7 @@ pub(crate) struct Recorder {
     pub(crate) settings: Settings,
 }
 
-/// What threads share. A forked child has a shelf of its own: in its parent's, another thread may have been half way
-/// through when it was copied.
+/// What threads share.
 #[derive(Debug)]
 struct Shelf {
     pool: Pool,
@@ -79,7 +76,6 @@ struct Shelf {
     lanes: Lanes,
     /// Payloads too large for a chunk, by the id that stands in their place.
     blocks: SegQueue<(u64, Arc<[u64]>)>,
-    child: OnceLock<Box<Shelf>>,
 }
 
 /// What the span path has to know of the configuration.
@@ -115,7 +111,6 @@ impl Shelf {
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: Lanes::default(),
             blocks: SegQueue::new(),
-            child: OnceLock::new(),
         }
     }
 }
@@ -131,8 +126,7 @@ impl Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(fork::generation()),
-            born: fork::generation(),
-            shelf: Shelf::new(bytes_max),
+            shelf: fork::PerProcess::new(Shelf::new(bytes_max)),
             bytes_max,
             losses: Losses::default(),
             sites,
@@ -157,8 +151,7 @@ impl Recorder {
 
     /// Returns the shelf of this process.
     fn shelf(&self) -> &Shelf {
-        (self.born..fork::generation())
-            .fold(&self.shelf, |shelf, _| shelf.child.get_or_init(|| Box::new(Shelf::new(self.bytes_max))))
+        self.shelf.get(|| Shelf::new(self.bytes_max))
     }
 
     pub(crate) fn pool(&self) -> &Pool {

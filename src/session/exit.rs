@@ -5,25 +5,24 @@ use super::requested::FOREIGN;
 use super::{Session, Status};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::os::exit;
+use crate::os::{exit, fork};
 use crate::trace::Trace;
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 
 /// The sessions of this process.
-static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
+static SESSIONS: fork::Own<Vec<Weak<Session>>> = fork::Own::of_first(Vec::new());
 
 /// Has the session flushed when the process exits.
 pub(crate) fn register(session: &Arc<Session>) {
     exit::at_exit(at_exit);
-    if let Ok(mut sessions) = SESSIONS.lock() {
-        sessions.retain(|session| session.strong_count() > 0);
-        sessions.push(Arc::downgrade(session));
-    }
+    let mut sessions = SESSIONS.lock();
+    sessions.retain(|session| session.strong_count() > 0);
+    sessions.push(Arc::downgrade(session));
 }
 
 /// Returns the session that was made last, one that records nothing if there is such a one.
 pub(crate) fn newest() -> Option<Arc<Session>> {
-    let sessions = SESSIONS.lock().ok()?.clone();
+    let sessions = SESSIONS.lock().clone();
     let mut live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
     live.sort_by_key(|session| session.status() != Status::Idle);
     live.into_iter().next()
@@ -51,7 +50,7 @@ pub(crate) fn at_exit() {
 
 fn each(work: impl Fn(&Session)) {
     // A thread that was stopped with the lock in hand must not hang the end of the process.
-    let Ok(sessions) = SESSIONS.try_lock() else { return };
+    let Some(sessions) = SESSIONS.try_lock() else { return };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
     live.iter().for_each(|session| work(session));

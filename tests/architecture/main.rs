@@ -119,6 +119,7 @@ fn every_file_keeps_the_rules_of_the_house() {
         rules::no_unsafe,
         rules::no_environment,
         rules::no_printing,
+        rules::statics_survive_forks,
         rules::no_formats,
         rules::no_tracing_macros,
         rules::shape,

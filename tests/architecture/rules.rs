@@ -170,6 +170,23 @@ pub(crate) fn no_printing(source: &Source) -> Vec<String> {
     lines.map(|line| source.fault(line, "prints, which only diag does")).collect()
 }
 
+/// A lock or queue of the whole process is one that each forked child has its own of: a fork may copy it half changed.
+pub(crate) fn statics_survive_forks(source: &Source) -> Vec<String> {
+    const SHARED: [&str; 5] = ["Mutex", "RwLock", "Condvar", "SegQueue", "ArrayQueue"];
+    const GUARDS: [&str; 2] = ["Own", "PerProcess"];
+    let mut faults = Vec::new();
+    for (at, token) in source.shipped.iter().enumerate().filter(|(_, token)| token.is_word("static")) {
+        let declared: Vec<_> = source.shipped.iter().skip(at).take_while(|token| !token.is_sign('=')).collect();
+        let has = |names: &[&str]| declared.iter().any(|token| token.word().is_some_and(|word| names.contains(&word)));
+        // `&'static` and `static ||` declare nothing.
+        let is_item = declared.get(2).is_some_and(|token| token.is_sign(':'));
+        if is_item && has(&SHARED) && !has(&GUARDS) {
+            faults.push(source.fault(token.line, "is shared by all threads outside of fork::Own and fork::PerProcess"));
+        }
+    }
+    faults
+}
+
 /// Only writers and readers of files know their format.
 pub(crate) fn no_formats(source: &Source) -> Vec<String> {
     const WORDS: [&str; 3] = ["traceEvents", "\"ph\"", "\\\"ph\\\""];
@@ -275,6 +292,21 @@ mod tests {
     fn table(rows: &[(&str, &[&str])]) -> Table {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         rows.iter().map(|(room, uses)| ((*room).to_owned(), owned(uses))).collect()
+    }
+
+    #[test]
+    fn statics_with_locks_are_faults_unless_forks_are_guarded() {
+        for wrong in ["static A: Mutex<u8> = Mutex::new(0);", "static Q: OnceLock<SegQueue<u8>> = OnceLock::new();"] {
+            assert_eq!(statics_survive_forks(&Source::new("a.rs", wrong)).len(), 1, "{wrong}");
+        }
+        for right in [
+            "static A: fork::Own<u8> = fork::Own::of_first(0);",
+            "static Q: PerProcess<SegQueue<u8>> = PerProcess::of_first(SegQueue::new());",
+            "static ONCE: OnceLock<u8> = OnceLock::new();",
+            "fn f(a: &'static Mutex<u8>) { let b = Mutex::new(0); }",
+        ] {
+            assert_eq!(statics_survive_forks(&Source::new("a.rs", right)), [""; 0], "{right}");
+        }
     }
 
     #[test]

@@ -86,6 +86,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("fork_with_counters", fork_with_counters),
     ("fork_inside_of_a_span_that_is_waited_for", fork_inside_of_a_span_that_is_waited_for),
     ("forks_among_threads", forks_among_threads),
+    ("forks_beside_ending_threads", forks_beside_ending_threads),
 ];
 
 pub(crate) const TESTS: &[Test] = &[
@@ -174,6 +175,9 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!((file.slices("busy"), file.slices("child")), (made, 0), "{}", played.stderr);
         assert_eq!(file.processes(), [i64::from(played.pid)]);
         assert_eq!(played.files(), [OUTPUT, "report"]);
+    }),
+    ("forks_hang_no_child_while_threads_begin_and_end", || {
+        play("forks_beside_ending_threads").succeeded();
     }),
 ];
 
@@ -525,4 +529,37 @@ fn forks_among_threads(folder: &Path) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     report(folder, &made.load(Ordering::Relaxed).to_string());
     drop(guard);
+}
+
+/// Threads begin, record and end all the time, so what threads share is in the middle of a change at almost every fork.
+/// The child stays on its one thread: a further thread would meet a lock of the registry's, which another may have held.
+/// `FORKS` says how many forks there are.
+#[expect(clippy::disallowed_methods, reason = "a long run takes more forks than the gate")]
+fn forks_beside_ending_threads(_folder: &Path) {
+    const FORKS: usize = 200;
+    let forks = std::env::var("FORKS").map_or(FORKS, |forks| forks.parse().unwrap());
+    let guard = record_as(KinetoLayer::builder().no_output());
+    in_child(1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let short_lived = |stop: Arc<AtomicBool>| {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::Builder::new().spawn(|| in_child(1)).unwrap().join().unwrap();
+        }
+    };
+    let threads = [(); 3].map(|()| {
+        let stop = stop.clone();
+        std::thread::Builder::new().spawn(move || short_lived(stop)).unwrap()
+    });
+    for turn in 0..forks {
+        let child = sys::fork();
+        if child == 0 {
+            guard.profiler().start().unwrap();
+            in_child(3);
+            let slices = guard.profiler().stop().unwrap().stats().slices;
+            sys::exit_now(i32::from(slices != 3));
+        }
+        assert_eq!(sys::wait(child), End::Exit(0), "fork {turn}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

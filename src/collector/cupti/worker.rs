@@ -10,8 +10,8 @@ use crate::collector::cuda::Driver;
 use crate::collector::orders::{self, Order};
 use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
-use crate::os::thread;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use crate::os::{fork, thread};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often what is complete is asked for.
@@ -217,15 +217,14 @@ impl Worker {
     fn give_up(&self, teardown: bool) {
         if teardown {
             // The library is let go of as a call returns: one of ours, so that nobody waits for one of the program's.
-            let held = LETTING_GO.get_or_init(Mutex::default);
-            *held.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.api, self.subscriber));
+            *LETTING_GO.lock() = Some((self.api, self.subscriber));
             HUB.let_go();
             if self.api.enable_domain(self.subscriber, DRIVER).is_ok() {
                 let _ = self.driver.ask_version();
             }
             if !HUB.is_to_let_go() {
                 // A thread of the program may be at it still.
-                drop(held.lock());
+                drop(LETTING_GO.lock());
                 return;
             }
             self.reader.sink().note("libcupti could not be let go of (KINETO_TEARDOWN_CUPTI)");
@@ -235,12 +234,11 @@ impl Worker {
 }
 
 /// What the callback that lets go needs.
-static LETTING_GO: OnceLock<Mutex<Option<(&'static Api, Subscriber)>>> = OnceLock::new();
+static LETTING_GO: fork::Own<Option<(&'static Api, Subscriber)>> = fork::Own::of_first(None);
 
 /// Lets go of the library, from within a callback.
 pub(super) fn let_go_now() {
-    let Some(held) = LETTING_GO.get() else { return };
-    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut held = LETTING_GO.lock();
     if let Some((api, subscriber)) = held.take() {
         let _ = api.unsubscribe(subscriber);
         let _ = api.finalize();
