@@ -8,7 +8,7 @@ use crate::diag::diag;
 use crate::time::Timestamp;
 use crate::trace::Trace;
 use crate::trace::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
-use crate::write::{chrome, counter_value};
+use crate::write::{chrome, counter_value, json_text};
 use std::io;
 
 impl Trace {
@@ -32,7 +32,8 @@ impl Trace {
             );
         }
         let (start, end) = (self.first_start(), self.window().1);
-        builder.events.header = self.about_recording();
+        let written = |(key, json): (String, String)| (key, json_text(&ArgValue::Json(&json)));
+        builder.events.header = self.about_recording().into_iter().map(written).collect();
         builder.finish(0, (Some(signed(start)), Some(signed(end))))
     }
 }

@@ -24,6 +24,9 @@ const CAPACITY: usize = 1 << 18;
 /// The longest text for which the buffer is emptied; a longer one that finds no room is written from where it lies.
 const COPIED: usize = 1 << 15;
 
+/// A backslash that is the last character of a string.
+const BACKSLASH: &[u8; 6] = br"\u005c";
+
 /// Returns what `write` appends.
 pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
     let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<Room>());
@@ -68,6 +71,26 @@ impl<W: Write> Buffer<W> {
             }
             None => self.past_the_end(text),
         }
+    }
+
+    /// Appends `json`, which is valid JSON, as it stands but for backslashes at the ends of strings; see
+    /// [`escaped`](Buffer::escaped).
+    pub(super) fn json(&mut self, json: &str) {
+        let mut rest = json.as_bytes();
+        let mut at = 0;
+        // In valid JSON a backslash begins an escape of two bytes or more, so `\\` before a quote is the end of a string.
+        while let Some(found) = rest.get(at..).and_then(|rest| rest.iter().position(|&byte| byte == b'\\')) {
+            at += found;
+            if rest.get(at..at + 3) == Some(br#"\\""#) {
+                let (before, after) = rest.split_at(at);
+                self.verbatim(before);
+                self.raw(BACKSLASH);
+                (rest, at) = (after.get(2..).unwrap_or_default(), 0);
+            } else {
+                at += 2;
+            }
+        }
+        self.verbatim(rest);
     }
 
     /// Appends `text` as a JSON string.
@@ -163,31 +186,40 @@ impl<W: Write> Buffer<W> {
         let mut short = text;
         if text.len() > SHORT {
             let (blocks, rest) = text.as_chunks::<SHORT>();
-            self.long_text(blocks);
+            self.long_text(blocks, rest.is_empty());
             short = rest;
         }
         let mut piece = Piece::new(self.room());
         if piece.short_text(short) {
             self.at += piece.length();
         } else {
-            self.escaped(short);
+            self.escaped(short, true);
         }
     }
 
-    fn long_text(&mut self, blocks: &[[u8; SHORT]]) {
-        for block in blocks {
+    /// Appends a part of a text, which may be its end.
+    fn long_text(&mut self, blocks: &[[u8; SHORT]], is_end: bool) {
+        for (number, block) in blocks.iter().enumerate() {
             if json::is_clean(block) {
                 self.raw(block);
             } else {
-                self.escaped(block);
+                self.escaped(block, is_end && number + 1 == blocks.len());
             }
         }
     }
 
+    /// Appends a part of a text that has characters to escape.
+    ///
+    /// A backslash at the text's end becomes `\u005c`: Perfetto takes the quote after `\\` for an escaped one, and refuses
+    /// the file.
     #[cold]
-    fn escaped(&mut self, text: &[u8]) {
-        for &byte in text {
+    fn escaped(&mut self, part: &[u8], is_end: bool) {
+        let before_last = part.strip_suffix(b"\\").filter(|_| is_end);
+        for &byte in before_last.unwrap_or(part) {
             self.piece(|piece| piece.escaped(byte));
+        }
+        if before_last.is_some() {
+            self.raw(BACKSLASH);
         }
     }
 
@@ -348,7 +380,50 @@ mod tests {
         assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);
     }
 
+    /// Returns whether a string of a JSON text has a backslash before the quote that ends it.
+    fn has_backslash_before_end(json: &str) -> bool {
+        let (mut bytes, mut in_string, mut last) = (json.bytes(), false, None);
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' if in_string && last == Some(b'\\') => return true,
+                b'"' => in_string = !in_string,
+                _ => {}
+            }
+            last = if byte == b'\\' { bytes.next() } else { Some(byte) };
+        }
+        false
+    }
+
+    #[test]
+    fn final_backslash_is_written_as_a_code_point() {
+        let block = "31 bytes, and the last of a block";
+        let (ends, goes_on) = (format!("{}\\", &block[..31]), format!("{}\\x", &block[..31]));
+        for (value, expected) in [
+            (ends.as_str(), r#""31 bytes, and the last of a blo\u005c""#),
+            (goes_on.as_str(), r#""31 bytes, and the last of a blo\\x""#),
+            ("\\", r#""\u005c""#),
+            (r"C:\new\", r#""C:\\new\u005c""#),
+            (r"\\", r#""\\\u005c""#),
+            (r#"\""#, r#""\\\"""#),
+        ] {
+            assert_eq!(text(|out| out.string(value)), expected);
+            assert_eq!(text(|out| out.key(true, value)), format!("{expected}:"));
+            let json = serde_json::to_string(value).unwrap();
+            assert_eq!(text(|out| out.json(&json)), expected);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn json_keeps_its_values_when_backslashes_are_changed(
+            values in prop::collection::vec(("[a\"\\\\\n/u]{0,6}", "[a\"\\\\{}\\[]{0,40}"), 0..8),
+        ) {
+            let value: serde_json::Value = values.into_iter().map(|(key, text)| (key, vec![text])).collect();
+            let written = text(|out| out.json(&value.to_string()));
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
+            prop_assert!(!has_backslash_before_end(&written), "{}", written);
+        }
+
         #[test]
         fn any_string_comes_back(value in any::<String>(), repeat in 1..20_usize) {
             let value = value.repeat(repeat);

@@ -64,7 +64,7 @@ impl<W: Write> Buffer<W> {
             ArgValue::Str(text) => self.string(text),
             ArgValue::Ints(list) => self.ints(list),
             ArgValue::Strs(list) => self.strings(list),
-            ArgValue::Json(text) => self.verbatim(text.as_bytes()),
+            ArgValue::Json(text) => self.json(text),
             ArgValue::Dict(args) => {
                 self.raw(b"{");
                 self.members(args);
@@ -200,7 +200,7 @@ mod tests {
             (ArgValue::Str("a\n\"b\""), "\"a\\n\\\"b\\\"\""),
             (ArgValue::Ints(&[]), "[]"),
             (ArgValue::Ints(&[1, -2, 3]), "[1,-2,3]"),
-            (ArgValue::Strs(&["a", "\\"]), "[\"a\",\"\\\\\"]"),
+            (ArgValue::Strs(&["a", "\\"]), r#"["a","\u005c"]"#),
             (ArgValue::Json("[[1, 2], []]"), "[[1, 2], []]"),
             (ArgValue::Dict(&dict), "{\"x\":{\"a\\\"b\":-1,\"none\":{}},\"\":true}"),
         ];

@@ -42,7 +42,7 @@ impl<W: Write> ChromeWriter<W> {
             if at > 0 {
                 self.out.raw(b",");
             }
-            self.out.verbatim(device.as_bytes());
+            self.out.json(device);
         }
         self.out.raw(b"]");
         for (key, value) in header.metadata {
@@ -75,9 +75,9 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b",\n");
         self.out.key(true, key);
         if key == DISTRIBUTED_INFO {
-            self.out.verbatim(spaced_rank(value).as_bytes());
+            self.out.json(&spaced_rank(value));
         } else {
-            self.out.verbatim(value.as_bytes());
+            self.out.json(value);
         }
     }
 }

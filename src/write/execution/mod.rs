@@ -114,7 +114,7 @@ impl<W: Write> ExecutionWriter<W> {
         attribute(out, "tid", "uint64", |out| out.int(node.thread));
         attribute(out, "fw_tid", "uint64", |out| out.int(operation.forward_thread.unwrap_or(0)));
         for (name, kind, value) in operation.texts() {
-            attribute(out, name, kind, |out| out.verbatim(value.as_bytes()));
+            attribute(out, name, kind, |out| out.json(value));
         }
         out.raw(b"]}");
     }
@@ -152,7 +152,7 @@ fn tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
     out.raw(b"{\"values\":");
     for (list, before) in [(values, ""), (shapes, ",\"shapes\":"), (types, ",\"types\":"), (strides, ",\"strides\":")] {
         out.verbatim(before.as_bytes());
-        out.verbatim(values::to_json(list).as_bytes());
+        out.json(&values::to_json(list));
     }
     out.raw(b"}");
 }
