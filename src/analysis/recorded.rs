@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 use crate::trace::Trace;
 use crate::trace::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
 use crate::write::{chrome, counter_value, json_text};
+use std::borrow::Cow;
 use std::io;
 
 impl Trace {
@@ -50,13 +51,14 @@ impl Builder {
         };
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
+        let name = if is_slice { chrome::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
         let new = New {
             phase,
             track: self.track_of(if is_slice { chrome::drawn_on(activity) } else { activity.track }),
             start: signed(start),
             end: Some(signed(end)),
             category: activity.kind.as_str(),
-            name: if is_slice { chrome::shown_name(activity.name) } else { activity.name },
+            name: &name,
             arguments,
             external: match is_slice {
                 true => chrome::external_id(activity).map(|id| id.0),

@@ -60,9 +60,27 @@ hostile![
     "null",
     "\u{1b}[31m",
     "C:\\new\\table",
+    "C:\\new\\",
+    "\\\\",
+    "\\\\\"",
+    "thirty-two bytes, one block: abc\\",
+    "thirty-two bytes, one block: ab\\",
     x16!(x16!(x16!(x16!("k")))),
     x16!(x16!(x16!("漢\"\\\n"))),
 ];
+
+/// Checks that no string has a backslash before the quote that ends it: Perfetto takes that quote for an escaped one.
+fn check_ends_of_strings(json: &str) {
+    let (mut bytes, mut in_string, mut last) = (json.bytes().enumerate(), false, None);
+    while let Some((at, byte)) = bytes.next() {
+        if byte == b'"' {
+            let shown = || String::from_utf8_lossy(&json.as_bytes()[at.saturating_sub(80)..=at]).into_owned();
+            assert!(!(in_string && last == Some(b'\\')), "a string ends in a backslash: {}", shown());
+            in_string = !in_string;
+        }
+        last = if byte == b'\\' { bytes.next().map(|(_, byte)| byte) } else { Some(byte) };
+    }
+}
 
 /// Writes a trace to a file and reads it back, strictly.
 fn read(trace: &Trace) -> Value {
@@ -70,6 +88,7 @@ fn read(trace: &Trace) -> Value {
     let path = folder.path().join("a.json");
     trace.save(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
+    check_ends_of_strings(&text);
     // Each key of the top level stands at the beginning of a line, once.
     let mut keys: Vec<&str> = text.lines().filter(|line| line.starts_with('"')).collect();
     let written = keys.len();
@@ -93,6 +112,11 @@ fn rows<'j>(json: &'j Value, ph: &str) -> Vec<&'j Value> {
     json["traceEvents"].as_array().unwrap().iter().filter(|row| row["ph"] == ph && row["cat"] != "Trace").collect()
 }
 
+/// The names that slices of such names have in a file; see `shown_name`.
+fn shown(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| name.replace('\0', "\u{2400}")).collect()
+}
+
 fn texts(rows: &[&Value], text: impl Fn(&Value) -> Value) -> Vec<String> {
     rows.iter().map(|row| text(row).as_str().unwrap_or("no text").to_owned()).collect()
 }
@@ -100,7 +124,7 @@ fn texts(rows: &[&Value], text: impl Fn(&Value) -> Value) -> Vec<String> {
 #[test]
 fn names_of_spans_come_back() {
     let json = read(&record(|builder| builder, spans_of_these_names));
-    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), TEXTS);
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), shown(TEXTS));
 }
 
 #[test]
@@ -113,7 +137,7 @@ fn names_given_by_kineto_name_come_back() {
     };
     let json = read(&record(|builder| builder, work));
     let expected: Vec<&str> = TEXTS.iter().flat_map(|text| [*text, *text]).collect();
-    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), expected);
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), shown(&expected));
 }
 
 #[test]
@@ -254,4 +278,146 @@ fn names_of_hosts_and_of_the_file_come_back() {
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(json["host_name"], "h\"o\\st 漢 </script>");
     assert_eq!(json["traceName"], path.to_str().unwrap());
+}
+
+/// Short texts of every character that means something in JSON, in all orders.
+fn short_texts() -> Vec<String> {
+    let characters = ["a", "\\", "\"", "\n", "/", "{", "}", "[", "]", ",", ":", "u", "\u{1}", "é"];
+    let mut texts = vec![String::new()];
+    let mut last = texts.clone();
+    for _ in 0..3 {
+        last = last.iter().flat_map(|text| characters.map(|character| format!("{text}{character}"))).collect();
+        texts.extend_from_slice(&last);
+    }
+    texts
+}
+
+/// Defines spans that have a field for each of these names, with values that readers do not expect there.
+macro_rules! spans_with_fields_named {
+    ($($field:literal),+ $(,)?) => {
+        fn spans_with_fields_of_readers() {
+            $(
+                info_span!("text", { $field } = "a1-b2").in_scope(|| ());
+                info_span!("integer", { $field } = 7).in_scope(|| ());
+                info_span!("wide", { $field } = u64::MAX).in_scope(|| ());
+                info_span!("wider", { $field } = i128::MIN).in_scope(|| ());
+                info_span!("float", { $field } = 0.5).in_scope(|| ());
+                info_span!("flag", { $field } = true).in_scope(|| ());
+                tracing::info!({ $field } = "a1-b2", "instant");
+            )+
+        }
+    };
+}
+
+// What HTA, TensorBoard, Perfetto and chrome://tracing read from `args`.
+spans_with_fields_named![
+    "stream",
+    "correlation",
+    "device",
+    "context",
+    "bytes",
+    "queued",
+    "cbid",
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "blocks per SM",
+    "warps per SM",
+    "est. achieved occupancy %",
+    "memory bandwidth (GB/s)",
+    "wait_on_stream",
+    "wait_on_cuda_event_record_corr_id",
+    "External id",
+    "external id",
+    "Ev Idx",
+    "Op count",
+    "Record function id",
+    "finished",
+    "Input Dims",
+    "Input dims",
+    "Input type",
+    "Input Strides",
+    "Concrete Inputs",
+    "Sequence number",
+    "Fwd thread id",
+    "Call stack",
+    "kernel_backend",
+    "kernel_hash",
+    "batchId",
+    "batchSize",
+    "Collective name",
+    "dtype",
+    "In msg nelems",
+    "Out msg nelems",
+    "In msg size",
+    "Out msg size",
+    "In split size",
+    "Out split size",
+    "Group size",
+    "Rank",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Input Tensors start",
+    "Output Tensors start",
+    "Python id",
+    "Python parent id",
+    "Python module id",
+    "Device Id",
+    "Device Type",
+    "Addr",
+    "Bytes",
+    "Total Allocated",
+    "Total Reserved",
+    "name",
+    "labels",
+    "sort_index",
+    "snapshot",
+    "step",
+    "stack",
+    "id",
+    "src_file",
+];
+
+/// Leaves a trace in `target/hostile`, for `scripts/consumers.sh`: each reader must take it as it takes any other.
+#[test]
+fn trace_of_all_texts_is_left_for_other_readers() {
+    let folder = support::target().join("hostile");
+    std::fs::create_dir_all(&folder).unwrap();
+    let all = short_texts();
+    let trace = record(
+        |builder| builder.events(tracing::level_filters::LevelFilter::INFO).metadata("note\\", "a \"b\"\\"),
+        || {
+            let _step = tracing_kineto::annotate!("ProfilerStep#{}", 1).entered();
+            spans_of_these_names();
+            spans_with_these_fields();
+            spans_with_fields_of_readers();
+            counters_of_these_names();
+            for name in ["ProfilerStep#x", "ProfilerStep#1 again", "ProfilerStep", "after ProfilerStep#1"] {
+                info_span!("named", kineto.name = name).in_scope(|| ());
+                tracing_kineto::annotate!("{name}").in_scope(|| ());
+            }
+            for text in &all {
+                info_span!("named", kineto.name = text.as_str(), text = text.as_str()).in_scope(|| ());
+                tracing::info!(text = text.as_str(), "{text}");
+            }
+            let types = serde_json::json!(["float\\", "\\\"", ""]).to_string();
+            info_span!("aten::mm", types = types.as_str(), call_stack = "a.py(1): f\\").in_scope(|| ());
+            for name in TEXTS.iter().filter(|text| !text.contains('\0')) {
+                support::on_thread(name, || info_span!("x").in_scope(|| ()));
+            }
+        },
+    );
+    trace.add_metadata_json("json\\", r#"{"a\\": ["b\\", "\\\""]}"#).unwrap();
+    let path = folder.join("app.1.pt.trace.json");
+    trace.save(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    check_ends_of_strings(&text);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let named: Vec<&Value> = rows(&json, "X").into_iter().filter(|row| row["args"].get("text").is_some()).collect();
+    assert_eq!(texts(&named, |row| row["args"]["text"].clone()), all);
+    let mut graph = Vec::new();
+    trace.write_execution_trace(&mut graph).unwrap();
+    check_ends_of_strings(&String::from_utf8(graph).unwrap());
 }

@@ -1,5 +1,6 @@
 //! Slices: activities that last.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use super::{ChromeWriter, place};
@@ -82,13 +83,29 @@ pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, 
     out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
     out.verbatim(kind.as_str().as_bytes());
     out.raw(b"\",\"name\":");
-    out.string(shown_name(name));
+    out.string(&shown_name(name));
 }
 
-/// The name of a slice in the file.
-pub(crate) fn shown_name(name: &str) -> &str {
-    // As libkineto prints it.
-    if name == "kernel" { "Kernel" } else { name }
+/// Returns the name that a slice has in the file.
+///
+/// TensorBoard takes every name that begins with `ProfilerStep#` for a step, and HTA every name with `ProfilerStep` in it.
+/// Both refuse a file where no number follows, so only a step keeps that word; elsewhere it is `Profiler Step`. HTA compares
+/// names up to their first U+0000 and can refuse a file with two that are equal up to there, so U+2400 stands for it.
+pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
+    match name {
+        // As libkineto prints it.
+        "kernel" => Cow::Borrowed("Kernel"),
+        _ if is_step(name) || !name.contains(STEP) && !name.contains('\0') => Cow::Borrowed(name),
+        _ => Cow::Owned(name.replace(STEP, "Profiler Step").replace('\0', "\u{2400}")),
+    }
+}
+
+const STEP: &str = "ProfilerStep";
+
+/// Returns whether the name is `ProfilerStep#` and a number.
+fn is_step(name: &str) -> bool {
+    let number = name.strip_prefix(STEP).and_then(|rest| rest.strip_prefix('#'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The times of a slice in the file.
@@ -159,6 +176,25 @@ mod tests {
         let overhead = Activity { kind: ActivityType::Overhead, id: CorrelationId(0), ..SLICE };
         assert_eq!(of(Activity { track: Track::new(-1, -2), ..overhead }), [bare]);
         assert!(of(Activity { args: &args, ..overhead })[0].ends_with(r#","args":{"a":"b","Ev Idx":-1}}"#));
+    }
+
+    #[test]
+    fn names_that_readers_refuse_are_changed() {
+        for (name, shown) in [
+            ("ProfilerStep#7", "ProfilerStep#7"),
+            ("ProfilerStep#x", "Profiler Step#x"),
+            ("ProfilerStep#7 (again)", "Profiler Step#7 (again)"),
+            ("ProfilerStep#", "Profiler Step#"),
+            ("ProfilerStep#-1", "Profiler Step#-1"),
+            ("ProfilerStep", "Profiler Step"),
+            ("after ProfilerStep#7", "after Profiler Step#7"),
+            ("\0a\0", "\u{2400}a\u{2400}"),
+            ("", ""),
+            ("step", "step"),
+        ] {
+            let event: Value = serde_json::from_str(&of(Activity { name, ..SLICE })[0]).unwrap();
+            assert_eq!(event["name"], shown);
+        }
     }
 
     #[test]
