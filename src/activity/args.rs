@@ -10,13 +10,14 @@ pub enum ArgValue<'t> {
     Bool(bool),
     /// A signed integer.
     I64(i64),
-    /// An unsigned integer; above 2^63-1 it is written as a string, since readers lose such numbers.
+    /// An unsigned integer; above 2^63-1 it is written as a string with all its digits, since Perfetto takes such a number
+    /// for a negative one.
     U64(u64),
     /// A float; a value that is not finite is written as the string "inf", "-inf" or "nan".
     F64(f64),
-    /// A 128-bit integer; beyond 64 bits it is written as a string.
+    /// A 128-bit integer; below -2^63 or above 2^63-1 it is written as a string.
     I128(i128),
-    /// A 128-bit unsigned integer; beyond 2^63-1 it is written as a string.
+    /// A 128-bit unsigned integer; above 2^63-1 it is written as a string.
     U128(u128),
     /// A text.
     Str(&'t str),

@@ -103,7 +103,7 @@ pub const CATALOGUE: &[Entry] = {
         entry("Src Rank", Int, Collective).alias("src_rank"),
         entry("Dst Rank", Int, Collective).alias("dst_rank"),
         entry("Seq", Int, Collective),
-        entry("Comms Id", Uint, Collective).alias("comms_id"),
+        entry("Comms Id", Handle, Collective).alias("comms_id"),
         entry("Is asynchronized op", Bool, Collective),
         entry("Input Tensors start", Str, Collective),
         entry("Output Tensors start", Str, Collective),
@@ -186,6 +186,19 @@ pub const CATALOGUE: &[Entry] = {
     ]
 };
 
+/// Arguments of the host that HTA expects to be of a kind, and that no version of PyTorch writes; not in [`lookup`].
+pub(crate) const HTA_ARGUMENTS: &[Entry] = {
+    use {Owner::*, ValueKind::*};
+    &[
+        entry("kernel_backend", Str, FrontEnd),
+        entry("kernel_hash", Str, FrontEnd),
+        entry("batchId", Str, FrontEnd),
+        entry("batchSize", Int, FrontEnd),
+        entry("In msg size", Int, FrontEnd),
+        entry("Out msg size", Int, FrontEnd),
+    ]
+};
+
 /// Every property that a device may have in the header's `deviceProperties`; not arguments, so not in [`lookup`].
 pub const DEVICE_PROPERTIES: &[Entry] = {
     use {Owner::DeviceProperty, ValueKind::*};
@@ -249,6 +262,14 @@ pub const DEVICE_PROPERTIES: &[Entry] = {
 /// Walks the table, so call it once per callsite.
 pub fn lookup(field: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(|entry| entry.key == field || entry.alias == Some(field))
+}
+
+impl Owner {
+    /// Returns whether readers trust the name of such an argument on any row: those of AMD's and Intel's collectors, which
+    /// are words such as `kind` and `src`, are only shown.
+    pub(crate) const fn is_trusted(self) -> bool {
+        !matches!(self, Owner::Rocm | Owner::Xpu | Owner::Occupancy)
+    }
 }
 
 impl Entry {
@@ -334,11 +355,22 @@ mod tests {
 
     #[test]
     fn a_text_that_is_json_becomes_a_list() {
-        for good in ["[[2, 3], [4]]", "[]", "[[], [[1, 2], [3]]]", " [[18446744073709551615]] "] {
+        for good in ["[[2, 3], [4]]", "[]", "[[], [[1, 2], [3]]]", " [[9223372036854775807]] "] {
             assert_eq!(typed("dims", ArgValue::Str(good)).as_deref(), Some(good));
             assert_eq!(typed("Input Strides", ArgValue::Json(good)).as_deref(), Some(good));
         }
-        for bad in ["", "[2, 3]", "[[1.5]]", "[[2, [3]]]", "[[\"a\"]]", "[[2, 3]", "{}", "(2, 3)", "7"] {
+        for bad in [
+            "",
+            "[2, 3]",
+            "[[1.5]]",
+            "[[2, [3]]]",
+            "[[\"a\"]]",
+            "[[2, 3]",
+            "{}",
+            "(2, 3)",
+            "7",
+            "[[9223372036854775808]]",
+        ] {
             assert_eq!(typed("dims", ArgValue::Str(bad)), None, "{bad}");
         }
         assert_eq!(typed("types", ArgValue::Str(r#"["f32"]"#)).as_deref(), Some(r#"["f32"]"#));

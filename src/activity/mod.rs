@@ -5,6 +5,7 @@
 mod args;
 pub mod catalogue;
 mod device;
+pub(crate) mod field_names;
 mod group;
 mod ids;
 mod kind;

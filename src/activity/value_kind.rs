@@ -10,11 +10,12 @@ use super::ArgValue;
 pub enum ValueKind {
     /// A truth value.
     Bool,
-    /// An integer.
+    /// An integer from -2^63 to 2^63-1: Perfetto misreads others.
     Int,
-    /// An integer that is not negative.
+    /// An integer from 0 to 2^63-1.
     Uint,
-    /// An integer that is not negative, or a text with its hexadecimal form, as Intel's collector writes it.
+    /// An integer that is not negative, or a text with its hexadecimal form, as Intel's collector writes it; beyond 2^63-1
+    /// it becomes a text.
     Handle,
     /// A number.
     Float,
@@ -51,9 +52,10 @@ impl ValueKind {
     pub fn accepts(self, value: ArgValue<'_>) -> bool {
         match value {
             ArgValue::Bool(_) => self == ValueKind::Bool,
-            ArgValue::I64(number) => self.accepts_integer(number < 0),
-            ArgValue::I128(number) => self.accepts_integer(number < 0),
-            ArgValue::U64(_) | ArgValue::U128(_) => self.accepts_integer(false),
+            ArgValue::I64(number) => self.accepts_integer(number.into()),
+            ArgValue::U64(number) => self.accepts_integer(number.into()),
+            ArgValue::I128(number) => self.accepts_integer(number),
+            ArgValue::U128(number) => self.accepts_integer(i128::try_from(number).unwrap_or(i128::MAX)),
             ArgValue::F64(_) => self == ValueKind::Float,
             ArgValue::Str(_) => matches!(self, ValueKind::Str | ValueKind::Handle),
             ArgValue::Ints(_) => self == ValueKind::Ints,
@@ -68,10 +70,12 @@ impl ValueKind {
         serde_json::from_str::<Value>(text).is_ok_and(|value| self.accepts_value(&value))
     }
 
-    fn accepts_integer(self, negative: bool) -> bool {
+    fn accepts_integer(self, number: i128) -> bool {
+        let is_read = i64::try_from(number).is_ok();
         match self {
-            ValueKind::Int | ValueKind::Float => true,
-            ValueKind::Uint | ValueKind::Handle => !negative,
+            ValueKind::Int | ValueKind::Float => is_read,
+            ValueKind::Uint => is_read && number >= 0,
+            ValueKind::Handle => number >= 0,
             _ => false,
         }
     }
@@ -81,7 +85,7 @@ impl ValueKind {
         match self {
             ValueKind::Bool => value.is_boolean(),
             ValueKind::Int => is_integer(value),
-            ValueKind::Uint => value.is_u64(),
+            ValueKind::Uint => value.as_i64().is_some_and(|number| number >= 0),
             ValueKind::Handle => value.is_u64() || value.is_string(),
             // The writer's word for a float that JSON cannot hold.
             ValueKind::Float => value.is_number() || matches!(value.as_str(), Some("inf" | "-inf" | "nan")),
@@ -95,7 +99,7 @@ impl ValueKind {
 }
 
 fn is_integer(value: &Value) -> bool {
-    value.is_i64() || value.is_u64()
+    value.is_i64()
 }
 
 /// Whether the value is the shape of an input: of a tensor, or of each tensor in a list.
@@ -113,7 +117,9 @@ mod tests {
         let examples = [
             (ValueKind::Bool, "true", "1"),
             (ValueKind::Int, "-1", "1.5"),
-            (ValueKind::Uint, "18446744073709551615", "-1"),
+            (ValueKind::Int, "-9223372036854775808", "9223372036854775808"),
+            (ValueKind::Uint, "9223372036854775807", "-1"),
+            (ValueKind::Uint, "0", "9223372036854775808"),
             (ValueKind::Handle, "\"0x1f\"", "[1]"),
             (ValueKind::Float, "\"nan\"", "\"12\""),
             (ValueKind::Str, "\"a\"", "null"),

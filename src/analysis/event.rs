@@ -2,6 +2,7 @@
 
 use super::events::{EventTrack, Events, Phase, Row, TrackId};
 use super::values::{signed, unsigned};
+use crate::activity::field_names;
 use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow};
 use crate::time::Timestamp;
 use crate::write::json_text;
@@ -112,7 +113,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id that a launch and what it launched have in common; `None` if it has none.
     pub fn correlation(&self) -> Option<u64> {
-        self.arg("correlation").and_then(unsigned).filter(|id| *id != 0)
+        self.written("correlation").and_then(unsigned).filter(|id| *id != 0)
     }
 
     /// Returns whether it is a call of a runtime or a driver.
@@ -133,7 +134,7 @@ impl<'e> Event<'e> {
     /// Returns on which kind of device it ran; of an allocation, whose memory it is about. `None` if its type is not
     /// known.
     pub fn device_type(&self) -> Option<DeviceType> {
-        if let Some(number) = self.arg("Device Type").filter(|_| self.is_instant()) {
+        if let Some(number) = self.written("Device Type").filter(|_| self.is_instant()) {
             let number = unsigned(number)?;
             return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
         }
@@ -143,9 +144,9 @@ impl<'e> Event<'e> {
     /// Returns on which device it ran; of an allocation, whose memory it is about. `None` on the host, where torch has
     /// the process id.
     pub fn device_index(&self) -> Option<u32> {
-        let index = match self.arg("Device Id").filter(|_| self.is_instant()) {
+        let index = match self.written("Device Id").filter(|_| self.is_instant()) {
             Some(index) => signed(index),
-            None if self.is_on_device() => self.arg("device").and_then(signed).or(number(&self.track().process)),
+            None if self.is_on_device() => self.written("device").and_then(signed).or(number(&self.track().process)),
             None => None,
         };
         index.and_then(|index| index.try_into().ok())
@@ -153,7 +154,7 @@ impl<'e> Event<'e> {
 
     /// Returns on which stream of a device it ran; `None` on the host, and of what belongs to no stream.
     pub fn stream(&self) -> Option<u64> {
-        let stream = match self.arg("stream") {
+        let stream = match self.written("stream") {
             _ if !self.is_on_device() => None,
             Some(stream) => signed(stream),
             None => number(&self.track().thread),
@@ -170,7 +171,7 @@ impl<'e> Event<'e> {
     pub fn thread(&self) -> Option<i64> {
         self.process()?;
         // A slice that overlaps another of its thread has a row of its own, which is no thread.
-        self.arg("thread id").and_then(signed).or(number(&self.track().thread))
+        self.written("thread id").and_then(signed).or(number(&self.track().thread))
     }
 
     /// Returns whether it is a poll of a span that has an async track: its thread did other things before the span ended.
@@ -181,17 +182,17 @@ impl<'e> Event<'e> {
 
     /// Returns the span that it is a slice of; of an instant, the span in which it happened.
     pub fn span(&self) -> Option<u64> {
-        self.arg("span id").and_then(unsigned)
+        self.written("span id").and_then(unsigned)
     }
 
     /// Returns the span in which its own was made.
     pub fn parent_span(&self) -> Option<u64> {
-        self.arg("parent id").and_then(unsigned)
+        self.written("parent id").and_then(unsigned)
     }
 
     /// Returns whether it is to be passed over: a program's own bookkeeping.
     pub fn is_hidden(&self) -> bool {
-        match self.arg("hidden") {
+        match self.written("hidden") {
             Some(ArgValue::Bool(hidden)) => hidden,
             Some(hidden) => unsigned(hidden) == Some(1),
             None => false,
@@ -201,7 +202,7 @@ impl<'e> Event<'e> {
     /// Returns whether it was still going on when the recording stopped; its end is the recording's then.
     pub fn is_unfinished(&self) -> bool {
         // torch says so of points in time too.
-        self.is_slice() && matches!(self.arg("finished"), Some(ArgValue::Bool(false)))
+        self.is_slice() && matches!(self.written("finished"), Some(ArgValue::Bool(false)))
     }
 
     /// Returns all arguments as a JSON object.
@@ -214,7 +215,17 @@ impl<'e> Event<'e> {
     }
 
     /// Returns one argument, by its key in the trace file.
+    ///
+    /// A field that the file calls `stream (field)`, since it is no argument of a device, is found by its own name.
     pub fn arg(&self, key: &str) -> Option<ArgValue<'e>> {
+        self.written(key).or_else(|| {
+            let shown = format!("{key}{}", field_names::SUFFIX);
+            self.written(&shown).filter(|_| field_names::original(&shown).is_some())
+        })
+    }
+
+    /// Returns the argument that has that key in the trace file.
+    pub(super) fn written(&self, key: &str) -> Option<ArgValue<'e>> {
         let events = self.events;
         events.arguments.get(self.row().arguments, events.strings.find(key)?)
     }
@@ -229,7 +240,10 @@ fn number(id: &TrackId) -> Option<i64> {
 
 impl Args for Event<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.events.arguments.visit(self.row().arguments, &self.events.strings, each);
+        self.events.arguments.visit(self.row().arguments, &self.events.strings, &mut |key, value| {
+            let own = field_names::original(key).filter(|own| self.written(own).is_none());
+            each(own.unwrap_or(key), value);
+        });
     }
 }
 

@@ -20,24 +20,27 @@ impl<'e> Event<'e> {
     /// Returns what kind of thing the operation is to PyTorch: what it says itself, by number or name; an annotation is
     /// a user's scope. `None` of what says nothing: files of PyTorch do not.
     pub fn scope(&self) -> Option<RecordScope> {
-        let said = self.arg("Record function scope").or_else(|| self.arg("record_scope")).and_then(|said| match said {
-            ArgValue::Str(name) => name.parse().ok(),
-            number => unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
-        });
+        let said =
+            self.written("Record function scope").or_else(|| self.written("record_scope")).and_then(
+                |said| match said {
+                    ArgValue::Str(name) => name.parse().ok(),
+                    number => unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
+                },
+            );
         let annotation = self.kind() == Some(ActivityType::UserAnnotation);
         said.or(annotation.then_some(RecordScope::UserScope))
     }
 
     /// Returns the number that a forward operation and its backward operation have in common, within the forward thread.
     pub fn sequence_number(&self) -> Option<u64> {
-        self.arg("Sequence number").and_then(unsigned)
+        self.written("Sequence number").and_then(unsigned)
     }
 
     /// Returns the number by which a backend knows the operation: of a span, its field `debug_handle`.
     ///
     /// torch has it in memory alone, -1 for none; a file of its own never says it.
     pub fn debug_handle(&self) -> Option<i64> {
-        self.arg("debug_handle").and_then(signed)
+        self.written("debug_handle").and_then(signed)
     }
 
     /// Returns, of a backward operation, the thread of its forward operation.
@@ -45,12 +48,12 @@ impl<'e> Event<'e> {
     /// torch numbers threads by itself, from 1; where such an operation belongs, [`EventTree`](super::EventTree) knows.
     pub fn forward_thread(&self) -> Option<u64> {
         self.sequence_number()?;
-        self.arg("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
+        self.written("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
     }
 
     /// Returns torch's handle for the call of the operation, which joins it with the execution trace.
     pub fn record_function_id(&self) -> Option<u64> {
-        self.arg("Record function id").and_then(unsigned).filter(|id| *id != 0)
+        self.written("Record function id").and_then(unsigned).filter(|id| *id != 0)
     }
 
     /// Returns the shapes of the inputs, with the structure of lists of tensors.
@@ -94,47 +97,47 @@ impl<'e> Event<'e> {
 
     /// Returns from where it was called, as "file:line".
     pub fn call_from(&self) -> Option<&'e str> {
-        self.arg("CallFrom").and_then(text)
+        self.written("CallFrom").and_then(text)
     }
 
     /// Returns the name of the backend that ran it, if it was handed to one.
     pub fn backend(&self) -> Option<&'e str> {
-        self.arg("Backend").and_then(text).filter(|name| !name.is_empty())
+        self.written("Backend").and_then(text).filter(|name| !name.is_empty())
     }
 
     /// Returns, of a function of an interpreter, its number.
     pub fn python_id(&self) -> Option<u64> {
-        self.arg("Python id").and_then(unsigned)
+        self.written("Python id").and_then(unsigned)
     }
 
     /// Returns, of a function of an interpreter, the number of its caller; `None` of the outermost.
     pub fn python_parent_id(&self) -> Option<u64> {
-        self.arg("Python parent id").and_then(unsigned)
+        self.written("Python parent id").and_then(unsigned)
     }
 
     /// Returns, of the call of a module, which instance of its class it was.
     pub fn python_module_id(&self) -> Option<u64> {
-        self.arg("Python module id").and_then(unsigned)
+        self.written("Python module id").and_then(unsigned)
     }
 
     /// Returns how many bytes were allocated (above 0) or freed (below), copied or filled.
     pub fn bytes(&self) -> Option<i64> {
-        self.arg("Bytes").or_else(|| self.arg("bytes")).and_then(signed)
+        self.written("Bytes").or_else(|| self.written("bytes")).and_then(signed)
     }
 
     /// Returns, of an allocation, its address.
     pub fn address(&self) -> Option<u64> {
-        self.arg("Addr").and_then(unsigned)
+        self.written("Addr").and_then(unsigned)
     }
 
     /// Returns, of an allocation, how many bytes its allocator has handed out since.
     pub fn total_allocated(&self) -> Option<u64> {
-        self.arg("Total Allocated").and_then(unsigned)
+        self.written("Total Allocated").and_then(unsigned)
     }
 
     /// Returns, of an allocation, how many bytes its allocator holds since.
     pub fn total_reserved(&self) -> Option<u64> {
-        self.arg("Total Reserved").and_then(unsigned)
+        self.written("Total Reserved").and_then(unsigned)
     }
 
     pub(super) fn json(&self, key: &str) -> Option<&'e str> {

@@ -157,7 +157,7 @@ impl<'a> Stacks<'a> {
     /// Returns an operation and what it was called from, from the innermost.
     fn frames(&self, node: usize, with_locations: bool) -> Vec<String> {
         let text = |event: Event<'_>| {
-            let location = event.arg("location").and_then(values::text).filter(|_| with_locations);
+            let location = event.written("location").and_then(values::text).filter(|_| with_locations);
             location.map_or_else(|| event.name().to_owned(), |location| format!("{} ({location})", event.name()))
         };
         let mut spans = self.ops.ancestry(self.events, Some(node)).peekable();
@@ -178,7 +178,7 @@ impl<'a> Stacks<'a> {
 
     /// Returns from where an operation was called: its own place in the source if that is known, then what is around it.
     pub(super) fn callers(&self, node: usize, most: usize) -> Vec<String> {
-        let own = self.ops.event(self.events, node).and_then(|op| op.arg("location")).and_then(values::text);
+        let own = self.ops.event(self.events, node).and_then(|op| op.written("location")).and_then(values::text);
         let own = own.map(str::to_owned);
         own.into_iter().chain(self.frames(node, true).into_iter().skip(1)).take(most).collect()
     }

@@ -50,5 +50,5 @@ impl Timed {
 /// [`EventTimers`](crate::collector::EventTimers).
 pub(super) fn is_timed(event: &Event<'_>) -> bool {
     event.kind() == Some(ActivityType::GpuUserAnnotation)
-        && matches!(event.arg("timing_source"), Some(ArgValue::Str("events")))
+        && matches!(event.written("timing_source"), Some(ArgValue::Str("events")))
 }

@@ -1,7 +1,8 @@
 //! Under which keys the fields of a callsite are shown: their own names, or Kineto's where the catalogue knows them.
 
 use crate::activity::ArgValue;
-use crate::activity::catalogue::{Entry, Owner, lookup};
+use crate::activity::catalogue::Entry;
+use crate::activity::field_names;
 use crate::callsite::NAME_FIELD;
 use crate::fields::Value;
 
@@ -15,7 +16,7 @@ pub(crate) struct Keys {
 
 #[derive(Debug)]
 struct Key {
-    /// The field's own name, or what stands in its place.
+    /// The field's name where it is no argument of the catalogue.
     own: String,
     known: Option<&'static Entry>,
 }
@@ -24,17 +25,27 @@ impl Keys {
     /// The keys of the fields with these names.
     pub(crate) fn new(names: impl Iterator<Item = &'static str>) -> Keys {
         let names: Vec<&str> = names.collect();
-        // What the writer says itself, no field may say.
-        let known = |field| lookup(field).filter(|entry| entry.owner != Owner::Writer);
         let mut used: Vec<String> = Vec::new();
         let key = |field: &'static str| {
-            let known = known(field).filter(|entry| !used.iter().any(|used| used == entry.key));
-            let own = unused(own_name(field), &used);
+            let known = field_names::argument(field).filter(|entry| !used.iter().any(|used| used == entry.key));
+            let own = unused(field_names::shown(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
             Key { own, known }
         };
         Keys { name: names.iter().position(|name| *name == NAME_FIELD), fields: names.into_iter().map(key).collect() }
+    }
+
+    /// Returns the keys of a counter's fields: its row has the series alone, and they have the names of the fields.
+    pub(crate) fn of_series(names: impl Iterator<Item = &'static str>) -> Keys {
+        let (mut fields, mut used, mut name) = (Vec::new(), Vec::new(), None);
+        for (number, field) in names.enumerate() {
+            name = name.or((field == NAME_FIELD).then_some(number));
+            let own = unused(field.to_owned(), &used);
+            used.push(own.clone());
+            fields.push(Key { own, known: None });
+        }
+        Keys { fields, name }
     }
 
     /// Returns, of each field, the key under which it is shown whatever its value; `None` where that depends, or it is
@@ -91,28 +102,8 @@ impl Shown {
 }
 
 /// Two fields of a callsite may have one name, or two names for one argument of the catalogue.
-fn unused(name: &str, used: &[String]) -> String {
+fn unused(name: String, used: &[String]) -> String {
     let numbered = (2..).map(|n| format!("{name} ({n})"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    let mut names = std::iter::once(name.clone()).chain(numbered);
     names.find(|name| !used.contains(name)).unwrap_or_default()
-}
-
-/// A field may not take the place of what a row says itself: a key comes once.
-fn own_name(field: &'static str) -> &'static str {
-    match field {
-        "External id" => "External id (field)",
-        "span id" => "span id (field)",
-        "parent id" => "parent id (field)",
-        "finished" => "finished (field)",
-        "clipped" => "clipped (field)",
-        "target" => "target (field)",
-        "location" => "location (field)",
-        "level" => "level (field)",
-        "Record function id" => "Record function id (field)",
-        "thread id" => "thread id (field)",
-        "polls" => "polls (field)",
-        "busy us" => "busy us (field)",
-        "wall us" => "wall us (field)",
-        other => other,
-    }
 }

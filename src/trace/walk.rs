@@ -10,7 +10,7 @@ use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, Thread
 use super::symbols::Symbols;
 use super::thread::Thread;
 use crate::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
-use crate::callsite::{COUNTER_TARGET, Site};
+use crate::callsite::{COUNTER_TARGET, EventRole, Site};
 use crate::clock::Converter;
 use crate::collector::Collection;
 use crate::config::AsyncSpans;
@@ -193,7 +193,10 @@ impl<'t> Walk<'t> {
             target: Some(site.metadata.target()).filter(|target| self.with_target && *target != COUNTER_TARGET),
             location: if self.with_location { place(site.metadata) } else { None },
             scope: site.scope,
-            keys: Keys::new(site.metadata.fields().iter().map(|field| field.name())),
+            keys: {
+                let names = site.metadata.fields().iter().map(|field| field.name());
+                if site.event == EventRole::Counter { Keys::of_series(names) } else { Keys::new(names) }
+            },
         };
         self.recorded.sites.iter().enumerate().map(row).collect()
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use support::{record, record_with};
 use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
-use tracing_kineto::{Loss, annotate};
+use tracing_kineto::{Args, Loss, annotate};
 
 /// Records one span and compares the args that come from its fields.
 #[track_caller]
@@ -135,6 +135,67 @@ fn a_field_cannot_take_the_place_of_what_the_slice_says_itself() {
     }
 }
 
+/// Checks under which keys the fields of an event are in the file, and that they have their own names when it is read.
+#[track_caller]
+fn check_shown_and_read(span: impl FnOnce() -> Span, shown: &str, read: &[(&str, &str)]) {
+    let file = record(|| span().in_scope(|| ()));
+    assert_eq!(file.fields("s"), shown);
+    let events = file.trace.events();
+    let event = events.iter().find(|event| event.name() == "s").unwrap();
+    let mut args = Vec::new();
+    event.visit(&mut |key, value| args.push((key.to_owned(), format!("{value:?}"))));
+    for (key, value) in read {
+        assert_eq!(event.arg(key).map(|value| format!("{value:?}")).as_deref(), Some(*value), "{key}");
+        assert!(args.contains(&((*key).to_owned(), (*value).to_owned())), "{key} in {args:?}");
+    }
+    assert_eq!((event.stream(), event.device_index(), event.correlation()), (None, None, None));
+}
+
+#[test]
+fn fields_named_as_arguments_of_devices_are_apart() {
+    check_shown_and_read(
+        || info_span!("s", stream = 7, correlation = 9, "external id" = 5),
+        r#"{"stream (field)":7,"correlation (field)":9,"external id (field)":5}"#,
+        &[("stream", "7"), ("correlation", "9"), ("external id", "5")],
+    );
+    check_shown_and_read(
+        || info_span!("s", correlation = "a1-b2", device = "cuda:0", bytes = "12 MB", context = "main"),
+        r#"{"correlation (field)":"a1-b2","device (field)":"cuda:0","bytes (field)":"12 MB","context (field)":"main"}"#,
+        &[("correlation", "\"a1-b2\""), ("device", "\"cuda:0\""), ("bytes", "\"12 MB\"")],
+    );
+    // Readers take integers there for nothing else than a figure.
+    check(|| info_span!("s", device = 1, bytes = 512), r#"{"device":1,"bytes":512}"#);
+    check(
+        || info_span!("s", kind = 3, src = "a", priority = "high"),
+        r#"{"kind":3,"src":"a","priority (field)":"high"}"#,
+    );
+}
+
+#[test]
+fn values_of_another_kind_are_not_torchs_arguments() {
+    check_shown_and_read(
+        || info_span!("s", "Sequence number" = "first", "Collective name" = 3, batchSize = "many", kernel_hash = 7),
+        r#"{"Sequence number (field)":"first","Collective name (field)":3,"batchSize (field)":"many","kernel_hash (field)":7}"#,
+        &[("Sequence number", "\"first\""), ("Collective name", "3"), ("batchSize", "\"many\"")],
+    );
+    check(
+        || info_span!("s", seq = u64::MAX, bytes = 1_u64 << 63),
+        r#"{"seq":"18446744073709551615","bytes (field)":"9223372036854775808"}"#,
+    );
+    let mixed = || info_span!("s", seq = 4, "Sequence number" = "first");
+    check_shown_and_read(
+        mixed,
+        r#"{"Sequence number":4,"Sequence number (field)":"first"}"#,
+        &[("Sequence number", "4")],
+    );
+}
+
+#[test]
+fn series_of_counters_keep_the_names_of_fields() {
+    let file = record(|| tracing_kineto::counter!("queue", stream = 1, bytes = 0.5, seq = 2));
+    assert_eq!(file.rows("C")[0]["args"].to_string(), r#"{"stream":1,"bytes":0.5,"seq":2}"#);
+}
+
 #[test]
 fn a_key_comes_once_whatever_the_fields_are_called() {
     let file = record(|| info_span!("s", dims = "[[1]]", "Input Dims" = "[[2]]", x = 1, x = 2).in_scope(|| ()));
@@ -146,7 +207,7 @@ fn a_key_comes_once_whatever_the_fields_are_called() {
         assert_eq!(row.matches(key).count(), 1, "{key} in {row}");
     }
     check(|| info_span!("s", "Input Dims" = "[[2]]", dims = "[[1]]"), r#"{"Input Dims":[[2]],"dims":"[[1]]"}"#);
-    check(|| info_span!("s", dims = 1, "Input Dims" = 2), r#"{"dims":1,"Input Dims (2)":2}"#);
+    check(|| info_span!("s", dims = 1, "Input Dims" = 2), r#"{"dims":1,"Input Dims (field)":2}"#);
 }
 
 #[test]
