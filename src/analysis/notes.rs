@@ -34,11 +34,13 @@ pub enum Note {
     CutOff,
     /// The time for it was over; what had been read until then is there.
     TimeLimit,
+    /// `baseTimeNanoseconds` is no number, so times count from 1970.
+    UnknownBase,
 }
 
 impl Note {
     /// Every cause.
-    pub const ALL: [Note; 14] = [
+    pub const ALL: [Note; 15] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -53,6 +55,7 @@ impl Note {
         Note::MalformedArguments,
         Note::CutOff,
         Note::TimeLimit,
+        Note::UnknownBase,
     ];
 
     /// Returns the cause's name.
@@ -72,6 +75,7 @@ impl Note {
             Note::MalformedArguments => "malformed_arguments",
             Note::CutOff => "cut_off",
             Note::TimeLimit => "time_limit",
+            Note::UnknownBase => "unknown_base",
         }
     }
 }

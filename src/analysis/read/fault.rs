@@ -15,6 +15,8 @@ pub(in crate::analysis) struct Fault {
 pub(in crate::analysis) enum Cause {
     /// The text is no JSON; what was expected.
     NotJson(&'static str),
+    /// The text begins like no JSON of a trace.
+    OtherFormat,
     /// The text ends before its end.
     Truncated,
     /// It is JSON, but no trace; why.
@@ -39,7 +41,13 @@ impl Fault {
             Cause::NotJson(expected) => Error::new(
                 ErrorKind::Json,
                 format!(
-                    "not JSON: expected {expected} at byte {at}; PyTorch writes such files where metadata has a quote: mend it there"
+                    "not JSON: expected {expected} at byte {at}; correct the file there (PyTorch leaves quotes in metadata unescaped)"
+                ),
+            ),
+            Cause::OtherFormat => Error::new(
+                ErrorKind::Json,
+                format!(
+                    "not JSON: no {{ or [ at byte {at}; give a trace file of Kineto, PyTorch or chrome://tracing, plain or gzip"
                 ),
             ),
             Cause::Truncated => Error::new(

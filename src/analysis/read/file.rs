@@ -4,7 +4,7 @@ use super::fault::{Cause, Fault};
 use super::json::{Result, Value};
 use super::line::Line;
 use super::source::Source;
-use super::time::nanos;
+use super::time::{nanos, whole};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::builder::{Builder, New};
 use crate::analysis::events::{Events, Phase, TrackId};
@@ -50,7 +50,8 @@ impl FileReader {
         match source.peek()? {
             None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
             Some(b'[') => self.events(source)?,
-            _ => self.object(source)?,
+            Some(b'{') => self.object(source)?,
+            Some(_) => return Err(Fault::new(Cause::OtherFormat, source.position())),
         }
         if source.peek()?.is_some() {
             return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
@@ -121,9 +122,7 @@ impl FileReader {
         let value = json.value()?;
         json.end()?;
         match (key.as_str(), value) {
-            ("baseTimeNanoseconds", Value::Number(text)) => {
-                (self.base, self.has_base) = (text.parse().unwrap_or(0), true);
-            }
+            ("baseTimeNanoseconds", value) => self.base(&value),
             (key, _) if ABOUT_FILE.contains(&key) => {}
             _ => {
                 let header = &mut self.builder.events.header;
@@ -132,6 +131,19 @@ impl FileReader {
             }
         }
         Ok(false)
+    }
+
+    /// Takes what times are relative to.
+    fn base(&mut self, value: &Value<'_>) {
+        let text = match value {
+            Value::Number(text) => Some(*text),
+            Value::Text(text) => text.plain(),
+            _ => None,
+        };
+        match text.and_then(whole) {
+            Some(base) => (self.base, self.has_base) = (base, true),
+            None => self.note(Note::UnknownBase),
+        }
     }
 
     fn events(&mut self, source: &mut Source<impl Read>) -> Result<()> {
@@ -261,14 +273,21 @@ impl FileReader {
     }
 
     fn arrow(&mut self, line: &Line<'_>, phase: char, at: i64) {
-        const KINDS: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
-        let category = line.category.as_deref().unwrap_or_default();
-        let kind = KINDS.into_iter().find(|kind| kind.as_str() == category);
+        let kind = line.category.as_deref().and_then(arrow_kind);
         let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
         self.forget(line);
         let track = self.track(line);
         let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };
         self.builder.arrow(track, at, crate::activity::Flow { kind, id, end });
+    }
+}
+
+/// Returns the kind of arrow that has that category; older versions of Kineto have other names for those of launches.
+fn arrow_kind(category: &str) -> Option<FlowKind> {
+    const KINDS: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+    match category {
+        "async" | "async_cpu_to_gpu" | "async_gpu" => Some(FlowKind::AsyncCpuToGpu),
+        category => KINDS.into_iter().find(|kind| kind.as_str() == category),
     }
 }
 
@@ -318,6 +337,40 @@ mod tests {
             assert_eq!(shown(&Events::from_reader(text.as_bytes()).unwrap()), "a@1500+0 b@2002+1");
         }
         assert_eq!(shown(&Events::from_reader(list.as_bytes()).unwrap()), "a@-998500+0 b@-997998+1");
+    }
+
+    #[test]
+    fn base_may_be_a_float_or_a_text() {
+        let read = |base: &str| {
+            let text = format!(r#"{{"baseTimeNanoseconds": {base}, "traceEvents": [{{"ph":"i","name":"a","ts":1}}]}}"#);
+            let events = Events::from_reader(text.as_bytes()).unwrap();
+            let header: Vec<_> = events.metadata().map(|(key, _)| key.to_owned()).collect();
+            assert!(header.is_empty(), "{header:?}");
+            (events.get(0).unwrap().start().as_nanos(), notes(&events))
+        };
+        for base in
+            ["1759000000000000000", "1.759e18", "1759000000000000000.0", "\"1759000000000000000\"", "\"1.759e18\""]
+        {
+            assert_eq!(read(base), (1_759_000_000_000_001_000, String::new()), "{base}");
+        }
+        for base in ["null", "\"today\"", "[1]", "1e30", "true"] {
+            assert_eq!(read(base), (1000, "unknown_base=1".to_owned()), "{base}");
+        }
+    }
+
+    #[test]
+    fn old_arrows_of_launches_are_todays() {
+        for category in ["ac2g", "async", "async_cpu_to_gpu", "async_gpu"] {
+            let events = read(&format!(
+                r#"{{"ph":"X","cat":"Runtime","name":"launch","tid":1,"ts":1,"dur":1}},
+                   {{"ph":"X","cat":"Kernel","name":"gemm","tid":7,"ts":5,"dur":1}},
+                   {{"ph":"s","cat":"{category}","id":3,"tid":1,"ts":1}}, {{"ph":"f","cat":"{category}","id":3,"tid":7,"ts":5}}"#
+            ));
+            let flows: Vec<_> =
+                events.iter().flat_map(|event| event.flows()).map(|flow| (flow.kind, flow.id)).collect();
+            assert_eq!(flows, [(FlowKind::AsyncCpuToGpu, 3); 2], "{category}");
+            assert_eq!(notes(&events), "");
+        }
     }
 
     #[test]

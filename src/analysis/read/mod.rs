@@ -191,6 +191,17 @@ mod tests {
     }
 
     #[test]
+    fn advice_fits_what_is_wrong() {
+        for other in ["hello", "\u{1}\u{2}", "<html>", "  \"text\"", "7"] {
+            let (kind, message) = error(other);
+            assert!(kind == ErrorKind::Json && !message.contains("quotes"), "{other}: {message}");
+            assert!(message.contains("no { or [ at byte") && message.contains("give a trace file"), "{message}");
+        }
+        let (_, message) = error("{\"note\": \"a /\"b/\"\", \"traceEvents\": []}");
+        assert!(message.contains("quotes in metadata"), "{message}");
+    }
+
+    #[test]
     fn errors_of_files_name_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a trace.json");

@@ -4,14 +4,24 @@
 ///
 /// By its digits alone, never by a float: what lies behind the third decimal is rounded, halves to the even one.
 pub(super) fn nanos(number: &str) -> Option<i64> {
+    rounded(number, 3)
+}
+
+/// Returns the whole number that a number of JSON means; `None` if it is beyond 64 bits.
+pub(super) fn whole(number: &str) -> Option<i64> {
+    rounded(number, 0)
+}
+
+/// Returns a number times a power of ten, rounded.
+fn rounded(number: &str, power: i64) -> Option<i64> {
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |number| (true, number));
     let (mantissa, exponent) = match number.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent_of(exponent)?),
         None => (number, 0),
     };
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // How many of the digits stand before the point of the nanoseconds.
-    let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(3);
+    // How many of the digits stand before the point of the result.
+    let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(power);
     let mut rounding = Rounding { value: 0, digits_left: point, first: 0, beyond: false };
     for digit in whole.bytes().chain(decimals.bytes()) {
         rounding.take(digit)?;
