@@ -45,6 +45,26 @@ pub(crate) fn name() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()
 }
 
+/// Returns the name that the operating system has for the calling thread; empty where it has none.
+///
+/// On Linux, a new thread has the name of the one that made it, until somebody gives it another; at most 15 bytes.
+pub(crate) fn own_kernel_name() -> String {
+    #[cfg(any(target_os = "linux", target_os = "macos", target_os = "ios"))]
+    {
+        let mut name = [0_u8; 64];
+        // SAFETY: pthread_self takes nothing and cannot fail.
+        let own = unsafe { libc::pthread_self() };
+        // SAFETY: `own` is the calling thread, which lives, and no more is written than `name` has room for.
+        let failed = unsafe { libc::pthread_getname_np(own, name.as_mut_ptr().cast(), name.len()) };
+        let text = name.split(|byte| *byte == 0).next().filter(|_| failed == 0).unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "ios")))]
+    {
+        String::new()
+    }
+}
+
 /// Returns the name that the kernel has for a live thread of this process, which may be set late; at most 15 bytes.
 pub(crate) fn kernel_name(id: i64) -> Option<String> {
     if !cfg!(target_os = "linux") {
@@ -70,6 +90,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn the_kernel_knows_the_name_too() {
         let thread = std::thread::Builder::new().name("named".into());
-        assert_eq!(thread.spawn(|| super::kernel_name(super::id())).unwrap().join().unwrap().as_deref(), Some("named"));
+        let names = thread.spawn(|| (super::own_kernel_name(), super::kernel_name(super::id()))).unwrap().join();
+        assert_eq!(names.unwrap(), ("named".to_owned(), Some("named".to_owned())));
     }
 }

@@ -24,6 +24,8 @@ struct Known {
 #[derive(Clone, Debug)]
 struct Lane {
     row: Arc<LaneRow>,
+    /// Its name is the kernel's, which may change as long as the thread lives.
+    is_kernels_name: bool,
     live: Option<&'static Frames>,
     until: Option<Ticks>,
 }
@@ -33,7 +35,7 @@ struct Lane {
 pub(crate) struct LaneRow {
     /// The kernel's id of the thread.
     pub(crate) thread: i64,
-    /// Its name; empty if it has none.
+    /// The name that Rust gave it, else the kernel's; empty if it has none.
     pub(crate) name: String,
     /// The lower half of what `pthread_self` returns there, which vendors' records have; used again by later threads.
     pub(crate) handle: u32,
@@ -69,24 +71,32 @@ impl Lanes {
         }
     }
 
-    /// Adds the calling thread, which begins to record now; returns the number of its lane.
+    /// Adds the calling thread, which begins to record now, with the name that Rust gave it; returns the number of its lane.
+    ///
+    /// Where that is empty, the kernel's name is read now: it is gone when the thread has ended.
     pub(crate) fn enter(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
         let (thread, handle) = (thread::id(), thread::handle());
+        let is_kernels_name = name.is_empty();
+        let name = if is_kernels_name { thread::own_kernel_name() } else { name };
         let row = LaneRow { thread, name, handle, since: now, until: None };
         let row = Arc::new(row);
         let mut known = self.lock_with_room(1, |known| &mut known.lanes);
-        known.lanes.push(Lane { row, live: Some(frames), until: None });
+        known.lanes.push(Lane { row, is_kernels_name, live: Some(frames), until: None });
         known.lanes.len() as u64 - 1
     }
 
-    /// Gives the lane of that number a name.
+    /// Gives the lane of that number the name that Rust gave its thread, unless that is empty.
     pub(crate) fn name(&self, number: u64, name: String) {
+        if name.is_empty() {
+            return;
+        }
         let Ok(number) = usize::try_from(number) else { return };
         let before = self.lock().lanes.get(number).map(|lane| lane.row.clone());
         let Some(before) = before else { return };
         let mut named = Arc::new(LaneRow { name, ..LaneRow::clone(&before) });
         if let Some(lane) = self.lock().lanes.get_mut(number) {
             std::mem::swap(&mut lane.row, &mut named);
+            lane.is_kernels_name = false;
         }
     }
 
@@ -155,11 +165,11 @@ impl Known {
 }
 
 impl Lane {
-    /// The row; a live thread whose name Rust does not know is asked for what the kernel has.
+    /// Returns the row; the kernel's name of a live thread is read again.
     fn named(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };
-        if row.name.is_empty() && self.live.is_some() {
-            row.name = thread::kernel_name(row.thread).unwrap_or_default();
+        if self.is_kernels_name && self.live.is_some() {
+            row.name = thread::kernel_name(row.thread).unwrap_or(row.name);
         }
         row
     }
