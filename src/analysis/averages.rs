@@ -242,7 +242,8 @@ impl Average {
 
     /// Returns the time of the kernels, copies and fills that these operations launched themselves, in nanoseconds.
     ///
-    /// Of a row of kernels: their time.
+    /// Of a row of kernels: their time. Of an annotation on devices: how long any stream of a device was in it, where torch
+    /// adds up the times of all streams.
     pub fn self_device_ns(&self) -> u64 {
         self.self_device_ns
     }

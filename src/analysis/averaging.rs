@@ -162,6 +162,7 @@ impl<'e> Averaging<'e> {
         averages: &mut KeyAverages,
     ) {
         let mut timed = Timed::new(self.events, forest, attribution);
+        let mut copies = Copies::default();
         for event in self.events.iter() {
             let Some(section) = section(&event) else { continue };
             let op = attribution.op(event);
@@ -170,10 +171,15 @@ impl<'e> Averaging<'e> {
                 continue;
             }
             let node = op.and_then(|op| forest.of(op.index()));
-            let (ns, own_ns) = (event.duration_ns(), timed.own_ns(&event, node));
-            let row = rows.of(&event, section, None);
+            let ns = event.duration_ns();
+            let place = rows.place(&event, section, None);
+            let (all_ns, own_ns) = match section {
+                Section::DeviceAnnotations => [copies.uncovered_ns(place, event); 2].into(),
+                _ => (ns, timed.own_ns(&event, node)),
+            };
+            let row = rows.at(place);
             row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
-            row.device_ns = row.device_ns.saturating_add(ns);
+            row.device_ns = row.device_ns.saturating_add(all_ns);
             row.durations.push(ns);
             if section == Section::Kernels {
                 match node.and_then(|node| costs.get_mut(node)) {
@@ -233,6 +239,23 @@ struct Cost {
     in_flops: bool,
 }
 
+/// Until when an annotation has been counted: each stream has a copy of it, and they are of the same time.
+#[derive(Default)]
+struct Copies<'e> {
+    /// By row, name and device.
+    covered: HashMap<(usize, &'e str, &'e TrackId), Timestamp>,
+}
+
+impl<'e> Copies<'e> {
+    /// Returns how long a copy lasted beyond those before it; they come in the order of their start.
+    fn uncovered_ns(&mut self, row: usize, copy: Event<'e>) -> u64 {
+        let covered = self.covered.entry((row, copy.name(), &copy.track().process)).or_default();
+        let from = copy.start().max(*covered);
+        *covered = copy.end().max(*covered);
+        copy.end().since(from)
+    }
+}
+
 /// The rows as they grow.
 struct Rows<'a, 'e> {
     averaging: &'a Averaging<'e>,
@@ -244,6 +267,17 @@ struct Rows<'a, 'e> {
 impl<'e> Rows<'_, 'e> {
     /// Returns the row of an event, which is new if there was none like it.
     fn of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
+        let place = self.place(event, section, node);
+        self.at(place)
+    }
+
+    fn at(&mut self, place: usize) -> &mut Average {
+        #[expect(clippy::indexing_slicing, reason = "places are those of rows")]
+        &mut self.rows[place]
+    }
+
+    /// Returns the place of the row of an event.
+    fn place(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> usize {
         let name = if event.name().starts_with("ProfilerStep#") { "ProfilerStep*" } else { event.name() };
         let is_annotation = section == Section::DeviceAnnotations || event.kind() == Some(ActivityType::UserAnnotation);
         let groups = &self.averaging.groups;
@@ -256,10 +290,9 @@ impl<'e> Rows<'_, 'e> {
             rows.push(Average { name, keys, section, is_annotation, is_top_level, first, ..Average::default() });
             rows.len() - 1
         });
-        #[expect(clippy::indexing_slicing, reason = "places are those of rows")]
-        let row = &mut rows[place];
+        let row = self.at(place);
         row.first = row.first.min(first);
-        row
+        place
     }
 
     fn key(&self, group: &Group<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
@@ -451,6 +484,22 @@ mod tests {
         assert_eq!(rows(averages.device_annotations()), ["train x1 0/0 45/45"]);
         assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (35_000, 5000));
         assert_eq!(averages.get(Section::Kernels, "gemm").unwrap().min_ns(), 10_000);
+    }
+
+    #[test]
+    fn device_annotation_counts_its_time_once_for_all_streams() {
+        let copy = |sample: Sample, stream, name: &str, start, end| {
+            sample.work_on(GpuUserAnnotation, name, (0, stream), (start, end), 0)
+        };
+        let step = |sample, name, at| {
+            copy(copy(copy(sample, 7, name, at, at + 40), 8, name, at + 10, at + 30), 9, name, at + 20, at + 50)
+        };
+        let events = step(step(Sample::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).events();
+        let averages = events.key_averages();
+        assert_eq!(rows(averages.device_annotations()), ["ProfilerStep* x6 0/0 100/100"]);
+        let by_stream = events.averages().by(GroupBy::Thread).compute();
+        let expected = ["ProfilerStep* x2 0/0 80/80", "ProfilerStep* x2 0/0 60/60", "ProfilerStep* x2 0/0 40/40"];
+        assert_eq!(rows(by_stream.device_annotations()), expected);
     }
 
     #[test]

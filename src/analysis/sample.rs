@@ -39,8 +39,20 @@ impl Sample {
 
     /// Work of a device, launched by the host slice of that id; 0 for none.
     pub(super) fn work(self, kind: ActivityType, name: &str, start: u64, end: u64, linked: u64) -> Sample {
+        self.work_on(kind, name, (0, 7), (start, end), linked)
+    }
+
+    /// The same, on any stream of any device.
+    pub(super) fn work_on(
+        self,
+        kind: ActivityType,
+        name: &str,
+        (device, stream): (i64, i64),
+        (start, end): (u64, u64),
+        linked: u64,
+    ) -> Sample {
         let body = Body::Slice { start: micros(start), end: micros(end) };
-        self.take((kind, name), Track::new(0, 7), body, (0, linked), &[("device", ArgValue::I64(0))])
+        self.take((kind, name), Track::new(device, stream), body, (0, linked), &[("device", ArgValue::I64(device))])
     }
 
     pub(super) fn kernel(self, name: &str, start: u64, end: u64, linked: u64) -> Sample {
