@@ -93,7 +93,7 @@ impl Cache {
         (found == key).then_some(state)
     }
 
-    /// Keeps the state of a span whose extensions know that threads may have cached it.
+    /// Keeps the state of a span whose entry in the recorder's table says that threads may have cached it.
     pub(super) fn keep_span(&self, key: u64, state: SpanState, closings: u32) {
         if let Some(entry) = self.spans.get(bucket(key)) {
             entry.set(Cached { key, closings, state });

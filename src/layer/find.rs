@@ -1,4 +1,4 @@
-//! Finds spans that a thread does not know: stored in their extensions, known to another thread, or to nobody.
+//! Finds spans that a thread does not know: stored in the recorder's table, known to another thread, or to nobody.
 
 use super::Hook;
 use super::home;
@@ -6,83 +6,44 @@ use super::lane::Parent;
 use super::need::Need;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
-use crate::recorder::{Recorder, SpanState, ids, state};
+use crate::recorder::{Origin, Recorder, SpanState, StoredState, ids, state};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use tracing_core::Subscriber;
 use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-/// What the span's extensions hold: its state for each layer and epoch that met it the slow way.
-#[derive(Default)]
-struct Stored(Vec<Entry>);
-
-struct Entry {
-    epoch: u64,
-    /// The address of its recorder.
-    recorder: usize,
-    state: SpanState,
-    entered: AtomicBool,
-    origin: Origin,
-    /// Threads may have it in their caches, and have to hear that it closes.
-    cached: AtomicBool,
-}
-
-/// Where a stored state comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// The thread that stored it was the only one to have it.
-    Own,
-    /// It also stands in a frame of another thread.
-    Lent,
-    /// The span was made while nothing was recorded.
-    Idle,
-}
-
-/// The fields of a span made while nothing was recorded, for each layer that keeps them.
-struct IdleFields(Vec<(usize, Box<[u64]>)>);
-
 /// How often to look through the threads for a span that its owner keeps moving.
 const LOOKS: usize = 4;
 
-impl Stored {
-    fn get(&self, epoch: u64) -> Option<&Entry> {
-        self.0.iter().find(|entry| entry.epoch == epoch)
+/// Stores the state of a span where every thread finds it, and returns it; one that is there already stays.
+fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
+    if origin == Origin::Idle {
+        hook.recorder.reach.meet(key);
     }
+    // The table may allocate: an allocator that has spans of its own would come back here for ever.
+    let _busy = home::Busy::begin();
+    hook.recorder.keep_span(key, |entry| {
+        match &mut entry.stored {
+            Some(stored) if stored.epoch == hook.epoch => {
+                stored.entered |= entered;
+                return stored.state;
+            }
+            // This thread has not noticed yet that its epoch is over.
+            Some(stored) if stored.epoch > hook.epoch => return state,
+            _ => {}
+        }
+        let kept = SpanState { meta: state.meta | state::STORED, ..state };
+        let entered = entered || state.meta & state::FIRST == 0;
+        entry.stored = Some(StoredState { epoch: hook.epoch, state: kept, origin, entered, cached: false });
+        kept
+    })
 }
 
-/// Stores the state of a span where every thread finds it; one that is there already stays.
-fn store<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, state: SpanState, origin: Origin, entered: bool) -> SpanState
-where
-    S: for<'a> LookupSpan<'a>,
-{
-    if origin == Origin::Idle {
-        hook.recorder.reach.meet(span.id().into_u64());
-    }
-    // If the allocator has spans of its own, storing one of them may wait for this span's extensions.
-    let _busy = home::Busy::begin();
-    let mut extensions = span.extensions_mut();
-    if extensions.get_mut::<Stored>().is_none() {
-        extensions.insert(Stored::default());
-    }
-    let Some(stored) = extensions.get_mut::<Stored>() else { return state };
-    if let Some(entry) = stored.get(hook.epoch) {
-        entry.entered.fetch_or(entered, Ordering::Relaxed);
-        return entry.state;
-    }
-    // Epochs of this layer are over when a new one is met. Those of other layers may not be; how many of them a span can
-    // meet is bounded all the same.
-    const LAYERS_MAX: usize = 64;
-    let recorder = Arc::as_ptr(hook.recorder).addr();
-    stored.0.retain(|entry| entry.recorder != recorder);
-    if stored.0.len() >= LAYERS_MAX {
-        stored.0.remove(0);
-    }
-    let entered = AtomicBool::new(entered || state.meta & state::FIRST == 0);
-    let kept = SpanState { meta: state.meta | state::STORED, ..state };
-    stored.0.push(Entry { epoch: hook.epoch, recorder, state: kept, entered, origin, cached: AtomicBool::new(false) });
-    kept
+/// Returns what is stored of a span in the hook's epoch.
+fn stored(hook: &Hook<'_>, key: u64) -> Option<StoredState> {
+    hook.recorder.spans().with(key, |entry| entry.stored).flatten().filter(|stored| stored.epoch == hook.epoch)
 }
 
 /// Records a span that is not recorded yet, unless it will never be.
@@ -94,21 +55,34 @@ fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
     SpanState { span, meta: made.meta & !state::UNDEFINED, ..made }
 }
 
-/// Stores a state that only the calling thread has; `entered` if it is being entered.
-pub(super) fn evict<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState, entered: bool)
+/// Stores a state that only the calling thread has, of the span that its hook is for; `entered` if it is being entered.
+pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
+    let stored = store(hook, key, define(hook, state), Origin::Own, entered);
+    if entered {
+        hand(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
+    }
+    mark_stored(hook, key);
+}
+
+/// Stores the state of a span that has to make room for the hook's; another thread may be closing it.
+fn displace<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    if let Some(span) = ctx.span(&Id::from_u64(key)) {
-        let stored = store(&span, hook, define(hook, state), Origin::Own, entered);
-        if entered {
-            hand(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
-        }
+    // As long as this reference lives, no other span gets the key.
+    let span = ctx.span(&Id::from_u64(key));
+    if span.is_some() {
+        store(hook, key, define(hook, state), Origin::Own, false);
     }
-    let _ = home::with(hook.epoch, |lane| {
-        lane.mark_stored(key);
-        Ok(())
-    });
+    if !mark_stored(hook, key) && span.is_some() {
+        // The span was closed before its state was stored: its frame is emptied before its entry is removed.
+        drop(hook.recorder.spans().remove(key));
+    }
+}
+
+/// Returns whether the span stands in one of the thread's frames, which say from here on that it is stored.
+fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
+    home::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
 }
 
 /// Finds the span that the calling thread is about to enter, and hands it to its lane.
@@ -121,7 +95,7 @@ where
         return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
-    if let Some((found, first)) = stored(&span, hook) {
+    if let Some((found, first)) = enter_stored(hook, key) {
         if first {
             return hand(hook, key, found);
         }
@@ -132,8 +106,8 @@ where
         return;
     }
     let (found, origin) = state_of(ctx, hook, &span);
-    let stored = store(&span, hook, found, origin, false);
-    let first = mark_entered(&span, hook);
+    let stored = store(hook, key, found, origin, false);
+    let first = enter_stored(hook, key).is_some_and(|(_, first)| first);
     hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
 
@@ -144,26 +118,19 @@ fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
     });
 }
 
-/// Reads the stored state for an enter; also whether it is the span's first one. If not, it may be cached.
-fn stored<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> Option<(SpanState, bool)> {
-    let extensions = span.extensions();
-    let entry = extensions.get::<Stored>()?.get(hook.epoch)?;
-    let first = !entry.entered.swap(true, Ordering::Relaxed);
-    if !first {
-        // Relaxed: the one who closes the span does so after this thread has let go of it.
-        entry.cached.store(true, Ordering::Relaxed);
-    }
-    Some((SpanState { meta: with_first(entry.state.meta, first), ..entry.state }, first))
+/// Returns the stored state for an enter, and whether that is the span's first. If not, the thread may cache it.
+fn enter_stored(hook: &Hook<'_>, key: u64) -> Option<(SpanState, bool)> {
+    let enter = |stored: &mut StoredState| {
+        let first = !std::mem::replace(&mut stored.entered, true);
+        stored.cached |= !first;
+        (SpanState { meta: with_first(stored.state.meta, first), ..stored.state }, first)
+    };
+    let of_epoch = |stored: &&mut StoredState| stored.epoch == hook.epoch;
+    hook.recorder.spans().with(key, |entry| entry.stored.as_mut().filter(of_epoch).map(enter)).flatten()
 }
 
 fn with_first(meta: u64, first: bool) -> u64 {
     if first { meta | state::FIRST } else { meta & !state::FIRST }
-}
-
-fn mark_entered<S: for<'a> LookupSpan<'a>>(span: &SpanRef<'_, S>, hook: &Hook<'_>) -> bool {
-    let extensions = span.extensions();
-    let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
-    entry.is_some_and(|entry| !entry.entered.swap(true, Ordering::Relaxed))
 }
 
 /// What any thread knows of a span; else what can be known of it now.
@@ -177,8 +144,8 @@ where
             return (define(hook, state), Origin::Lent);
         }
         // Its owner may have stored it while we looked.
-        if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return (entry.state, entry.origin);
+        if let Some(stored) = stored(hook, key) {
+            return (stored.state, stored.origin);
         }
     }
     (made_while_idle(ctx, hook, span), Origin::Idle)
@@ -189,7 +156,7 @@ fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, 
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let kept = span.extensions().get::<IdleFields>().and_then(|kept| kept.of(hook.recorder).map(<[u64]>::to_vec));
+    let kept = hook.recorder.spans().with(span.id().into_u64(), |entry| entry.idle_fields.clone()).flatten();
     let site = hook.site(span.metadata()).of_encoded(kept.as_deref().unwrap_or_default());
     if !site.is_recorded() {
         return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
@@ -198,23 +165,15 @@ where
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
-    let payload = kept.unwrap_or_default();
-    let defined = hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], &payload);
+    let payload = kept.as_deref().unwrap_or_default();
+    let defined = hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], payload);
     let span = if defined == 0 { ids() } else { defined };
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
 /// Whether the span is known to have been made while nothing was recorded.
-pub(super) fn is_older<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let is_older = |span: SpanRef<'_, S>| {
-        let extensions = span.extensions();
-        let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
-        entry.is_some_and(|entry| entry.origin == Origin::Idle)
-    };
-    ctx.span(&Id::from_u64(key)).is_some_and(is_older)
+pub(super) fn is_older(hook: &Hook<'_>, key: u64) -> bool {
+    stored(hook, key).is_some_and(|stored| stored.origin == Origin::Idle)
 }
 
 /// Returns the id of a span that is not being entered: a parent, or one that is followed; 0 if it is not recorded.
@@ -226,13 +185,20 @@ where
     if own.is_some() {
         return own;
     }
-    let span = ctx.span(&Id::from_u64(key))?;
+    let id = Id::from_u64(key);
+    // As long as this reference lives, no other span gets the key.
+    let _span = ctx.span(&id)?;
     for _ in 0..LOOKS {
-        if let Some(entry) = span.extensions().get::<Stored>().and_then(|stored| stored.get(hook.epoch)) {
-            return Some(entry.state.recorded());
+        if let Some(stored) = stored(hook, key) {
+            return Some(stored.state.recorded());
         }
         if let Some(state) = hook.recorder.lanes().lend(key) {
-            return Some(store(&span, hook, define(hook, state), Origin::Lent, false).recorded());
+            let found = store(hook, key, define(hook, state), Origin::Lent, false).recorded();
+            if !ctx.exists(&id) {
+                // An event may name a span by its mere id while another thread closes it.
+                hook.recorder.spans().forget(key);
+            }
+            return Some(found);
         }
     }
     None
@@ -263,54 +229,37 @@ where
 /// A span closes that others may know: has them forget it, and returns its id if its end is worth a record.
 ///
 /// `own` is what the closing thread alone knew of it.
-pub(super) fn close<S>(span: &SpanRef<'_, S>, hook: &Hook<'_>, own: Option<SpanState>) -> Option<u64>
-where
-    S: for<'a> LookupSpan<'a>,
-{
-    let key = span.id().into_u64();
-    let extensions = span.extensions();
-    let entry = extensions.get::<Stored>().and_then(|stored| stored.get(hook.epoch));
+pub(super) fn close(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option<u64> {
     let known = own.or_else(|| {
         // It may stand in a frame of the thread that made it.
-        let is_elsewhere = entry.is_none_or(|entry| entry.origin == Origin::Lent);
+        let is_elsewhere = stored(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
-    let Some(entry) = entry else {
+    // After the frame is emptied: a thread that stores the state looks at its frame once more (`displace`).
+    let entry = hook.recorder.spans().remove(key);
+    let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
         return known.filter(again).map(|known| known.span);
     };
-    if entry.cached.load(Ordering::Relaxed) {
+    if stored.cached {
         // Release: before the registry hands out the key again.
         hook.recorder.closings(key).fetch_add(1, Ordering::Release);
     }
-    let recorded = entry.state.meta & state::IGNORED == 0;
-    (recorded && entry.entered.load(Ordering::Relaxed)).then_some(entry.state.span)
-}
-
-impl IdleFields {
-    fn of(&self, recorder: &Arc<Recorder>) -> Option<&[u64]> {
-        let owner = Arc::as_ptr(recorder).addr();
-        self.0.iter().find(|(of, _)| *of == owner).map(|(_, payload)| &**payload)
-    }
+    let recorded = stored.state.meta & state::IGNORED == 0;
+    (recorded && stored.entered).then_some(stored.state.span)
 }
 
 /// Keeps the fields of a span made while nothing is recorded.
-pub(super) fn keep_fields<S>(ctx: &Context<'_, S>, recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
     let site = recorder.sites.site(attrs.metadata());
     let mut words = Words::new();
     let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
     encoder.finish(recorder);
-    let Some(span) = ctx.span(&Id::from_u64(key)).filter(|_| !words.as_slice().is_empty()) else { return };
-    let mut extensions = span.extensions_mut();
-    if extensions.get_mut::<IdleFields>().is_none() {
-        extensions.insert(IdleFields(Vec::new()));
-    }
-    if let Some(kept) = extensions.get_mut::<IdleFields>() {
-        kept.0.push((Arc::as_ptr(recorder).addr(), words.as_slice().into()));
+    if !words.as_slice().is_empty() {
+        let fields = Some(words.as_slice().into());
+        let before = recorder.keep_span(key, |entry| std::mem::replace(&mut entry.idle_fields, fields));
+        drop(before);
     }
 }
 
@@ -323,9 +272,98 @@ where
         Need::Lane => return hook.enroll(),
         Need::Chunk => hook.next_chunk(),
         Need::Find => find(ctx, hook, key),
-        Need::Store(stored, state) => evict(ctx, hook, stored, state, stored == key),
-        Need::StoreNew(state) => evict(ctx, hook, key, state, false),
+        Need::Store(stored, state) if stored == key => evict(hook, key, state, true),
+        Need::Store(displaced, state) => displace(ctx, hook, displaced, state),
+        Need::StoreNew(state) => evict(hook, key, state, false),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::layer::KinetoLayer;
+    use crate::recorder::Recorder;
+    use std::sync::Arc;
+    use tracing::{Span, info_span};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// Does `work` with a layer that records nothing yet.
+    fn with_layer(work: impl FnOnce(&Recorder)) {
+        let recorder = Arc::new(Recorder::for_tests());
+        let layer = KinetoLayer::new(recorder.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&recorder));
+    }
+
+    fn spans() -> Vec<Span> {
+        (0..10).map(|n| info_span!("span", n)).collect()
+    }
+
+    fn elsewhere(work: impl FnOnce() + Send) {
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let work = || tracing::dispatcher::with_default(&dispatch, work);
+        let thread = std::thread::Builder::new();
+        std::thread::scope(|scope| thread.spawn_scoped(scope, work).unwrap().join().unwrap());
+    }
+
+    #[test]
+    fn span_table_is_empty_when_displaced_spans_closed() {
+        with_layer(|recorder| {
+            recorder.open(None);
+            let spans = spans();
+            assert_eq!(recorder.spans().len(), spans.len() - 1, "the last one is at hand");
+            spans.iter().for_each(|span| span.in_scope(|| ()));
+            drop(spans);
+            assert_eq!(recorder.spans().len(), 0);
+        });
+    }
+
+    #[test]
+    fn span_table_is_empty_when_another_thread_closed_spans() {
+        with_layer(|recorder| {
+            recorder.open(None);
+            let spans = spans();
+            elsewhere(|| {
+                spans.iter().for_each(|span| span.in_scope(|| ()));
+                assert_eq!(recorder.spans().len(), spans.len());
+                drop(spans);
+            });
+            assert_eq!(recorder.spans().len(), 0);
+        });
+    }
+
+    #[test]
+    fn span_table_is_empty_when_spans_outlived_recording() {
+        with_layer(|recorder| {
+            recorder.open(None);
+            let spans = spans();
+            recorder.close();
+            drop(spans);
+            assert_eq!(recorder.spans().len(), 0);
+        });
+    }
+
+    #[test]
+    fn span_table_is_empty_when_idle_spans_closed() {
+        with_layer(|recorder| {
+            let (idle, recorded) = (spans(), spans());
+            assert_eq!(recorder.spans().len(), idle.len() + recorded.len());
+            drop(idle);
+            recorder.open(None);
+            recorded.iter().take(5).for_each(|span| span.in_scope(|| ()));
+            drop(recorded);
+            assert_eq!(recorder.spans().len(), 0);
+        });
+    }
+
+    #[test]
+    fn span_table_is_empty_when_deep_spans_closed() {
+        with_layer(|recorder| {
+            recorder.open(None);
+            let spans: Vec<_> = (0..100).map(|n| info_span!("deep", n).entered()).collect();
+            assert_ne!(recorder.spans().len(), 0);
+            spans.into_iter().rev().for_each(drop);
+            assert_eq!(recorder.spans().len(), 0);
+        });
+    }
 }

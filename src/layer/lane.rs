@@ -1,8 +1,8 @@
 //! What a thread has at hand for the layer, and everything that the hooks do with it in the usual case.
 //!
 //! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
-//! last at this depth), in the thread's cache, and in the span's extensions ([`find`](super::find)). What a state says
-//! never changes, so copies need no care, with one rule: as long as a state is not stored in the extensions, it stands in
+//! last at this depth), in the thread's cache, and in the recorder's table of spans ([`find`](super::find)). What a state
+//! says never changes, so copies need no care, with one rule: as long as a state is not stored in the table, it stands in
 //! one frame of one thread; before that frame is needed for another, it is stored.
 //!
 //! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
@@ -42,7 +42,7 @@ pub(crate) struct Lane {
     last_exit: Cell<u64>,
     /// The frames' count of exits when they were last looked through for slices that others have exited.
     seen_exits: Cell<u64>,
-    /// Frames deeper than others can see; their spans are stored in their extensions. Emptied by `close_down`, so that a
+    /// Frames deeper than others can see; their spans are stored in the recorder's table. Emptied by `close_down`, so that a
     /// lane needs no destructor.
     pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
     pub(super) cache: Cache,
@@ -320,16 +320,19 @@ impl Lane {
     }
 
     /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
-    /// needed any more.
-    pub(crate) fn mark_stored(&self, key: u64) {
-        let Some(Place { frames, .. }) = self.place.get() else { return };
+    /// needed any more. Returns whether it stands in a frame.
+    pub(crate) fn mark_stored(&self, key: u64) -> bool {
+        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let mut stands = false;
         for (at, frame) in frames.all().filter(|(_, frame)| frame.holds(key)) {
+            stands = true;
             if at <= frames.top() {
                 frame.set_meta(frame.meta() | state::STORED);
             } else {
                 frame.clear();
             }
         }
+        stands
     }
 
     /// The span is gone, and nobody else knew it; `false` if that takes more than usual.

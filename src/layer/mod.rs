@@ -216,7 +216,7 @@ where
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.close(id.into_u64())) && epoch != 0 {
+        if !home::usual(epoch, |lane| lane.close(id.into_u64())) && (epoch != 0 || self.recorder.keeps_spans()) {
             self.close(id, ctx, epoch);
         }
     }
@@ -295,12 +295,12 @@ impl KinetoLayer {
         }
         if epoch == 0 || is_left_out {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
-                find::keep_fields(&ctx, &self.recorder, attrs, key);
+                find::keep_fields(&self.recorder, attrs, key);
             }
             return;
         }
         if self.tells() {
-            observe::new_span(&self.recorder, attrs, key, &ctx);
+            observe::new_span(&self.recorder, attrs, key);
         }
         if epoch == OBSERVED {
             return;
@@ -395,20 +395,28 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if epoch == OBSERVED
-            || home::at_hand(epoch, |lane| lane.close(id.into_u64()) || lane.close_unrecorded(id.into_u64()))
-        {
+        if epoch != 0 {
+            self.close_recorded(id.into_u64(), ctx, epoch);
+        }
+        self.recorder.spans().forget(id.into_u64());
+    }
+
+    fn close_recorded<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        if epoch == OBSERVED || home::at_hand(epoch, |lane| lane.close(key) || lane.close_unrecorded(key)) {
             return;
         }
-        let (key, hook) = (id.into_u64(), self.hook(epoch));
+        let hook = self.hook(epoch);
         if reach::is_left_out(&self.recorder) {
-            return self.close_left_out(&id, &ctx, &hook);
+            return reach::close_left_out(&hook, key);
         }
         if let Some(Need::CloseElsewhere) =
             self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
         {
             let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
-            if let Some(closed) = ctx.span(&id).and_then(|span| find::close(&span, &hook, own)) {
+            if let Some(closed) = find::close(&hook, key, own) {
                 hook.with(|lane| lane.close_record(key, closed, &self.recorder));
             }
         }
@@ -454,10 +462,10 @@ impl KinetoLayer {
         self.recorder.note_disorder();
         // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
         let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key));
-        if let Some((slice, state)) = (!find::is_older(ctx, &hook, key)).then(theirs).flatten() {
+        if let Some((slice, state)) = (!find::is_older(&hook, key)).then(theirs).flatten() {
             if !crate::recorder::state::is_known_elsewhere(state.meta) {
                 // Its frame was the one place where it stood.
-                find::evict(ctx, &hook, key, state, false);
+                find::evict(&hook, key, state, false);
             }
             if slice != 0 {
                 hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);

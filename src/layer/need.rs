@@ -13,9 +13,9 @@ pub(crate) enum Need {
     Find,
     /// The thread does not know that the span was entered.
     ExitElsewhere,
-    /// The state of that span has to be stored in its extensions first.
+    /// The state of that span has to be stored in the recorder's table first.
     Store(u64, SpanState),
-    /// The new span has no place but its extensions.
+    /// The new span has no place but the recorder's table.
     StoreNew(SpanState),
     /// The span may be known to others, who have to hear that it closes.
     CloseElsewhere,

@@ -8,55 +8,32 @@ use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::{LookupSpan, SpanRef};
+use tracing_subscriber::registry::LookupSpan;
 
-/// What a span's extensions hold: how the observers of each layer see it.
-#[derive(Default)]
-struct Observed(Vec<(usize, Seen)>);
-
-/// What there is to see of a span; nothing of one that is left out for its scope.
-type Seen = Option<Arc<ObservedSpan>>;
-
-/// Keeps how observers see a span.
-fn keep<S>(span: &SpanRef<'_, S>, recorder: &Arc<Recorder>, observed: Seen)
-where
-    S: for<'a> LookupSpan<'a>,
-{
-    let address = Arc::as_ptr(recorder).addr();
-    let mut extensions = span.extensions_mut();
-    if extensions.get_mut::<Observed>().is_none() {
-        extensions.insert(Observed::default());
-    }
-    if let Some(Observed(all)) = extensions.get_mut::<Observed>() {
-        match all.iter_mut().find(|(layer, _)| *layer == address) {
-            Some((_, known)) => *known = observed,
-            None => all.push((address, observed)),
-        }
-    }
+/// Keeps how observers see a span; `None` if its scope is not recorded.
+fn keep(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<ObservedSpan>>) {
+    let before = recorder.keep_span(key, |entry| entry.observed.replace(observed));
+    drop(before);
 }
 
 /// Returns how observers see a span; one that is older than the recording shows no fields.
-fn of<S>(span: &SpanRef<'_, S>, recorder: &Arc<Recorder>) -> Option<Arc<ObservedSpan>>
+fn of<S>(id: &Id, recorder: &Arc<Recorder>, ctx: &Context<'_, S>) -> Option<Arc<ObservedSpan>>
 where
-    S: for<'a> LookupSpan<'a>,
+    S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let address = Arc::as_ptr(recorder).addr();
-    let known = |Observed(all): &Observed| all.iter().find(|(layer, _)| *layer == address).map(|(_, o)| o.clone());
-    let known = span.extensions().get::<Observed>().and_then(known);
-    known.unwrap_or_else(|| {
-        let site = recorder.sites.site(span.metadata()).of_scope(None);
-        let observed = site.is_recorded().then(|| Arc::new(ObservedSpan::new(site)))?;
-        keep(span, recorder, Some(observed.clone()));
-        Some(observed)
-    })
+    let key = id.into_u64();
+    if let Some(known) = recorder.spans().with(key, |entry| entry.observed.clone()).flatten() {
+        return known;
+    }
+    let site = recorder.sites.site(ctx.metadata(id)?).of_scope(None);
+    let observed = site.is_recorded().then(|| Arc::new(ObservedSpan::new(site)))?;
+    keep(recorder, key, Some(observed.clone()));
+    Some(observed)
 }
 
 /// A span is made.
 #[cold]
-pub(super) fn new_span<S>(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64, ctx: &Context<'_, S>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
+pub(super) fn new_span(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
     let site = recorder.sites.site(attrs.metadata());
     if !site.is_recorded() {
         return;
@@ -66,8 +43,8 @@ where
         attrs.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
         Arc::new(observed)
     });
-    if let (Some(_busy), Some(span)) = (Busy::begin(), ctx.span(&Id::from_u64(key))) {
-        keep(&span, recorder, observed);
+    if let Some(_busy) = Busy::begin() {
+        keep(recorder, key, observed);
     }
 }
 
@@ -77,13 +54,13 @@ pub(super) fn record<S>(recorder: &Arc<Recorder>, id: &Id, values: &Record<'_>, 
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let Some(span) = ctx.span(id) else { return };
-    let site = recorder.sites.site(Origin::of(values).unwrap_or(span.metadata()));
-    let Some(observed) = of(&span, recorder) else { return };
+    let Some(metadata) = ctx.metadata(id) else { return };
+    let site = recorder.sites.site(Origin::of(values).unwrap_or(metadata));
+    let Some(observed) = of(id, recorder, ctx) else { return };
     let mut observed = ObservedSpan::clone(&observed);
     values.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
     if let Some(_busy) = Busy::begin() {
-        keep(&span, recorder, Some(Arc::new(observed)));
+        keep(recorder, id.into_u64(), Some(Arc::new(observed)));
     }
 }
 
@@ -95,7 +72,7 @@ where
 {
     // What observers open themselves is not told to them.
     let Some(_busy) = Busy::begin() else { return };
-    if let Some(observed) = ctx.span(&Id::from_u64(key)).and_then(|span| of(&span, recorder)) {
+    if let Some(observed) = of(&Id::from_u64(key), recorder, ctx) {
         recorder.observers.enter(key, &observed);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! A span that a left-out thread makes is to other threads as one that was made while nothing was recorded.
 
+use super::Hook;
 use super::home;
 use super::lane::Lane;
 use super::need::Need;
-use super::{Hook, KinetoLayer};
 use crate::clock;
 use crate::os::thread;
 use crate::recorder::listeners::{Listener, Own};
@@ -13,10 +13,6 @@ use crate::recorder::{Recorder, bucket};
 use crate::time::Ticks;
 use std::cell::Cell;
 use std::sync::Arc;
-use tracing_core::Subscriber;
-use tracing_core::span::Id;
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
 
 /// What holds for a thread in a recording.
 #[derive(Clone, Copy)]
@@ -153,19 +149,11 @@ fn unmake(key: u64) -> bool {
     SPANS.with(|made| made.get(bucket(key) % MADE).is_some_and(take))
 }
 
-impl KinetoLayer {
-    /// A span closes on a thread that is left out: those that know it forget it.
-    #[cold]
-    pub(super) fn close_left_out<S>(&self, id: &Id, ctx: &Context<'_, S>, hook: &Hook<'_>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        if unmake(id.into_u64()) && !self.recorder.reach.has_met(id.into_u64()) {
-            return;
-        }
-        if let Some(span) = ctx.span(id) {
-            super::find::close(&span, hook, None);
-        }
+/// A span closes on a thread that is left out: those that know it forget it.
+#[cold]
+pub(super) fn close_left_out(hook: &Hook<'_>, key: u64) {
+    if !unmake(key) || hook.recorder.reach.has_met(key) {
+        super::find::close(hook, key, None);
     }
 }
 

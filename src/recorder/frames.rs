@@ -59,7 +59,7 @@ pub(crate) mod state {
     pub(crate) const ANNOTATES: u64 = bit(flag::ANNOTATES);
     /// It was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
-    /// Other threads find it in the span's extensions.
+    /// Other threads find it in the recorder's table of spans.
     pub(crate) const STORED: u64 = FIRST << 5;
     /// It is not recorded: its callsite or its scope is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
@@ -67,7 +67,7 @@ pub(crate) mod state {
     /// That it is not recorded is its own, not its callsite's.
     pub(crate) const OWN: u64 = FIRST << 7;
 
-    /// Whether the span's extensions say the same, or its callsite.
+    /// Whether the recorder's table of spans says the same, or its callsite.
     #[inline(always)]
     pub(crate) const fn is_known_elsewhere(meta: u64) -> bool {
         meta & STORED != 0 || meta & (IGNORED | OWN) == IGNORED

@@ -8,6 +8,7 @@ mod frames;
 mod lanes;
 pub(crate) mod listeners;
 mod reach;
+mod span_table;
 
 pub use companions::CounterReport;
 pub(crate) use companions::{Companions, no_stacks};
@@ -15,6 +16,7 @@ pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
 pub(crate) use lanes::{LaneRow, Lanes};
 pub(crate) use reach::Reach;
 pub use reach::ThreadFilter;
+pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
 use crate::callsite::Sites;
@@ -41,6 +43,8 @@ const PARTLY_FILLED: usize = 64;
 pub(crate) struct Recorder {
     /// The epoch being recorded, 0 while nothing is; unique in the process, so that it also tells recorders apart.
     epoch: AtomicU64,
+    /// A span ever had an entry in the table; read by each close while nothing is recorded.
+    keeps_spans: AtomicBool,
     /// The process in which this recorder records.
     fork: AtomicU64,
     shelf: fork::PerProcess<Shelf>,
@@ -74,6 +78,7 @@ struct Shelf {
     in_service: SegQueue<Chunk>,
     partly_filled: ArrayQueue<Chunk>,
     lanes: Lanes,
+    spans: SpanTable,
     /// Payloads too large for a chunk, by the id that stands in their place.
     blocks: SegQueue<(u64, Arc<[u64]>)>,
 }
@@ -110,6 +115,7 @@ impl Shelf {
             in_service: SegQueue::new(),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: Lanes::default(),
+            spans: SpanTable::new(),
             blocks: SegQueue::new(),
         }
     }
@@ -125,6 +131,7 @@ impl Recorder {
     ) -> Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
+            keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
             shelf: fork::PerProcess::new(Shelf::new(bytes_max)),
             bytes_max,
@@ -144,9 +151,17 @@ impl Recorder {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
+        use crate::callsite::Rules;
+
         let (field_bytes_max, threads) = (100, ThreadFilter::All);
-        let settings = Settings { field_bytes_max, fields_while_idle: false, records: true, threads };
-        Recorder::new(1 << 30, Sites::default(), Observers::default(), Companions::default(), settings)
+        let settings = Settings { field_bytes_max, fields_while_idle: true, records: true, threads };
+        Recorder::new(
+            1 << 30,
+            Sites::new(Rules { with_args: true, ..Rules::default() }),
+            Observers::default(),
+            Companions::default(),
+            settings,
+        )
     }
 
     /// Returns the shelf of this process.
@@ -160,6 +175,26 @@ impl Recorder {
 
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.shelf().lanes
+    }
+
+    /// Returns what every thread finds of live spans.
+    pub(crate) fn spans(&self) -> &SpanTable {
+        &self.shelf().spans
+    }
+
+    /// Calls `access` with the span's entry, which is empty if there was none; see [`SpanTable::with`].
+    pub(crate) fn keep_span<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> R {
+        // Relaxed: the span closes after its last handle was dropped, so its close sees this.
+        if !self.keeps_spans() {
+            self.keeps_spans.store(true, Ordering::Relaxed);
+        }
+        self.spans().with_new(key, access)
+    }
+
+    /// Returns whether a span ever had an entry in the table.
+    #[inline(always)]
+    pub(crate) fn keeps_spans(&self) -> bool {
+        self.keeps_spans.load(Ordering::Relaxed)
     }
 
     /// Returns the epoch being recorded, 0 if none is.

@@ -122,6 +122,7 @@ fn every_file_keeps_the_rules_of_the_house() {
         rules::statics_survive_forks,
         rules::no_formats,
         rules::no_tracing_macros,
+        rules::no_extensions,
         rules::shape,
     ];
     let sources = sources().unwrap();

@@ -218,6 +218,13 @@ pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
     faults.map(|path| source.fault(path.line, "names `tracing`: the types are in tracing_core")).collect()
 }
 
+/// No hook waits for the lock of a span's extensions, under which other layers run a field's `Debug`.
+pub(crate) fn no_extensions(source: &Source) -> Vec<String> {
+    let is_extensions = |token: &&Token| token.is_word("extensions") || token.is_word("extensions_mut");
+    let faults = source.shipped.iter().filter(is_extensions);
+    faults.map(|token| source.fault(token.line, "uses the registry's extensions")).collect()
+}
+
 /// A file begins with what it is for, and can be read in one go.
 pub(crate) fn shape(source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
@@ -352,6 +359,9 @@ mod tests {
         check(no_formats, "fn f() { serde_json::from_str(a) }", "config/mod.rs", "trace/metadata.rs");
         check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
+        for text in ["fn f() { span.extensions() }", "fn f() { ctx.span(id)?.extensions_mut() }"] {
+            assert_eq!(no_extensions(&Source::new("layer/find.rs", text)).len(), 1, "{text}");
+        }
     }
 
     #[test]
@@ -360,7 +370,7 @@ mod tests {
                         use std::env; #[allow(unsafe_code)] fn f() { env::args_os(); env!(\"A\"); \"unsafe println!\" }\n\
                         #[cfg(test)] mod tests { fn g() { println!(); serde_json::from_str(a); tracing::info!() } }";
         let source = Source::new("guard.rs", harmless);
-        for rule in [no_unsafe, no_environment, no_printing, no_formats, no_tracing_macros, shape] {
+        for rule in [no_unsafe, no_environment, no_printing, no_formats, no_tracing_macros, no_extensions, shape] {
             assert_eq!(rule(&source), [""; 0]);
         }
     }

@@ -187,6 +187,12 @@ fn in_child(spans: usize) {
     }
 }
 
+/// Makes spans of which each displaces the one before from where its thread finds it, and keeps them for a while.
+fn displace(spans: usize) {
+    let kept: Vec<_> = (0..spans).map(|_| tracing::info_span!("kept")).collect();
+    drop(kept);
+}
+
 fn fork_starts(folder: &Path) {
     let guard = record(folder);
     work();
@@ -491,6 +497,7 @@ fn forks_among_threads(folder: &Path) {
     let guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)));
     // Met before the forks: a child may not wait for a thread that was half way through meeting it.
     in_child(0);
+    displace(1);
     let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -500,6 +507,7 @@ fn forks_among_threads(folder: &Path) {
                     for _ in 0..20 {
                         tracing::info_span!("busy").in_scope(|| ());
                         made.fetch_add(1, Ordering::Relaxed);
+                        displace(10);
                     }
                     std::thread::yield_now();
                 }
@@ -514,6 +522,7 @@ fn forks_among_threads(folder: &Path) {
             if turn % 3 == 0 {
                 guard.profiler().start().unwrap();
                 in_child(3);
+                displace(1000);
                 let stats = guard.profiler().stop().unwrap().stats();
                 sys::exit_now(i32::from(stats.slices != 3));
             }

@@ -8,7 +8,7 @@ use tracing_subscriber::prelude::*;
 
 const SPANS: u64 = 5_000;
 
-/// Makes spans that need everything of the layer: a lane, callsites, chunks, the extensions, blocks.
+/// Makes spans that need everything of the layer: a lane, callsites, chunks, the table of spans, blocks.
 fn work(other: &tracing::Span, text: &str) {
     for i in 0..SPANS {
         let span = info_span!("made", i, debug = ?[i; 3], late = tracing::field::Empty);

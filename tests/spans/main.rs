@@ -7,6 +7,7 @@ mod companions;
 mod corners;
 mod events;
 mod fields;
+mod formatting;
 mod instrument;
 mod limits;
 mod names_and_kinds;

@@ -1,0 +1,181 @@
+//! What the layer keeps of live spans where every thread finds it, by the id that the registry gave them.
+//!
+//! The registry's extensions cannot hold it: another layer may format a span's fields under their lock, and a `Debug`
+//! that traces comes back to this layer. No code but this module's runs under a lock of the table, not even the
+//! allocator's. An entry lives as long as its span: the registry uses its id again.
+
+use super::listeners::Own;
+use super::{CLOSINGS, SpanState, bucket};
+use crate::observer::ObservedSpan;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+pub(crate) struct SpanTable {
+    shards: [Shard; CLOSINGS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: Mutex<Entries>,
+    /// Read without the lock where a span closes.
+    len: AtomicUsize,
+}
+
+/// `DefaultHasher` needs no thread-local: a thread that ends may come here.
+type Entries = HashMap<u64, SpanEntry, BuildHasherDefault<DefaultHasher>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct SpanEntry {
+    pub(crate) stored: Option<StoredState>,
+    /// The fields of a span that was made while nothing was recorded, encoded.
+    pub(crate) idle_fields: Option<Arc<[u64]>>,
+    /// What observers see of the span; `Some(None)` for one whose scope is not recorded.
+    pub(crate) observed: Option<Option<Arc<ObservedSpan>>>,
+}
+
+/// The state of a span that more than its thread knows, in the epoch that met it last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredState {
+    pub(crate) epoch: u64,
+    pub(crate) state: SpanState,
+    pub(crate) origin: Origin,
+    pub(crate) entered: bool,
+    /// Threads may have it in their caches, and have to hear that it closes.
+    pub(crate) cached: bool,
+}
+
+/// Where a stored state comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The thread that stored it was the only one to have it.
+    Own,
+    /// It also stands in a frame of another thread.
+    Lent,
+    /// The span was made while nothing was recorded.
+    Idle,
+}
+
+impl SpanTable {
+    pub(super) fn new() -> SpanTable {
+        SpanTable { shards: std::array::from_fn(|_| Shard::default()) }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
+    fn shard(&self, key: u64) -> &Shard {
+        &self.shards[bucket(key)]
+    }
+
+    /// Calls `access` with the span's entry, if there is one. `access` may not call other code, allocate or free.
+    pub(crate) fn with<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> Option<R> {
+        self.shard(key).lock().get_mut(&key).map(access)
+    }
+
+    /// The same, with an empty entry if there is none.
+    pub(super) fn with_new<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> R {
+        let shard = self.shard(key);
+        let mut entries = shard.lock_with_room();
+        let result = access(entries.entry(key).or_default());
+        shard.len.store(entries.len(), Ordering::Relaxed);
+        result
+    }
+
+    /// Removes and returns the entry of a span that closes.
+    pub(crate) fn remove(&self, key: u64) -> Option<SpanEntry> {
+        let shard = self.shard(key);
+        let mut entries = shard.lock();
+        let removed = entries.remove(&key);
+        shard.len.store(entries.len(), Ordering::Relaxed);
+        let is_sparse = entries.capacity() > SPARSE_FROM && entries.len() < entries.capacity() / 8;
+        let len = entries.len();
+        drop(entries);
+        if is_sparse {
+            let _own = Own::begin();
+            shard.rehash(len * 2);
+        }
+        removed
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.len.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Drops the entry of a span that closes, if there is one.
+    #[inline]
+    pub(crate) fn forget(&self, key: u64) {
+        // Relaxed: what has made the entry happened before the span's last handle was dropped.
+        if self.shard(key).len.load(Ordering::Relaxed) != 0 {
+            let _own = Own::begin();
+            drop(self.remove(key));
+        }
+    }
+}
+
+/// The capacity from which a shard gives memory back.
+const SPARSE_FROM: usize = 256;
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the entries with room for one more.
+    fn lock_with_room(&self) -> MutexGuard<'_, Entries> {
+        loop {
+            let entries = self.lock();
+            let len = entries.len();
+            if len < entries.capacity() {
+                return entries;
+            }
+            drop(entries);
+            let _own = Own::begin();
+            self.rehash(len * 2 + 4);
+        }
+    }
+
+    /// Moves the entries into a map of about that capacity, if they fit: one has room for one more, or is smaller.
+    fn rehash(&self, capacity: usize) {
+        let mut other = Entries::with_capacity_and_hasher(capacity, BuildHasherDefault::default());
+        let mut entries = self.lock();
+        if entries.len() < other.capacity() {
+            other.extend(entries.drain());
+            std::mem::swap(&mut *entries, &mut other);
+        }
+        drop(entries);
+        // `other` is freed here, after the lock.
+        drop(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_table_gives_memory_back_when_spans_close() {
+        let table = SpanTable::new();
+        let capacity = || table.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
+        (1..=50_000).for_each(|key| table.with_new(key, |entry| entry.observed = Some(None)));
+        assert!(capacity() >= 50_000);
+        assert!((1..=50_000).all(|key| table.with(key, |entry| entry.observed.is_some()) == Some(true)));
+        (1..=50_000).for_each(|key| table.forget(key));
+        assert!(capacity() <= CLOSINGS * SPARSE_FROM * 2, "{}", capacity());
+        assert_eq!(table.len(), 0);
+        assert!(table.with(1, |_| ()).is_none() && table.remove(1).is_none());
+    }
+
+    #[test]
+    fn span_table_grows_outside_its_locks() {
+        let table = SpanTable::new();
+        for key in 1..10_000 {
+            let shard = table.shard(key);
+            let entries = shard.lock_with_room();
+            assert!(entries.len() < entries.capacity());
+            drop(entries);
+            table.with_new(key, |_| ());
+        }
+    }
+}
