@@ -6,8 +6,9 @@
 pub enum AsyncSpans {
     /// `Both` for spans that are polled more than once, `PerPoll` for all others.
     ///
-    /// What is made once and entered again and again, as a layer of a model is, is not polled: a callsite's spans count
-    /// as polled if one of them was closed by the thread that had just left it, as the end of an async block does.
+    /// What is made once and entered again and again, as a layer of a model is, is not polled. A callsite's spans count as
+    /// polled if one of them ended as that of a future does: a thread entered it once more to drop the future, recorded
+    /// nothing inside, and closed it.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.

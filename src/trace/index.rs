@@ -3,6 +3,7 @@
 //! Its size depends on what is rare (late ends, late values, errors, spans entered more than once), not on the number
 //! of slices: those are read where they lie.
 
+use super::drops::Drops;
 use super::recorded::{Recorded, Window};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
@@ -29,9 +30,11 @@ pub(crate) struct Index {
     pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: HashMap<u64, Track>,
-    /// Callsites of which a span, entered more than once, was closed by the thread that had just left it: so ends what
-    /// is polled. What is made once and entered for ever (a layer of a model, a system of a game) ends elsewhere.
+    /// Callsites of which a span ended as that of a future does: see [`Drops`]. A span that is made once
+    /// and entered for each call (a layer of a model, a system of a game) ends otherwise.
     pub(crate) polled_sites: HashSet<u32>,
+    /// Slices in which a future was dropped and nothing else happened, in order.
+    drops: Vec<u64>,
     /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
     pub(crate) arrows: Vec<(u64, u64, bool)>,
     /// `follows_from` pairs that no arrow can show.
@@ -96,7 +99,7 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded, converter: &Converter) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut values, mut early) = (Vec::new(), HashSet::new());
+        let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::default());
         index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
@@ -112,6 +115,7 @@ impl Index {
                     continue;
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
+                drops.meet(&record, &index.ends, converter);
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
@@ -122,18 +126,14 @@ impl Index {
                     }
                     Tag::Lane => {
                         index.runs.extend((run.to > run.from).then_some(run));
-                        run = Run {
-                            lane: usize::try_from(a).unwrap_or(usize::MAX),
-                            chunk,
-                            from: record.next(),
-                            to: record.next(),
-                        };
+                        let (lane, from) = (usize::try_from(a).unwrap_or(usize::MAX), record.next());
+                        run = Run { lane, chunk, from, to: from };
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     // Threads' records are in no order, so the time tells it.
                     Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
-                    Tag::Close => closes.push((a, Ticks(b), record.head.flags & flag::AFTER_EXIT != 0)),
+                    Tag::Close => closes.push((a, Ticks(b))),
                     Tag::Follows => follows.push((a, b)),
                     Tag::Instant => index.events += 1,
                     Tag::Counter => {
@@ -161,6 +161,8 @@ impl Index {
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
+        (index.drops, index.polled_sites) = drops.finish();
+        index.slices -= index.drops.len() as u64;
         index.find_tracks(recorded, &again, &closes);
         // What follows was first entered before the trace, where no arrow leads to.
         follows.retain(|(span, _)| !early.contains(span));
@@ -177,11 +179,26 @@ impl Index {
         is_open.then(|| slice.id())
     }
 
-    /// Calls `each` with every slice: its record, its lane, its start and its end.
+    /// Whether a future was dropped in that slice, and nothing else happened.
+    #[inline]
+    pub(crate) fn is_drop(&self, slice: &Record<'_>) -> bool {
+        slice.head.flags & flag::FIRST == 0 && self.drops.binary_search(&slice.id()).is_ok()
+    }
+
+    /// Returns how often a future was polled whose span that is; `None` for a span that is not a future's, or was
+    /// polled once.
+    pub(crate) fn polls(&self, span: u64) -> Option<u64> {
+        let track = self.tracks.get(&span).filter(|track| self.polled_sites.contains(&track.site));
+        track.map(|track| track.polls)
+    }
+
+    /// Calls `each` with every slice in which more happened than the drop of a future: its record, its lane, its start
+    /// and its end.
     fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, usize, Ticks, Ticks)) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
-            for record in recorded.records(*run).filter(|record| record.head.tag == Tag::Slice) {
+            let slices = recorded.records(*run).filter(|record| record.head.tag == Tag::Slice);
+            for record in slices.filter(|record| !self.is_drop(record)) {
                 let (start, end, _) = self.times(window, &record);
                 each(&record, run.lane, start, end);
             }
@@ -216,9 +233,9 @@ impl Index {
         }
     }
 
-    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[(u64, Ticks, bool)]) {
+    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[(u64, Ticks)]) {
         // Two threads may each have taken their slice for the first; the close of such a span is recorded.
-        let closed = || closes.iter().map(|(span, ..)| *span);
+        let closed = || closes.iter().map(|(span, _)| *span);
         let mut tracks: HashMap<u64, Track> =
             again.iter().copied().chain(closed()).map(|span| (span, Track::default())).collect();
         if tracks.is_empty() {
@@ -231,12 +248,9 @@ impl Index {
         });
         // One slice that is not its span's first: what came before was not recorded.
         tracks.retain(|_, track| track.polls > 1);
-        for (span, at, after_exit) in closes {
+        for (span, at) in closes {
             if let Some(track) = tracks.get_mut(span) {
                 track.closed = Some(*at);
-                if *after_exit {
-                    self.polled_sites.insert(track.site);
-                }
             }
         }
         self.tracks = tracks;
@@ -244,8 +258,7 @@ impl Index {
 
     /// For each pair, an arrow from the followed span's latest slice that had begun to the first slice that follows.
     ///
-    /// A slice of a microsecond or more goes before shorter ones, such as the one in which a future is dropped: Catapult
-    /// takes what begins in the microsecond in which another slice ends for a part of that, and finds no arrow's end there.
+    /// A slice of a microsecond or more goes before shorter ones: Catapult takes what begins in the microsecond in which another slice ends for a part of that, and finds no arrow's end there.
     fn find_arrows(&mut self, recorded: &Recorded, converter: &Converter, follows: &[(u64, u64)]) {
         if follows.is_empty() {
             return;

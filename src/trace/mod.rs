@@ -5,6 +5,7 @@ mod backward;
 mod companions;
 mod cpu;
 mod device;
+mod drops;
 mod edit;
 mod execution;
 mod groups;

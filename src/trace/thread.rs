@@ -50,6 +50,8 @@ struct Marks<'m> {
     thread: Option<i64>,
     /// The name of the slice in an execution trace, if there is one.
     function: Option<u64>,
+    /// How often its future was polled, if that was more than once.
+    polls: Option<u64>,
     /// What was recorded beside it.
     beside: Option<&'m dyn Args>,
 }
@@ -107,6 +109,7 @@ impl<'w> Thread<'w> {
                 clipped: call.clipped,
                 thread: self.stranger(place.row),
                 function: None,
+                polls: None,
                 beside: None,
             };
             self.rows.activity(&Activity {
@@ -148,10 +151,21 @@ impl<'w> Thread<'w> {
         }
         self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
+        // Collectors may know better than the records whether something happened in it.
+        if walk.index.is_drop(record) && !self.calls.begin_before(end) {
+            return Ok(());
+        }
         self.last = start;
         let place = self.nest.place(start, end);
         let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
-        let mut marks = Marks { finished, clipped: is_clipped(Some(window), record), thread, function, beside: None };
+        let mut marks = Marks {
+            finished,
+            clipped: is_clipped(Some(window), record),
+            thread,
+            function,
+            polls: walk.index.polls(span),
+            beside: None,
+        };
         self.met.add(&marks);
 
         let definition = walk.recorded.definition(record);
@@ -282,7 +296,7 @@ impl Marks<'_> {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
-        if is_usual && self.beside.is_none() { None } else { Some(self) }
+        if is_usual && self.polls.is_none() && self.beside.is_none() { None } else { Some(self) }
     }
 }
 
@@ -299,6 +313,9 @@ impl Args for Marks<'_> {
         }
         if let Some(function) = self.function {
             each("Record function id", ArgValue::U64(function));
+        }
+        if let Some(polls) = self.polls {
+            each("polls", ArgValue::U64(polls));
         }
         self.beside.iter().for_each(|beside| beside.visit(each));
     }

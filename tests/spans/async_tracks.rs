@@ -62,7 +62,7 @@ fn what_is_polled_gets_a_track_and_what_is_made_once_gets_none() {
         run_layers();
     });
     assert_eq!(names(&rows), ["request"]);
-    assert_eq!(rows[0]["args"]["polls"], 3 + 1, "three polls, and one to drop it in");
+    assert_eq!(rows[0]["args"]["polls"], 3, "not the enter to drop it in");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_track_ends_also_if_another_thread_has_looked_for_another_span_meanwhile() {
     let rows = tracks(AsyncSpans::Both, || {
         let outer = info_span!("outer").entered();
         let span = info_span!("request");
-        span.in_scope(|| ());
-        span.in_scope(|| ());
+        // The last one as if it were dropped then.
+        (0..3).for_each(|_| span.in_scope(|| ()));
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         let look = || tracing::dispatcher::with_default(&dispatch, || drop(info_span!(parent: &*outer, "child")));
         thread::scope(|scope| scope.spawn(look).join().unwrap());

@@ -227,11 +227,11 @@ fn more_layers_than_fit_beside_each_other_still_have_a_trace_each() {
     tracing::subscriber::with_default(registry().with(layers), || {
         let moved = info_span!("moved", n = 1);
         moved.in_scope(|| on_thread("worker", || moved.in_scope(|| info_span!("inside").in_scope(|| ()))));
-        moved.in_scope(|| ());
+        moved.in_scope(|| info_span!("again").in_scope(|| ()));
     });
     for guard in guards {
         let file = finish(guard);
-        assert_eq!(file.tree(&["n"]), "main\n  moved n=1\n  moved n=1\nworker\n  moved n=1\n    inside\n");
+        assert_eq!(file.tree(&["n"]), "main\n  moved n=1\n  moved n=1\n    again\nworker\n  moved n=1\n    inside\n");
         let spans: std::collections::HashSet<_> = file.all("moved").iter().map(|slice| slice.span()).collect();
         assert_eq!(spans.len(), 1);
     }

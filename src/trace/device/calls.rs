@@ -59,6 +59,11 @@ impl<'t> Calls<'t> {
         self.slack_ns
     }
 
+    /// Returns whether a call that was not handed on yet begins before that.
+    pub(in crate::trace) fn begin_before(&self, at: Timestamp) -> bool {
+        self.lists.iter().filter_map(List::start).any(|start| start < at)
+    }
+
     /// Returns the next call, if it began before a slice that begins at `before`; `last` is when the slice before that
     /// did. Where only the error of a clock has a call overlap a slice, it is cut.
     pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<Call<'t>> {

@@ -308,7 +308,7 @@ impl Slice {
 
 /// The args of a row that come from fields, as JSON text.
 pub fn fields(args: &Value) -> String {
-    let own = ["External id", "span id", "parent id", "target", "level", "finished", "clipped", "thread id"];
+    let own = ["External id", "span id", "parent id", "target", "level", "finished", "clipped", "thread id", "polls"];
     let args = args.as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
     Value::Object(args.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
 }
