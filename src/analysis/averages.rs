@@ -52,6 +52,8 @@ pub struct Average {
     pub(super) is_annotation: bool,
     /// The first event of the row.
     pub(super) first: u32,
+    /// Slices of futures beyond the first of each.
+    pub(super) further_polls: u64,
     pub(super) self_host_ns: i64,
     pub(super) host_ns: u64,
     pub(super) self_device_ns: u64,
@@ -223,9 +225,14 @@ impl Average {
         self.is_annotation
     }
 
-    /// Returns how many events there are.
+    /// Returns how many calls there are. All polls of a future are one call.
     pub fn count(&self) -> u64 {
         self.durations.len() as u64
+    }
+
+    /// Returns how many slices there are: more than [`count`](Average::count) where futures were polled more than once.
+    pub fn polls(&self) -> u64 {
+        self.count() + self.further_polls
     }
 
     /// Returns the time on the host without that of the operations directly inside, in nanoseconds.

@@ -120,7 +120,8 @@ impl<'e> Averaging<'e> {
         let forest = Forest::new(events, &nesting, belongs).merge_namesakes(events);
         let stacks = self.groups.iter().any(|group| matches!(group.key, Key::Known(GroupBy::Stack(_))));
         let stacks = stacks.then(|| Stacks::new(events, &forest));
-        let mut rows = Rows { averaging: &self, stacks, rows: Vec::new(), places: HashMap::new() };
+        let mut rows =
+            Rows { averaging: &self, stacks, rows: Vec::new(), places: HashMap::new(), futures: HashMap::new() };
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
         let mut costs = vec![Cost::default(); forest.nodes.len()];
@@ -262,6 +263,8 @@ struct Rows<'a, 'e> {
     stacks: Option<Stacks<'a>>,
     rows: Vec<Average>,
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
+    /// Of each row and future, which of the row's durations is the future's.
+    futures: HashMap<(usize, u64), usize>,
 }
 
 impl<'e> Rows<'_, 'e> {
@@ -274,6 +277,22 @@ impl<'e> Rows<'_, 'e> {
     fn at(&mut self, place: usize) -> &mut Average {
         #[expect(clippy::indexing_slicing, reason = "places are those of rows")]
         &mut self.rows[place]
+    }
+
+    /// Counts an operation in its row: all polls of a future are one.
+    fn count(&mut self, event: &Event<'e>, node: usize) {
+        let place = self.place(event, Section::Ops, Some(node));
+        let ns = event.duration_ns();
+        let future = event.arg("polls").and_then(|_| event.span());
+        let Some(row) = self.rows.get_mut(place) else { return };
+        let known = future.map(|span| *self.futures.entry((place, span)).or_insert(row.durations.len()));
+        match known.and_then(|at| row.durations.get_mut(at)) {
+            Some(busy_ns) => {
+                *busy_ns = busy_ns.saturating_add(ns);
+                row.further_polls += 1;
+            }
+            None => row.durations.push(ns),
+        }
     }
 
     /// Returns the place of the row of an event.
@@ -336,7 +355,7 @@ impl<'e> Rows<'_, 'e> {
             row.own.add(cost.own);
             row.all.add(cost.all);
             row.flops = row.flops.saturating_add(cost.flops);
-            row.durations.push(event.duration_ns());
+            self.count(&event, number);
         }
     }
 }

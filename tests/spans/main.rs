@@ -1,6 +1,7 @@
 //! Spans and events of a program: what the layer records of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod async_calls;
 mod async_tracks;
 mod asyncs;
 mod companions;

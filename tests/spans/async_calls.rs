@@ -1,0 +1,128 @@
+//! Calls of async functions, and layers of a model whose spans are made once: how often each is drawn and counted.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use support::{File, record};
+use tracing::{Instrument, Span, info_span};
+
+/// Polls a future to its end, here.
+fn run(future: impl Future<Output = ()>) {
+    let mut future = pin!(future);
+    while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+}
+
+/// Is pending that many times.
+async fn wait(times: usize) {
+    let mut left = times;
+    let wait = |_: &mut Context<'_>| match left.checked_sub(1) {
+        None => Poll::Ready(()),
+        Some(fewer) => {
+            left = fewer;
+            Poll::Pending
+        }
+    };
+    std::future::poll_fn(wait).await;
+}
+
+#[tracing::instrument]
+async fn never_waits() {}
+
+#[tracing::instrument]
+async fn waits_once() {
+    wait(1).await;
+}
+
+/// A layer of a model.
+struct Layer {
+    span: Span,
+    inside: Vec<Layer>,
+}
+
+impl Layer {
+    fn new(name: &'static str, inside: Vec<Layer>) -> Layer {
+        let span = match name {
+            "model" => info_span!("model"),
+            "attention" => info_span!("attention"),
+            _ => info_span!("linear"),
+        };
+        Layer { span, inside }
+    }
+
+    fn forward(&self) {
+        let _entered = self.span.enter();
+        self.inside.iter().for_each(Layer::forward);
+    }
+}
+
+fn model() -> Layer {
+    let linear = || Layer::new("linear", Vec::new());
+    Layer::new("model", vec![Layer::new("attention", vec![linear()]), linear()])
+}
+
+fn tracks(file: &File) -> Vec<(&str, u64)> {
+    let of = |row: &serde_json::Value| row["args"]["polls"].as_u64().unwrap();
+    file.rows("b").into_iter().map(|row| (row["name"].as_str().unwrap(), of(row))).collect()
+}
+
+/// Each row of the averages: how many calls, and how many polls of theirs.
+fn averages(file: &File) -> Vec<(String, u64, u64)> {
+    let averages = file.trace.events().averages().compute();
+    let mut rows: Vec<_> = averages.ops().iter().map(|row| (row.name().to_owned(), row.count(), row.polls())).collect();
+    rows.sort();
+    rows
+}
+
+fn row(name: &str, calls: u64, polls: u64) -> (String, u64, u64) {
+    (name.to_owned(), calls, polls)
+}
+
+#[test]
+fn async_call_has_one_slice_when_it_never_waits() {
+    let file = record(|| (0..10).for_each(|_| run(never_waits())));
+    assert_eq!(file.all("never_waits").len(), 10);
+    assert_eq!((tracks(&file), averages(&file)), (vec![], vec![row("never_waits", 10, 10)]));
+    assert_eq!(file.trace.stats().slices, 10);
+}
+
+#[test]
+fn async_call_counts_once_when_it_waits() {
+    let file = record(|| (0..10).for_each(|_| run(waits_once())));
+    assert_eq!(file.all("waits_once").len(), 20);
+    assert_eq!((tracks(&file), averages(&file)), (vec![("waits_once", 2); 10], vec![row("waits_once", 10, 20)]));
+}
+
+#[test]
+fn model_layer_counts_each_enter_beside_futures() {
+    let file = record(|| {
+        let model = model();
+        (0..10).for_each(|_| {
+            model.forward();
+            run(waits_once());
+        });
+        model.forward();
+    });
+    assert_eq!(tracks(&file), vec![("waits_once", 2); 10]);
+    let expected = [row("attention", 11, 11), row("linear", 22, 22), row("model", 11, 11), row("waits_once", 10, 20)];
+    assert_eq!(averages(&file), expected);
+}
+
+#[test]
+fn drop_of_a_future_is_drawn_when_it_does_something() {
+    struct Traces;
+    impl Drop for Traces {
+        fn drop(&mut self) {
+            info_span!("cleanup").in_scope(|| ());
+        }
+    }
+    let file = record(|| {
+        let traces = Traces;
+        let future = async move {
+            let _traces = traces;
+            wait(100).await;
+        };
+        let mut future = Box::pin(future.instrument(info_span!("cancelled")));
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(file.tree(&[]), "main\n  cancelled\n  cancelled\n    cleanup\n");
+}
