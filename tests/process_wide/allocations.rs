@@ -20,6 +20,7 @@ fn allocations(work: &dyn Fn(u64)) -> u64 {
 fn recorded(work: &dyn Fn(u64)) -> u64 {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
+    let _alone = crate::alone();
     let count = tracing::subscriber::with_default(subscriber, || allocations(work));
     assert!(guard.finish().unwrap().stats().slices >= SPANS);
     count
@@ -47,6 +48,7 @@ fn spans_with_numbers_and_texts_do_not_allocate() {
 #[test]
 fn entering_the_same_span_again_does_not_allocate() {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
+    let _alone = crate::alone();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = info_span!("again", n = 1);
         let count = allocations(&|_| span.in_scope(|| ()));
@@ -69,6 +71,7 @@ fn late_values_and_counters_do_not_allocate() {
 #[test]
 fn a_paused_recording_does_not_allocate() {
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build().unwrap();
+    let _alone = crate::alone();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let count = allocations(&|i| info_span!("bare", i).in_scope(|| ()));
         assert!(count <= FEW, "{count}");

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use support::File;
 use tracing::field::{Empty, debug};
 use tracing::{Level, error, info, info_span};
@@ -14,13 +14,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Records `work` with the one layer of this process.
 fn record(work: impl FnOnce()) -> File {
-    static PROFILER: OnceLock<(Mutex<()>, Profiler)> = OnceLock::new();
-    let (one_at_a_time, profiler) = PROFILER.get_or_init(|| {
+    static PROFILER: OnceLock<Profiler> = OnceLock::new();
+    let profiler = PROFILER.get_or_init(|| {
         let (layer, guard) = support::layer(|builder| builder.record_from_start(false).events(Level::INFO));
         tracing_subscriber::registry().with(layer).init();
-        (Mutex::new(()), guard.profiler())
+        guard.profiler()
     });
-    let _alone = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = crate::alone();
     profiler.start().unwrap();
     work();
     File::of(profiler.stop().unwrap())
