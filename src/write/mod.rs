@@ -6,6 +6,8 @@
 mod buffer;
 pub(crate) mod chrome;
 pub(crate) mod execution;
+#[cfg(feature = "gzip")]
+mod fast_gzip;
 pub(crate) mod file;
 #[cfg(test)]
 mod golden;

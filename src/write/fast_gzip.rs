@@ -1,0 +1,323 @@
+//! A gzip encoder for builds without optimization, in which zlib takes twenty times as long as the JSON it packs.
+//!
+//! It looks for each text at one place, where its first four bytes occurred last, and uses deflate's fixed codes: on the
+//! rows of a trace, the result is as small as zlib's at level 1. The loops index arrays with plain numbers, because every
+//! iterator and every small function of `std` is a call in such a build.
+
+use std::io::{self, Write};
+
+/// Compresses what is written to it into one gzip member; [`finish`](FastGzip::finish) writes the end.
+pub(super) struct FastGzip<W> {
+    out: W,
+    /// Text that is not compressed yet; less than a [`BLOCK`].
+    text: Vec<u8>,
+    /// Where each hash occurred last in the block.
+    last_seen: Vec<u32>,
+    bits: BitWriter,
+    crc: u32,
+    /// The length of the whole text, modulo 2^32 as in the trailer.
+    length: u32,
+}
+
+/// Bits on their way to bytes, the lowest first.
+#[derive(Default)]
+struct BitWriter {
+    bytes: Vec<u8>,
+    /// How many of `bytes` are filled.
+    at: usize,
+    pending: u64,
+    count: u32,
+}
+
+/// How much text is compressed at a time; matches do not reach back beyond its start.
+const BLOCK: usize = 1 << 18;
+const HASHES: usize = 1 << 13;
+/// Deflate's limits of a match.
+const MAX_DISTANCE: usize = 1 << 15;
+const MAX_LENGTH: usize = 258;
+/// What is compared with one call.
+const STRIDE: usize = 32;
+
+/// Gzip, deflate, no flags, no time, fastest algorithm, unknown system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
+const END_OF_BLOCK: usize = 256;
+
+/// The code and its length in bits of each literal and length symbol.
+static CODES: [(u16, u8); 288] = fixed_codes();
+static CRC: [[u32; 256]; 8] = crc_tables();
+
+impl<W: Write> FastGzip<W> {
+    pub(super) fn new(out: W) -> FastGzip<W> {
+        let mut bits = BitWriter::default();
+        bits.bytes.extend_from_slice(&HEADER);
+        bits.at = HEADER.len();
+        FastGzip { out, text: Vec::with_capacity(BLOCK), last_seen: vec![0; HASHES], bits, crc: !0, length: 0 }
+    }
+
+    /// Writes the end of the stream and gives the writer back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.compress_block(true)?;
+        self.out.write_all(&(!self.crc).to_le_bytes())?;
+        self.out.write_all(&self.length.to_le_bytes())?;
+        Ok(self.out)
+    }
+
+    fn compress_block(&mut self, is_last: bool) -> io::Result<()> {
+        self.crc = crc(self.crc, &self.text);
+        #[expect(clippy::cast_possible_truncation, reason = "a block is short")]
+        let length = self.text.len() as u32;
+        self.length = self.length.wrapping_add(length);
+        self.last_seen.fill(u32::MAX);
+        self.bits.reserve(self.text.len());
+        // Fixed codes.
+        self.bits.put(u64::from(is_last) | 1 << 1, 3);
+        compress(&self.text, &mut self.last_seen, &mut self.bits);
+        self.bits.end_block(is_last);
+        self.text.clear();
+        self.bits.write_to(&mut self.out)
+    }
+}
+
+impl<W: Write> Write for FastGzip<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(BLOCK - self.text.len());
+        self.text.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+        if self.text.len() == BLOCK {
+            self.compress_block(false)?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[expect(clippy::indexing_slicing, reason = "indices are below the lengths they are compared with; `get` is a call")]
+fn compress(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter) {
+    let mut at = 0;
+    while at < text.len() {
+        let (mut distance, mut length) = (0, 0);
+        if at + 4 <= text.len() {
+            let word = usize::from(text[at])
+                ^ (usize::from(text[at + 1]) << 3)
+                ^ (usize::from(text[at + 2]) << 6)
+                ^ (usize::from(text[at + 3]) << 9);
+            let hash = (word ^ (word >> 7)) % HASHES;
+            let before = last_seen[hash] as usize;
+            #[expect(clippy::cast_possible_truncation, reason = "a block is short")]
+            {
+                last_seen[hash] = at as u32;
+            }
+            if before < at && at - before <= MAX_DISTANCE {
+                distance = at - before;
+                let limit = if text.len() - at < MAX_LENGTH { text.len() - at } else { MAX_LENGTH };
+                length = common_prefix(&text[before..before + limit], &text[at..at + limit]);
+            }
+        }
+        if length < 4 {
+            bits.put_symbol(usize::from(text[at]));
+            at += 1;
+        } else {
+            put_match(bits, length, distance);
+            at += length;
+        }
+        bits.spill();
+    }
+    bits.put_symbol(END_OF_BLOCK);
+}
+
+/// Returns how many bytes two texts of one length have in common at their start.
+#[expect(clippy::indexing_slicing, reason = "indices are below the length they are compared with; `get` is a call")]
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    let mut length = 0;
+    while length + STRIDE <= one.len() && one[length..length + STRIDE] == other[length..length + STRIDE] {
+        length += STRIDE;
+    }
+    while length < one.len() && one[length] == other[length] {
+        length += 1;
+    }
+    length
+}
+
+/// Puts a match, as RFC 1951, section 3.2.5 has it.
+fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
+    let rest = length - 3;
+    if length == MAX_LENGTH {
+        bits.put_symbol(285);
+    } else if rest < 8 {
+        bits.put_symbol(257 + rest);
+    } else {
+        let extra = rest.ilog2() - 2;
+        bits.put_symbol(257 + 4 * extra as usize + (rest >> extra));
+        bits.put((rest & ((1 << extra) - 1)) as u64, extra);
+    }
+    let rest = distance - 1;
+    let extra = if rest < 4 { 0 } else { rest.ilog2() - 1 };
+    let symbol = 2 * extra as usize + (rest >> extra);
+    #[expect(clippy::cast_possible_truncation, reason = "below 30")]
+    let code = (symbol as u8).reverse_bits() >> 3;
+    bits.put(u64::from(code), 5);
+    bits.put((rest & ((1 << extra) - 1)) as u64, extra);
+}
+
+impl BitWriter {
+    /// Makes room for what `length` bytes of text take at most: nine bits each, and a few to begin and end.
+    fn reserve(&mut self, length: usize) {
+        self.bytes.resize(self.at + length + length / 8 + 16, 0);
+    }
+
+    fn put(&mut self, bits: u64, count: u32) {
+        self.pending |= bits << self.count;
+        self.count += count;
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "there is a code for each symbol; `get` is a call")]
+    fn put_symbol(&mut self, symbol: usize) {
+        let (code, length) = CODES[symbol];
+        self.put(u64::from(code), u32::from(length));
+    }
+
+    /// Makes bytes of the bits that fill some.
+    #[expect(clippy::indexing_slicing, reason = "there is room for them; `get` is a call")]
+    #[expect(clippy::cast_possible_truncation, reason = "the low byte is meant")]
+    fn spill(&mut self) {
+        while self.count >= 8 {
+            self.bytes[self.at] = self.pending as u8;
+            self.at += 1;
+            self.pending >>= 8;
+            self.count -= 8;
+        }
+    }
+
+    fn end_block(&mut self, is_last: bool) {
+        if is_last {
+            self.count = self.count.next_multiple_of(8);
+        }
+        self.spill();
+    }
+
+    fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let filled = std::mem::take(&mut self.at);
+        out.write_all(self.bytes.get(..filled).unwrap_or_default())
+    }
+}
+
+/// Goes on with the checksum of a text, eight bytes at a time.
+#[expect(clippy::indexing_slicing, reason = "bytes index tables of 256; `get` is a call")]
+fn crc(before: u32, text: &[u8]) -> u32 {
+    let mut crc = before;
+    let mut at = 0;
+    while at + 8 <= text.len() {
+        crc = CRC[7][((crc ^ text[at] as u32) & 255) as usize]
+            ^ CRC[6][(((crc >> 8) ^ text[at + 1] as u32) & 255) as usize]
+            ^ CRC[5][(((crc >> 16) ^ text[at + 2] as u32) & 255) as usize]
+            ^ CRC[4][((crc >> 24) ^ text[at + 3] as u32) as usize]
+            ^ CRC[3][text[at + 4] as usize]
+            ^ CRC[2][text[at + 5] as usize]
+            ^ CRC[1][text[at + 6] as usize]
+            ^ CRC[0][text[at + 7] as usize];
+        at += 8;
+    }
+    while at < text.len() {
+        crc = CRC[0][((crc ^ text[at] as u32) & 255) as usize] ^ (crc >> 8);
+        at += 1;
+    }
+    crc
+}
+
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "evaluated by the compiler")]
+const fn fixed_codes() -> [(u16, u8); 288] {
+    let mut codes = [(0, 0); 288];
+    let mut symbol = 0;
+    while symbol < codes.len() {
+        let (code, length) = match symbol {
+            0..144 => (0x30 + symbol, 8),
+            144..256 => (0x190 + symbol - 144, 9),
+            256..280 => (symbol - 256, 7),
+            _ => (0xc0 + symbol - 280, 8),
+        };
+        // The first bit of a code is its highest one.
+        codes[symbol] = ((code as u16).reverse_bits() >> (16 - length), length);
+        symbol += 1;
+    }
+    codes
+}
+
+/// `tables[n][byte]` is the checksum of the byte and `n` zeros.
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "evaluated by the compiler")]
+const fn crc_tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0_u32; 256]; 8];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        tables[0][byte] = crc;
+        byte += 1;
+    }
+    let mut zeros = 1;
+    while zeros < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let before = tables[zeros - 1][byte];
+            tables[zeros][byte] = (before >> 8) ^ tables[0][(before & 255) as usize];
+            byte += 1;
+        }
+        zeros += 1;
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Read as _;
+
+    fn comes_back(text: &[u8]) -> usize {
+        let mut gzip = FastGzip::new(Vec::new());
+        gzip.write_all(text).unwrap();
+        let packed = gzip.finish().unwrap();
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == text, "{} bytes", text.len());
+        packed.len()
+    }
+
+    #[test]
+    fn fast_gzip_keeps_text_of_any_length() {
+        let rows: String = (0..9000).map(|n| format!("{{\"ph\":\"X\",\"ts\":{n}.{:03}}},\n", n % 997)).collect();
+        for length in [0, 1, 3, 4, 8, 257, 258, 259, 1000, rows.len()] {
+            comes_back(&rows.as_bytes()[..length]);
+        }
+        assert!(comes_back(rows.as_bytes()) < rows.len() / 2);
+        // Ends at the end of a block.
+        comes_back(&vec![b'x'; 2 * BLOCK]);
+    }
+
+    #[test]
+    fn fast_gzip_keeps_matches_up_to_the_limits() {
+        for distance in [1, 2, 4, 5, 8, 9, 100, 4096, 4097, MAX_DISTANCE - 1, MAX_DISTANCE, MAX_DISTANCE + 1] {
+            for length in [4, 10, 11, 12, 18, 19, 131, 257, 258, 259, 600] {
+                // Bytes above 143 have longer codes.
+                let mut text: Vec<u8> = (0..distance).map(|at| (at * at / 7 + at) as u8).collect();
+                for at in 0..length {
+                    text.push(text[at % distance]);
+                }
+                comes_back(&text);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn fast_gzip_keeps_any_bytes(parts in prop::collection::vec(any::<u8>(), 0..2000), repeat in 1..300_usize) {
+            comes_back(&parts.repeat(repeat));
+        }
+    }
+}
