@@ -10,7 +10,7 @@ mod site;
 
 use std::cell::Cell;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
@@ -139,6 +139,12 @@ impl Door {
         drop(old);
     }
 
+    /// Whether people watch the stages of a recording on a terminal.
+    pub(crate) fn has_terminal(&self) -> bool {
+        let shows_stages = self.threshold.load(Ordering::Relaxed) <= Severity::Stage.number();
+        shows_stages && glance(&self.sink).is_none() && io::stderr().is_terminal()
+    }
+
     /// Whether a message from there would pass the threshold and the module list.
     pub(crate) fn lets_through(&self, site: &Site) -> bool {
         if site.severity.number() < self.threshold.load(Ordering::Relaxed) {
@@ -191,6 +197,11 @@ fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
 /// Writes a page that the program has asked for to stderr, as it is and with one call.
 pub(crate) fn show(page: &str) {
     let _ = io::stderr().write_all(page.as_bytes());
+}
+
+/// Shows a text in place of the terminal's current line, which stays the current one; nothing clears it.
+pub(crate) fn show_status(text: &str) {
+    let _ = io::stderr().write_all(format!("\r\x1b[K{text}").as_bytes());
 }
 
 /// Writes the line with one call, so that lines of several threads do not mix; a closed stderr is nobody's concern.

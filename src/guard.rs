@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Session, Status};
+use crate::session::{Cycle, Ending, Patience, Session, Status};
 use crate::trace::Trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// `let _ = …` would drop it at once. A guard that is never dropped (leaked, or skipped by `process::exit`) is made up
-/// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as
-/// the builder's `flush_timeout` says. One that is dropped within a second of `build`, or with nothing recorded, says so
-/// once on stderr.
+/// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as it
+/// grows, and gives up after the builder's `flush_timeout` without progress. Where the file is, and what was lost, is said in
+/// one line on stderr; if nothing was recorded, why, and there is no file.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 #[derive(Debug)]
 pub struct KinetoGuard {
@@ -66,7 +66,10 @@ impl KinetoGuard {
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
-        session.iter().for_each(|session| session.close_requests(session.flush_timeout()));
+        session.iter().for_each(|session| {
+            session.end_guard();
+            session.close_requests(session.flush_timeout());
+        });
         Profiler::new(session).stop()
     }
 
@@ -74,6 +77,7 @@ impl KinetoGuard {
     /// nothing was written.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(session) = self.session.take() else { return Ok(()) };
+        session.end_guard();
         session.close_requests(session.flush_timeout());
         if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
             return Ok(());
@@ -83,33 +87,21 @@ impl KinetoGuard {
             diag!(Error, "guard", "the trace was not written: {error}");
             Err(error)
         };
-        let (trace, place) = match session.finish(true) {
-            Ok(Ending::Recording(trace)) => match session.write_in_time(trace.clone()) {
-                Ok(_) => (trace, session.output()),
-                Err(error) => return failed(error),
+        let _ending = session.begin_ending();
+        match session.finish(true) {
+            Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
+                Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_so_early(&session, lived, why)),
+                None => {
+                    let patience = Patience::WhileAlive(session.flush_timeout());
+                    session.write_in_time(trace, patience).or_else(failed)?;
+                }
             },
-            // What went wrong has been said.
+            // What went wrong has been reported.
             Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
-            Ok(Ending::Nothing { has_traces: true, .. }) => return Ok(()),
-            Ok(Ending::Cycle(cycle)) => (cycle.trace, cycle.path),
-            Ok(Ending::Nothing { why, .. }) => {
-                diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived));
-                return Ok(());
-            }
-            Err(error) if error.kind() == ErrorKind::NotActive => return Ok(()),
+            Ok(Ending::Cycle(_) | Ending::Nothing { has_traces: true, .. }) => {}
+            Ok(Ending::Nothing { why, .. }) => diag!(Warning, "guard", "nothing was recorded: {why}"),
+            Err(error) if error.kind() == ErrorKind::NotActive => {}
             Err(error) => return failed(error),
-        };
-        let place = match place {
-            Some(path) => format!("the trace is in {}", path.display()),
-            None if session.steps.has_handler() => "the handler of traces has them".to_owned(),
-            None => "there is no output, so they are not kept".to_owned(),
-        };
-        match trace.why_empty() {
-            Some(why) => diag!(Warning, "guard", "nothing was recorded: {why}{}", advice(lived)),
-            None if lived < YOUNG => {
-                diag!(Stage, "guard", "{:.1?} were recorded; {place}", trace.stats().duration);
-            }
-            None => {}
         }
         Ok(())
     }
@@ -122,15 +114,16 @@ impl Drop for KinetoGuard {
     }
 }
 
-/// A guard that is dropped before may have been dropped by mistake: what it did is said.
-const YOUNG: Duration = Duration::from_secs(1);
-
-fn advice(lived: Duration) -> String {
-    match lived < YOUNG {
-        true => format!(
-            "; the guard was dropped {} ms after it was made: keep it (`let (layer, _guard) = …`) until the program's end",
-            lived.as_millis()
-        ),
-        false => String::new(),
+/// Returns why nothing was recorded: that the guard was dropped at once, if it was, else `why`.
+fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
+    /// Programs that keep the guard live longer, with few exceptions.
+    const YOUNG: Duration = Duration::from_secs(1);
+    if lived >= YOUNG || session.is_installed() {
+        return why.to_owned();
     }
+    format!(
+        "the guard was dropped {} ms after `build`, before the layer was installed; keep it (`let (layer, _guard) = …`) \
+         until the program's end",
+        lived.as_millis()
+    )
 }

@@ -46,6 +46,7 @@ impl Profiler {
     /// no error: its [report](Prepared::reports) says why.
     pub fn prepare(&self) -> Result<Prepared, Error> {
         let session = self.session()?;
+        session.check_guard()?;
         let (ticket, reports) = session.prepare()?;
         Ok(Prepared { session: session.clone(), ticket, reports })
     }
@@ -68,10 +69,12 @@ impl Profiler {
     /// Spans that are open now appear when they are exited, from here on and marked `"clipped": true`.
     ///
     /// # Errors
-    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if one is going on; [`Config`](crate::ErrorKind::Config) if the
-    /// schedule says what it may not.
+    /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if one is going on; [`NotActive`](crate::ErrorKind::NotActive) if
+    /// the guard was dropped; [`Config`](crate::ErrorKind::Config) if the schedule says what it may not.
     pub fn start(&self) -> Result<(), Error> {
-        self.session()?.begin()
+        let session = self.session()?;
+        session.check_guard()?;
+        session.begin()
     }
 
     /// Ends the recording and returns it: no thread of the program is waited for, nothing is converted yet.
@@ -409,6 +412,7 @@ impl Prepared {
             drop(self);
             return session.begin();
         }
+        session.check_guard()?;
         session.start()
     }
 }

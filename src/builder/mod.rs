@@ -130,7 +130,10 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// The longest time that dropping the guard, or the end of the process, waits for the file. Default: 5 s.
+    /// The longest time without progress that dropping the guard, or the end of a cycle, waits for the file. Default: 5 s.
+    ///
+    /// At the end of the process, by `exit` or a signal, it is the longest time in all: the file is closed before, with what is
+    /// in it by then, and says so under `tracing_kineto_incomplete`.
     ///
     /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {

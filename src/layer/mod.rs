@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::Arc;
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
-use tracing_core::{Event, Metadata, Subscriber};
+use tracing_core::{Dispatch, Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -188,6 +188,10 @@ impl<S> Layer<S> for KinetoLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    fn on_register_dispatch(&self, _: &Dispatch) {
+        self.recorder.set_installed();
+    }
+
     #[inline]
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();

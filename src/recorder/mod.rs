@@ -68,6 +68,8 @@ pub(crate) struct Recorder {
     /// What slices have beside their times.
     pub(crate) companions: Companions,
     pub(crate) settings: Settings,
+    /// The layer was part of a subscriber.
+    is_installed: AtomicBool,
 }
 
 /// What threads share.
@@ -146,6 +148,7 @@ impl Recorder {
             reach: Reach::new(settings.threads.clone()),
             companions,
             settings,
+            is_installed: AtomicBool::new(false),
         }
     }
 
@@ -162,6 +165,15 @@ impl Recorder {
             Companions::default(),
             settings,
         )
+    }
+
+    /// The layer has become part of a subscriber.
+    pub(crate) fn set_installed(&self) {
+        self.is_installed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_installed(&self) -> bool {
+        self.is_installed.load(Ordering::Relaxed)
     }
 
     /// Returns the shelf of this process.

@@ -1,13 +1,13 @@
-//! Writes files in time, and when the process ends by a way that drops no guard.
+//! Writes files when the process ends without dropping a guard.
 
 use super::observer::Event;
 use super::requested::FOREIGN;
+use super::saving::Patience;
 use super::{Session, Status};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{exit, fork};
-use crate::trace::Trace;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 
 /// The sessions of this process.
 static SESSIONS: fork::Own<Vec<Weak<Session>>> = fork::Own::of_first(Vec::new());
@@ -31,7 +31,8 @@ pub(crate) fn newest() -> Option<Arc<Session>> {
 /// Writes what every recording of this process has so far to its output; recordings go on.
 ///
 /// For panic hooks, signal tasks and places that end the process without dropping the guard; `process::exit` calls it by
-/// itself. Each file is waited for as long as its `flush_timeout` says. Does nothing in a forked child, and nothing for
+/// itself. Each file is waited for as long as its `flush_timeout` says; one that would take longer is closed before, with
+/// what is in it by then. Does nothing in a forked child, and nothing for
 /// recordings that have no output.
 pub fn flush_all() {
     flush_each(Session::look_and_write);
@@ -40,12 +41,15 @@ pub fn flush_all() {
 /// The process ends: as [`flush_all`], and handlers of traces get what there is. For observers, that is the end.
 pub(crate) fn at_exit() {
     each(|session| session.close_requests(session.flush_timeout()));
+    each(|session| session.writes.wait_for_others(session.flush_timeout()));
     flush_each(|session| {
         let _call = session.call();
         let flushed = if session.hand_over() { Ok(()) } else { session.look_and_write() };
         session.observers.note(Event::Stopped);
         flushed
     });
+    // A guard may have been dropped meanwhile.
+    each(|session| session.writes.wait_for_others(session.flush_timeout()));
 }
 
 fn each(work: impl Fn(&Session)) {
@@ -80,7 +84,15 @@ fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
 impl Session {
     /// Writes what was recorded so far to the output in time, if there is one.
     fn look_and_write(&self) -> Result<(), Error> {
-        self.output().map_or(Ok(()), |_| self.look().and_then(|trace| self.write_in_time(trace)).map(drop))
+        if self.output().is_none() {
+            return Ok(());
+        }
+        let trace = self.look()?;
+        if let Some(why) = self.why_empty(&trace) {
+            diag!(Warning, "flush", "nothing was recorded: {why}");
+            return Ok(());
+        }
+        self.write_in_time(trace, Patience::InAll(self.flush_timeout()))
     }
 
     /// Writes what was recorded so far to the output.
@@ -93,40 +105,5 @@ impl Session {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
         }
         self.look()?.save_all(&path)
-    }
-
-    /// Writes a trace to the output, on a thread of its own, and waits as long as the flush time-out allows.
-    ///
-    /// Returns why the trace is empty, if it is.
-    pub(crate) fn write_in_time(&self, trace: Trace) -> Result<Option<&'static str>, Error> {
-        let Some(path) = self.output() else { return Ok(trace.why_empty()) };
-        let timeout = self.flush_timeout();
-        let (done, outcome) = mpsc::channel();
-        let shown = path.display().to_string();
-        let write = move || {
-            // Nobody could take it; they stand in the file.
-            let _ = trace.check_violations();
-            let saved = trace.save_all(&path).map(|()| trace.why_empty());
-            let stats = trace.stats();
-            if !stats.violations.is_empty() || stats.losses.iter().any(|(loss, _)| loss.is_loss()) {
-                diag!(Warning, "trace", "{}: {}", path.display(), stats);
-            }
-            // Nobody waits any more after the time-out.
-            let _ = done.send(saved);
-        };
-        let thread = std::thread::Builder::new().name("kineto-write".into());
-        let spawned = thread.spawn(write).map_err(|e| {
-            Error::new(
-                ErrorKind::Unsupported,
-                format!("cannot start a thread to write {shown}: {e}; free some threads"),
-            )
-        });
-        spawned.and_then(|_| match outcome.recv_timeout(timeout) {
-            Ok(saved) => saved,
-            Err(_) => Err(Error::new(
-                ErrorKind::Timeout,
-                format!("{shown} was not written within {timeout:?}; raise flush_timeout, or record less"),
-            )),
-        })
     }
 }

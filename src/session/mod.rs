@@ -12,6 +12,7 @@ mod pulse;
 mod ready;
 mod reports;
 mod requested;
+mod saving;
 mod settings;
 mod steps;
 mod threads;
@@ -24,6 +25,7 @@ pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};
 #[cfg(target_os = "linux")]
 pub(crate) use requested::Outside;
+pub(crate) use saving::Patience;
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;
 
@@ -47,7 +49,9 @@ use observer::{Event, SessionObservers};
 use pulse::Pulse;
 use reports::Reports;
 use requested::Requests;
+use saving::Writes;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
@@ -70,6 +74,9 @@ pub(crate) struct Session {
     memory_profile: MemoryProfile,
     requests: Requests,
     observers: SessionObservers,
+    writes: Writes,
+    /// The guard was dropped, so nothing would write what a recording holds.
+    is_unguarded: AtomicBool,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,
     /// The process that made it.
@@ -147,6 +154,7 @@ impl Session {
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
         let (steps, while_open, memory_profile, requests, post_process) = Default::default();
+        let (writes, is_unguarded) = Default::default();
         let (observers, born) = (SessionObservers::new(recorder.clone()), fork::generation());
         Arc::new(Session {
             recorder,
@@ -162,6 +170,8 @@ impl Session {
             memory_profile,
             requests,
             observers,
+            writes,
+            is_unguarded,
             post_process,
             process,
             born,
@@ -185,6 +195,31 @@ impl Session {
             output => output.path(process),
         };
         self.steps.place(path?, &output)
+    }
+
+    /// The guard is dropped or has handed out its trace: what is recorded from now on would be discarded.
+    pub(crate) fn end_guard(&self) {
+        self.is_unguarded.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses to record what nothing would write.
+    pub(crate) fn check_guard(&self) -> Result<(), Error> {
+        let why = "the KinetoGuard was dropped, which ends all recording; keep it as long as the program records";
+        if self.is_unguarded.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::NotActive, why)) } else { Ok(()) }
+    }
+
+    /// Whether a layer of this session is part of a subscriber.
+    pub(crate) fn is_installed(&self) -> bool {
+        self.recorder.is_installed()
+    }
+
+    /// Returns why a trace of the program's own is empty, if it is.
+    pub(crate) fn why_empty(&self, trace: &Trace) -> Option<&'static str> {
+        let why = trace.why_empty()?;
+        Some(match self.is_installed() || self.recorder.is_forked() {
+            true => why,
+            false => "the layer was not installed; add it with tracing_subscriber::registry().with(layer).init()",
+        })
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {

@@ -2,6 +2,7 @@
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
+use super::saving::Patience;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
 use crate::config::Output;
@@ -294,8 +295,8 @@ impl Session {
 
     /// Ends the schedule, or the recording if there is no schedule.
     ///
-    /// With `in_time`, a file is waited for no longer than the flush time-out.
-    pub(crate) fn finish(&self, in_time: bool) -> Result<Ending, Error> {
+    /// With `at_end`, the program ends: an assertion that did not hold is no reason to save nothing.
+    pub(crate) fn finish(&self, at_end: bool) -> Result<Ending, Error> {
         let _call = self.call();
         let mut turn = self.steps.turn(None)?;
         let run = &mut *turn.run;
@@ -306,12 +307,12 @@ impl Session {
             run.annotation.end();
             let trace = self.stop()?;
             return Ok(match run.handler.is_some() {
-                true => Ending::Cycle(self.end_cycle(run, trace, in_time)),
+                true => Ending::Cycle(self.end_cycle(run, trace, at_end)),
                 false => Ending::Recording(trace),
             });
         };
         run.annotation.end();
-        match self.perform(run, acts(course.action, None), in_time) {
+        match self.perform(run, acts(course.action, None), at_end) {
             (_, Some(failed)) => Err(failed),
             (Some(cycle), None) => Ok(Ending::Cycle(cycle)),
             (None, None) => Ok(Ending::Nothing { why: run.why_nothing(course.action), has_traces: run.cycles > 0 }),
@@ -319,7 +320,8 @@ impl Session {
     }
 
     /// Does what a transition asks for; returns the recording that ended, and why the rest was not done.
-    fn perform(&self, run: &mut Run, acts: &[Act], in_time: bool) -> (Option<Cycle>, Option<Error>) {
+    fn perform(&self, run: &mut Run, acts: &[Act], at_end: bool) -> (Option<Cycle>, Option<Error>) {
+        let _ending = acts.contains(&Act::Stop).then(|| self.begin_ending());
         let (mut cycle, mut trace, mut discards) = (None, None, false);
         let mut act = |act: &Act| -> Result<(), Error> {
             match act {
@@ -334,7 +336,7 @@ impl Session {
                     run.reports = Arc::default();
                     trace = Some(self.stop()?);
                 }
-                Act::Save => cycle = trace.take().map(|trace| self.end_cycle(run, trace, in_time)),
+                Act::Save => cycle = trace.take().map(|trace| self.end_cycle(run, trace, at_end)),
             }
             Ok(())
         };
@@ -350,10 +352,10 @@ impl Session {
     }
 
     /// Hands out a trace, or saves it.
-    fn end_cycle(&self, run: &mut Run, trace: Trace, in_time: bool) -> Cycle {
+    fn end_cycle(&self, run: &mut Run, trace: Trace, at_end: bool) -> Cycle {
         // At the end of the program, nobody could take it.
-        let refused = trace.check_violations().err().filter(|_| !in_time);
-        let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace, in_time), Err) {
+        let refused = trace.check_violations().err().filter(|_| !at_end);
+        let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace), Err) {
             Ok(path) => (path, None),
             Err(error) => {
                 diag!(Error, "schedule", "{error}");
@@ -368,7 +370,7 @@ impl Session {
         Cycle { number: run.cycles, trace, path, error }
     }
 
-    fn deliver(&self, run: &mut Run, trace: &Trace, in_time: bool) -> Result<Option<PathBuf>, Error> {
+    fn deliver(&self, run: &mut Run, trace: &Trace) -> Result<Option<PathBuf>, Error> {
         if let Some(handler) = &mut run.handler {
             let failed = |why: String| Error::new(ErrorKind::Handler, format!("the handler of traces {why}"));
             return match catch_unwind(AssertUnwindSafe(|| handler.ready(trace.clone()))) {
@@ -377,10 +379,7 @@ impl Session {
             };
         }
         let Some(path) = self.output() else { return Ok(None) };
-        match in_time {
-            true => self.write_in_time(trace.clone()).map(drop)?,
-            false => trace.save_all(&path)?,
-        }
+        self.write_in_time(trace.clone(), Patience::WhileAlive(self.flush_timeout()))?;
         Ok(Some(path))
     }
 
@@ -392,7 +391,7 @@ impl Session {
         let taken = self.steps.turn(Some(self.flush_timeout())).and_then(|mut turn| {
             let trace = self.look()?;
             let _ = trace.check_violations();
-            self.deliver(&mut turn.run, &trace, false)
+            self.deliver(&mut turn.run, &trace)
         });
         if let Err(error) = taken {
             diag!(Error, "flush", "the trace was not handed out: {error}");

@@ -52,7 +52,9 @@ impl Trace {
     /// The same, where the file calls itself `name`.
     pub(crate) fn save_all_as(&self, path: &Path, name: &Path) -> Result<(), Error> {
         self.save_as(path, name)?;
-        if self.inner.facts.execution_trace { self.save_execution_trace(beside(path)) } else { Ok(()) }
+        // A file that was closed early leaves no time for another one.
+        let is_wanted = self.inner.facts.execution_trace && self.progress().cut().is_none();
+        if is_wanted { self.save_execution_trace(beside(path)) } else { Ok(()) }
     }
 
     /// What backward operations belong to.

@@ -4,6 +4,7 @@
 //! of slices: those are read where they lie.
 
 use super::drops::Drops;
+use super::progress::Progress;
 use super::recorded::{Recorded, Window};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
@@ -96,12 +97,12 @@ impl Pairs {
 
 impl Index {
     /// Reads all records of a session.
-    pub(crate) fn new(recorded: &Recorded, converter: &Converter) -> Index {
+    pub(crate) fn new(recorded: &Recorded, converter: &Converter, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::default());
         index.ends = late_ends(recorded);
-        for (chunk, (records, committed)) in recorded.chunks.iter().enumerate() {
+        for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
             let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
             let cut = recorded.window_with(records).filter(|window| window.is_cut);

@@ -16,6 +16,7 @@ mod memory;
 mod metadata;
 mod nest;
 mod operations;
+mod progress;
 mod recorded;
 mod related;
 pub(crate) mod rows;
@@ -33,6 +34,7 @@ pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::{Facts, PRIVATE_USE1_KEY};
 pub(crate) use metadata::Metadata;
+pub(crate) use progress::Progress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
 pub(crate) use symbols::Symbols;
@@ -85,6 +87,7 @@ struct Inner {
     met: OnceLock<Met>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
+    progress: Progress,
     /// Whoever had to be told that an assertion did not hold was told.
     is_told: AtomicBool,
 }
@@ -111,7 +114,7 @@ impl Trace {
         facts: Facts,
     ) -> Trace {
         let (index, linked, related, met) = Default::default();
-        let (violations, is_saved, is_told) = Default::default();
+        let (violations, is_saved, progress, is_told) = Default::default();
         let inner = Inner {
             recorded,
             collections,
@@ -125,6 +128,7 @@ impl Trace {
             met,
             violations,
             is_saved,
+            progress,
             is_told,
         };
         Trace { inner: Arc::new(inner) }
@@ -178,10 +182,25 @@ impl Trace {
         let devices = self.device_properties();
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
         let mut writer = ChromeWriter::new(out, &header)?;
-        self.rows(&mut writer)?;
+        let written = self.rows(&mut self.inner.progress.of_file(&mut writer));
+        match self.inner.progress.cut() {
+            Some(rows) => writer.mark_incomplete(rows, self.row_count()),
+            None => written?,
+        }
         let distributed = self.distributed().map(|info| info.to_json());
         writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
         Ok(())
+    }
+
+    /// Returns how far the writing of a file has come.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.inner.progress
+    }
+
+    /// Returns about how many rows a file has.
+    pub(crate) fn row_count(&self) -> u64 {
+        let (index, work) = (self.index(), self.linked().iter().map(Linked::work).sum::<u64>());
+        index.slices + index.events + index.memory + work + self.inner.own_rows()
     }
 
     /// Calls `each` with every activity: slices, instants and counters, thread by thread, in order of their start.
@@ -228,7 +247,7 @@ impl Trace {
                 || sites.iter().any(|site| Finder::may_need(site.metadata))
             {
                 // `Finder` has no errors.
-                let _ = self.edited_rows(&mut finder);
+                let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
             }
             finder.finish(self.inner.facts.fwd_bwd)
         })
@@ -378,9 +397,7 @@ impl Trace {
         } else if self.inner.facts.some_threads {
             Some("no thread that is recorded has entered a span: see KinetoLayerBuilder::threads")
         } else if sites.is_empty() {
-            Some(
-                "no span reached the layer: is it installed (registry().with(layer)), and does no global filter hide all spans?",
-            )
+            Some("no span reached the layer: the program made none, or a filter in front of all layers hides them")
         } else if sites.iter().all(|site| !site.is_recorded()) {
             Some(
                 "every span that reached the layer is left out by its filter, or by the selected activity types or scopes",
@@ -396,7 +413,7 @@ impl Trace {
     }
 
     fn index(&self) -> &Index {
-        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter))
+        self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter, &self.inner.progress))
     }
 
     fn linked(&self) -> &[Linked] {
@@ -412,6 +429,7 @@ impl Trace {
             let mut link = |collection: &Collection| {
                 let linked = Linked::new(collection, number, &host);
                 number += usize::from(collection.state.is_ok());
+                inner.progress.tick();
                 linked
             };
             inner.collections.iter().map(&mut link).collect()

@@ -57,8 +57,6 @@ impl<W: Write> FastGzip<W> {
     /// Writes the end of the stream and gives the writer back.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.compress_block(true)?;
-        self.out.write_all(&(!self.crc).to_le_bytes())?;
-        self.out.write_all(&self.length.to_le_bytes())?;
         Ok(self.out)
     }
 
@@ -73,6 +71,12 @@ impl<W: Write> FastGzip<W> {
         self.bits.put(u64::from(is_last) | 1 << 1, 3);
         compress(&self.text, &mut self.last_seen, &mut self.bits);
         self.bits.end_block(is_last);
+        if is_last {
+            self.bits.put(u64::from(!self.crc), 32);
+            self.bits.spill();
+            self.bits.put(u64::from(self.length), 32);
+            self.bits.spill();
+        }
         self.text.clear();
         self.bits.write_to(&mut self.out)
     }
@@ -164,7 +168,7 @@ fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
 impl BitWriter {
     /// Makes room for what `length` bytes of text take at most: nine bits each, and a few to begin and end.
     fn reserve(&mut self, length: usize) {
-        self.bytes.resize(self.at + length + length / 8 + 16, 0);
+        self.bytes.resize(self.at + length + length / 8 + 32, 0);
     }
 
     fn put(&mut self, bits: u64, count: u32) {

@@ -5,6 +5,8 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use tracing_kineto::{ErrorKind, KinetoLayer, Status};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("drop", |folder| {
@@ -44,11 +46,38 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let profiler = guard.profiler();
         drop(guard);
         assert_eq!(profiler.status(), Status::Idle);
-        profiler.start().unwrap();
-        tracing::info_span!("again").in_scope(|| ());
-        exit(0);
+        for error in [profiler.start().unwrap_err(), profiler.prepare().unwrap_err()] {
+            report(folder, &format!("{:?}: {error}", error.kind()));
+        }
     }),
     ("empty", |folder| drop(record(folder))),
+    ("empty_young", |folder| {
+        let (layer, _) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
+        tracing_subscriber::registry().with(layer).init();
+        work();
+    }),
+    ("empty_not_installed", |folder| {
+        let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
+        work();
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }),
+    ("empty_at_exit", |folder| {
+        let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
+        exit(0);
+    }),
+    ("empty_filtered", |folder| {
+        let _guard = record_as(
+            KinetoLayer::builder()
+                .output(folder.join(OUTPUT))
+                .filter(Targets::new().with_target("none", tracing::Level::INFO)),
+        );
+        work();
+    }),
+    ("empty_schedule", |folder| {
+        let schedule = tracing_kineto::Schedule::new(3, 0, 1).unwrap();
+        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).schedule(schedule));
+        work();
+    }),
     ("no_output", |_| {
         let _guard = record_as(KinetoLayer::builder().no_output());
         work();
@@ -61,7 +90,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         crate::sys::exit_now(0);
     }),
     ("two", |folder| {
-        use tracing_subscriber::prelude::*;
         let build = |name: &str| KinetoLayer::builder().output(folder.join(name)).build().unwrap();
         let ((first, _one), (second, _two)) = (build("one.json"), build("two.json.gz"));
         tracing_subscriber::registry().with(first).with(second).init();
@@ -76,14 +104,14 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.output().slices("work"), 1);
         assert_eq!(played.output().processes(), [i64::from(played.pid)]);
         let lines: Vec<&str> = played.stderr.lines().collect();
-        // Young, but not by mistake: a note.
         assert!(lines.len() == 1 && lines[0].starts_with("STAGE:"), "{lines:?}");
-        assert!(lines[0].contains("s were recorded; the trace is in /") && lines[0].ends_with(OUTPUT), "{lines:?}");
+        assert!(lines[0].contains("] wrote /") && lines[0].ends_with(&format!("{OUTPUT}: 1 slice")), "{lines:?}");
     }),
     ("a_leaked_guard_leaves_a_whole_file", || {
         let played = play("leak").succeeded();
         assert_eq!(played.output().slices("work"), 1);
-        assert_eq!(played.stderr, "");
+        let lines: Vec<&str> = played.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].contains("wrote /") && lines[0].ends_with("1 slice"), "{lines:?}");
     }),
     ("exit_leaves_a_whole_file_with_open_spans_marked", || {
         let played = play("exit");
@@ -120,17 +148,27 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play("drop_after_stop").succeeded();
         assert_eq!((played.files(), played.stderr.as_str()), (vec!["saved.json".to_owned()], ""));
     }),
-    ("a_recording_started_again_is_written_at_exit", || {
-        let file = play("start_again").succeeded().output();
-        assert_eq!((file.slices("again"), file.slices("work")), (1, 0), "the second recording, not the first");
+    ("start_fails_when_the_guard_was_dropped", || {
+        let played = play("start_again").succeeded();
+        let report = played.report();
+        assert_eq!(report.matches("NotActive: the KinetoGuard was dropped").count(), 2, "{report}");
+        assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
-    ("a_guard_with_nothing_recorded_says_why_in_one_line_and_in_the_file", || {
-        let played = play("empty").succeeded();
-        assert_eq!(played.stderr.lines().count(), 1, "{}", played.stderr);
-        assert!(played.stderr.contains("nothing was recorded: no span reached the layer"), "{}", played.stderr);
-        assert!(played.stderr.contains("keep it (`let (layer, _guard) = …`)"), "{}", played.stderr);
-        let why = &played.output().json["tracing_kineto"]["empty"];
-        assert!(why.as_str().unwrap().starts_with("no span reached the layer"), "{why}");
+    ("guard_tells_why_nothing_was_recorded", || {
+        for (scenario, why) in [
+            ("empty", "no span reached the layer"),
+            ("empty_young", "before the layer was installed; keep it (`let (layer, _guard) = …`)"),
+            ("empty_not_installed", "the layer was not installed; add it with"),
+            ("empty_at_exit", "the layer was not installed; add it with"),
+            ("empty_filtered", "every span that reached the layer is left out by its filter"),
+            ("empty_schedule", "the schedule ended while it waited, 3 more steps needed; call Profiler::step"),
+        ] {
+            let played = play(scenario).succeeded();
+            assert_eq!(played.stderr.lines().count(), 1, "{scenario}: {}", played.stderr);
+            let (_, told) = played.stderr.split_once("nothing was recorded: ").expect(&played.stderr);
+            assert!(told.contains(why) && told.matches("; ").count() <= 1, "{scenario}: {told}");
+            assert!(played.files().is_empty(), "{scenario}: {:?}", played.files());
+        }
     }),
     ("a_recording_without_output_leaves_no_file", || {
         assert!(play("no_output").succeeded().files().is_empty());

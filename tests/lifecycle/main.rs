@@ -25,6 +25,8 @@ mod schedules;
 #[cfg(unix)]
 mod signals;
 #[cfg(unix)]
+mod slow;
+#[cfg(unix)]
 mod sys;
 #[cfg(unix)]
 mod threads;
@@ -46,12 +48,21 @@ const SCENARIOS: &[&[Scenario]] = &[
     forks::SCENARIOS,
     schedules::SCENARIOS,
     signals::SCENARIOS,
+    slow::SCENARIOS,
     threads::SCENARIOS,
 ];
 
 #[cfg(unix)]
-const TESTS: &[&[Test]] =
-    &[ends::TESTS, environment::TESTS, faults::TESTS, forks::TESTS, schedules::TESTS, signals::TESTS, threads::TESTS];
+const TESTS: &[&[Test]] = &[
+    ends::TESTS,
+    environment::TESTS,
+    faults::TESTS,
+    forks::TESTS,
+    schedules::TESTS,
+    signals::TESTS,
+    slow::TESTS,
+    threads::TESTS,
+];
 #[cfg(not(unix))]
 const TESTS: &[&[Test]] = &[];
 
@@ -62,6 +73,7 @@ fn main() -> std::process::ExitCode {
     if let [play, name, folder] = args.as_slice()
         && play == "--play"
     {
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().for_each(sys::restore);
         let scenario = SCENARIOS.iter().copied().flatten().find(|(known, _)| known == name);
         scenario.expect("a scenario of that name").1(folder.as_ref());
         return std::process::ExitCode::SUCCESS;

@@ -29,6 +29,23 @@ pub(crate) fn play(name: &str) -> Played {
 
 /// Plays a scenario with these variables as its whole environment; `{}` in a value is the folder.
 pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
+    play_while(name, env, |_, _| ())
+}
+
+/// Plays a scenario and sends it a signal, so long after `is_ready` for it.
+pub(crate) fn interrupt(name: &str, is_ready: fn(&Path) -> bool, delay: Duration, signal: i32) -> Played {
+    play_while(name, &[], |child, folder| {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_ready(folder) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        std::thread::sleep(delay);
+        crate::sys::kill(child.cast_signed(), signal);
+    })
+}
+
+/// Plays a scenario while something is done with its process.
+fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().to_str().unwrap();
     // A file and not a pipe: a child that outlives the program must not keep the test waiting.
@@ -43,6 +60,7 @@ pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
     command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
     let mut child = command.spawn().unwrap();
     let pid = child.id();
+    meanwhile(pid, folder.path());
     let status = wait(name, &mut child);
     let mut text = Vec::new();
     stderr.rewind().and_then(|()| stderr.read_to_end(&mut text)).unwrap();
@@ -115,8 +133,12 @@ pub(crate) struct File {
 impl File {
     /// Reads a file and holds it against what every reader needs.
     pub(crate) fn read(path: &Path) -> File {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let json: Value = serde_json::from_str(&text).unwrap();
+        let mut text = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        if path.extension().is_some_and(|end| end == "gz") {
+            let packed = std::mem::take(&mut text);
+            flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
+        }
+        let json: Value = serde_json::from_slice(&text).unwrap();
         let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
         assert_eq!((keys[0].as_str(), keys[keys.len() - 1].as_str()), ("schemaVersion", "traceName"));
         let file = File { json };

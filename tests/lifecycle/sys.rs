@@ -1,7 +1,7 @@
 //! What the standard library has no safe form of: forks, signals, limits.
 #![allow(unsafe_code, reason = "the calls below have no safe form; each stands alone and is justified")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Forks; 0 in the child, the child's id in the parent.
@@ -71,9 +71,32 @@ pub(crate) fn count(signal: i32) {
     unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
 }
 
+/// The same, and calls the handler of before, as crates do that let several parts of a program handle a signal.
+pub(crate) fn chain(signal: i32) {
+    static BEFORE: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn handler(signal: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+        let before = BEFORE.load(Ordering::SeqCst);
+        if before != libc::SIG_DFL && before != libc::SIG_IGN {
+            // SAFETY: neither of the two values that are no functions, so it is the handler that was installed before.
+            let before: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(before) };
+            before(signal);
+        }
+    }
+    // SAFETY: the handler calls nothing but another handler.
+    let before = unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+    BEFORE.store(before, Ordering::SeqCst);
+}
+
 /// How many signals were counted.
 pub(crate) fn counted() -> u32 {
     HANDLED.load(Ordering::SeqCst)
+}
+
+/// Lets a signal do what it does by default, whatever the shell has said that started the test.
+pub(crate) fn restore(signal: i32) {
+    // SAFETY: SIG_DFL is a valid disposition.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 /// Ignores a signal from now on.
@@ -91,6 +114,13 @@ pub(crate) fn limit_files(bytes: Option<u64>) {
     limit.rlim_cur = bytes.map_or(limit.rlim_max, |bytes| limit.rlim_max.min(bytes as libc::rlim_t));
     // SAFETY: `limit` is a valid one, not above the hard limit.
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
+
+pub(crate) fn make_fifo(path: &std::path::Path) {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: the path is a valid C string.
+    let failed = unsafe { libc::mkfifo(path.as_ptr(), 0o600) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 

@@ -28,12 +28,22 @@ pub(crate) fn resolution_ns(base: Timestamp, end: Timestamp) -> u64 {
 
 /// Says whether the writer itself writes this key of the file's top level.
 pub(crate) fn is_reserved(key: &str) -> bool {
-    const RESERVED: [&str; 6] =
-        ["schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"];
+    const RESERVED: [&str; 7] = [
+        "schemaVersion",
+        "deviceProperties",
+        "displayTimeUnit",
+        "baseTimeNanoseconds",
+        "traceEvents",
+        "traceName",
+        INCOMPLETE,
+    ];
     RESERVED.contains(&key)
 }
 
 const DISTRIBUTED_INFO: &str = "distributedInfo";
+
+/// Stands in a file that was closed before its last row, because the time was up.
+const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
     pub(super) fn header(&mut self, header: &Header<'_>) {
@@ -64,6 +74,9 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"}\n]");
         if let Some(info) = distributed.filter(|_| !self.has_distributed_info) {
             self.member(DISTRIBUTED_INFO, info);
+        }
+        if let Some((rows, of)) = self.incomplete {
+            self.member(INCOMPLETE, &format!("{{\"rows\":{rows},\"of\":{of}}}"));
         }
         self.out.raw(b",\n\"traceName\":");
         self.out.string(trace_name);

@@ -32,6 +32,8 @@ pub(crate) struct ChromeWriter<W> {
     sync_rows: SyncRows,
     has_distributed_info: bool,
     skipped: u64,
+    /// How many rows there are of how many, if not all.
+    incomplete: Option<(u64, u64)>,
 }
 
 impl<W: Write> ChromeWriter<W> {
@@ -48,6 +50,7 @@ impl<W: Write> ChromeWriter<W> {
             sync_rows: SyncRows::default(),
             has_distributed_info: false,
             skipped: 0,
+            incomplete: None,
         };
         writer.header(header);
         writer.out.end_row()?;
@@ -66,6 +69,11 @@ impl<W: Write> ChromeWriter<W> {
     ) -> io::Result<W> {
         self.trailer(window_end, distributed, trace_name);
         self.out.finish()
+    }
+
+    /// Has the end of the file say that it holds only the first `rows` of `of` rows.
+    pub(crate) fn mark_incomplete(&mut self, rows: u64, of: u64) {
+        self.incomplete = Some((rows, of));
     }
 
     /// Returns how many values the file has no place for, so that they were not written: values of counters that are no

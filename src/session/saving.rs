@@ -1,0 +1,198 @@
+//! Writes a trace to the output in time, shows how far it has come, and says where it is.
+
+use super::{Session, later};
+use crate::diag::{self, diag};
+use crate::error::{Error, ErrorKind};
+use crate::os::{fork, thread};
+use crate::trace::Trace;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long a writer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// As long as it makes progress, and that long without any.
+    WhileAlive(Duration),
+    /// That long in all: the process ends. Then the writer closes the file with the rows that it has.
+    InAll(Duration),
+}
+
+/// How long a writer whose time is up may take to close its file.
+const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
+
+/// The traces that threads of the program are ending and writing now; a forked child has none of its parent's.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    active: fork::Own<Vec<(i64, Option<Trace>)>>,
+}
+
+/// A trace that the calling thread ends or writes.
+#[derive(Debug)]
+pub(crate) struct ActiveWrite<'w> {
+    writes: &'w Writes,
+    thread: i64,
+}
+
+impl Writes {
+    /// Announces that the calling thread ends a recording, or writes a trace.
+    pub(super) fn enter(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
+        let thread = thread::id();
+        self.active.lock().push((thread, trace.cloned()));
+        ActiveWrite { writes: self, thread }
+    }
+
+    /// Waits until other threads have written what they are writing, no longer than `limit`: the process ends.
+    pub(super) fn wait_for_others(&self, limit: Duration) {
+        const INTERVAL: Duration = Duration::from_millis(5);
+        let own = thread::id();
+        let deadline = later(limit);
+        loop {
+            let active = self.active.lock();
+            let others = active.iter().filter(|(thread, _)| *thread != own);
+            let traces: Vec<_> = others.filter_map(|(_, trace)| trace.clone()).collect();
+            let has_ended = active.iter().all(|(thread, _)| *thread == own);
+            drop(active);
+            if has_ended || Instant::now() >= deadline + TIME_TO_CLOSE {
+                return;
+            }
+            traces.iter().for_each(|trace| trace.progress().close_at(deadline));
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+impl Drop for ActiveWrite<'_> {
+    fn drop(&mut self) {
+        let mut active = self.writes.active.lock();
+        // Of those of one thread, the last one ends first.
+        if let Some(at) = active.iter().rposition(|(thread, _)| *thread == self.thread) {
+            active.remove(at);
+        }
+    }
+}
+
+impl Session {
+    /// Announces that the calling thread ends a recording: who ends the process waits for its file.
+    pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
+        self.writes.enter(None)
+    }
+
+    /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it.
+    pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
+        let Some(path) = self.output() else { return Ok(()) };
+        let _active = self.writes.enter(Some(&trace));
+        if let Patience::InAll(limit) = patience {
+            trace.progress().close_at(later(limit));
+        }
+        let (done, outcome) = mpsc::channel();
+        let (written, target) = (trace.clone(), path.clone());
+        let write = move || {
+            // No caller could handle them; they are in the file.
+            let _ = written.check_violations();
+            let saved = written.save_all(&target);
+            if saved.is_ok() {
+                report(&written, &target);
+            }
+            // After the time-out, the other end is gone.
+            let _ = done.send(saved);
+        };
+        let spawned = std::thread::Builder::new().name("kineto-write".into()).spawn(write);
+        if let Err(why) = spawned {
+            let text = format!("cannot start a thread to write {}: {why}; free some threads", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        wait(&outcome, &trace, &path, patience)
+    }
+}
+
+fn wait(outcome: &Receiver<Result<(), Error>>, trace: &Trace, path: &Path, patience: Patience) -> Result<(), Error> {
+    const INTERVAL: Duration = Duration::from_millis(100);
+    let (begun, mut steps, mut last_step) = (Instant::now(), trace.progress().steps(), Instant::now());
+    let (Patience::WhileAlive(limit) | Patience::InAll(limit)) = patience;
+    let mut shown = ShownProgress { trace, path, begun, lines: 0, has_bar: false };
+    loop {
+        match outcome.recv_timeout(INTERVAL.min(limit)) {
+            Ok(saved) => return saved,
+            Err(RecvTimeoutError::Disconnected) => {
+                let text = format!("{} was not written: the thread that writes it panicked", path.display());
+                return Err(Error::new(ErrorKind::Handler, text));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if trace.progress().steps() != steps {
+            (steps, last_step) = (trace.progress().steps(), Instant::now());
+        }
+        let (is_over, text) = match patience {
+            Patience::WhileAlive(_) => (last_step.elapsed() >= limit, "no progress for"),
+            Patience::InAll(_) => (begun.elapsed() >= limit.saturating_add(TIME_TO_CLOSE), "it takes longer than"),
+        };
+        if is_over {
+            let text = format!("{} was not written: {text} {limit:?}; raise flush_timeout", path.display());
+            return Err(Error::new(ErrorKind::Timeout, text));
+        }
+        shown.update();
+    }
+}
+
+/// What people see of a write that takes its time: a bar on a terminal, else a line now and then.
+struct ShownProgress<'t> {
+    trace: &'t Trace,
+    path: &'t Path,
+    begun: Instant,
+    lines: u32,
+    has_bar: bool,
+}
+
+impl ShownProgress<'_> {
+    fn update(&mut self) {
+        const FIRST: Duration = Duration::from_secs(1);
+        /// The second line comes after that, the third after twice that, and so on.
+        const NEXT: Duration = Duration::from_secs(10);
+        const WIDTH: usize = 30;
+        let elapsed = self.begun.elapsed();
+        if elapsed < FIRST {
+            return;
+        }
+        let (rows, path) = (self.trace.progress().rows(), self.path.display());
+        // Counting them is what a writer begins with.
+        let of = if rows == 0 { 0 } else { self.trace.row_count().max(rows) };
+        let percent = (rows * 100).checked_div(of).unwrap_or(0);
+        if diag::DOOR.has_terminal() {
+            let full = usize::try_from(percent).map_or(WIDTH, |percent| WIDTH * percent.min(100) / 100);
+            let bar = "#".repeat(full) + &".".repeat(WIDTH - full);
+            diag::show_status(&format!("writing {path} [{bar}] {percent:3} %"));
+            self.has_bar = true;
+        } else if elapsed >= FIRST + NEXT * self.lines {
+            self.lines += 1;
+            diag!(Stage, "trace", "writing {path}: {percent} % after {elapsed:.0?}");
+        }
+    }
+}
+
+impl Drop for ShownProgress<'_> {
+    fn drop(&mut self) {
+        if self.has_bar {
+            diag::show_status("");
+        }
+    }
+}
+
+/// Says in one line where a trace is, how much is in it, and what is not.
+fn report(trace: &Trace, path: &Path) {
+    let stats = trace.stats();
+    let unit = if stats.slices == 1 { "slice" } else { "slices" };
+    let mut text = format!("wrote {}: {} {unit}", path.display(), stats.slices);
+    if stats.device_activities > 0 {
+        text += &format!(", {} device activities", stats.device_activities);
+    }
+    if let Some(rows) = trace.progress().cut() {
+        text += &format!("; closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());
+    }
+    let lost = stats.losses.iter().filter(|(loss, _)| loss.is_loss());
+    let lost: Vec<_> = lost.map(|(loss, count)| format!("{} {count}", loss.as_str())).collect();
+    if !lost.is_empty() {
+        text += &format!("; lost: {}", lost.join(", "));
+    }
+    diag!(Stage, "trace", "{text}");
+}

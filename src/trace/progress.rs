@@ -1,0 +1,106 @@
+//! How far the writing of a trace has come, and when it has to end.
+
+use super::rows::{Rows, SliceRow};
+use crate::activity::Activity;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Shared by the thread that writes a trace and the threads that wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Grows whenever a chunk was read or some rows were written.
+    steps: AtomicU64,
+    rows: AtomicU64,
+    /// When the file is closed, whole or not.
+    deadline: OnceLock<Instant>,
+    /// How many rows were written when the deadline came.
+    cut: OnceLock<u64>,
+}
+
+/// Rows between two looks at the clock.
+const INTERVAL: u64 = 256;
+
+impl Progress {
+    pub(crate) fn tick(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns a number that grows as long as the writer is at work.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many rows of the file were written so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Makes the writer close the file at that time, with the rows that it has then; the first call counts.
+    pub(crate) fn close_at(&self, deadline: Instant) {
+        let _ = self.deadline.set(deadline);
+    }
+
+    /// Returns how many rows the file has, if it was closed before its last one.
+    pub(crate) fn cut(&self) -> Option<u64> {
+        self.cut.get().copied()
+    }
+
+    /// Counts the rows of a file, and ends the walk when the deadline comes.
+    pub(super) fn of_file<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r> {
+        self.rows.store(0, Ordering::Relaxed);
+        CountedRows { progress: self, rows, count: 0, is_file: true }
+    }
+
+    /// Takes each row for a sign of life, and does no more.
+    pub(super) fn of_walk<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r> {
+        CountedRows { progress: self, rows, count: 0, is_file: false }
+    }
+}
+
+/// Rows that are counted on their way.
+pub(super) struct CountedRows<'r> {
+    progress: &'r Progress,
+    rows: &'r mut dyn Rows,
+    count: u64,
+    is_file: bool,
+}
+
+impl CountedRows<'_> {
+    #[inline]
+    fn count(&mut self) -> io::Result<()> {
+        self.count += 1;
+        if self.count % INTERVAL == 1 { self.publish() } else { Ok(()) }
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        let written = self.count - 1;
+        self.progress.tick();
+        if !self.is_file {
+            return Ok(());
+        }
+        self.progress.rows.store(written, Ordering::Relaxed);
+        if self.progress.deadline.get().is_none_or(|deadline| Instant::now() < *deadline) {
+            return Ok(());
+        }
+        let _ = self.progress.cut.set(written);
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Rows for CountedRows<'_> {
+    fn next(&mut self) -> Option<&mut dyn Rows> {
+        Some(self.rows)
+    }
+
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.count()?;
+        self.rows.slice(slice)
+    }
+
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        self.count()?;
+        self.rows.activity(activity)
+    }
+}

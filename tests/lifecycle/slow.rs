@@ -1,0 +1,104 @@
+//! Places that take a trace slowly, or not at all.
+
+use crate::ends::exit;
+use crate::play::{File, play, record_as, report, work};
+use crate::{Scenario, Test};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing_kineto::{KinetoGuard, KinetoLayer, Schedule};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("slow_drop", |folder| drop(recorded(folder, "slow.json"))),
+    ("slow_drop_gz", |folder| drop(recorded(folder, "slow.json.gz"))),
+    ("slow_cycle", |folder| {
+        let builder = slow(folder, "slow.json").schedule(Schedule::new(0, 0, 1).unwrap().repeat(1));
+        let guard = record_as(builder);
+        (0..SPANS).for_each(|_| work());
+        let cycle = guard.profiler().step().cycle.unwrap();
+        assert!(cycle.error.is_none(), "{cycle}");
+    }),
+    ("slow_exit", |folder| {
+        let _guard = recorded(folder, "slow.json");
+        exit(0);
+    }),
+    ("slow_exit_gz", |folder| {
+        let _guard = recorded(folder, "slow.json.gz");
+        exit(0);
+    }),
+    ("stuck_drop", |folder| {
+        let stuck = |_: &str| -> io::Result<Box<dyn Write + Send>> {
+            std::thread::sleep(Duration::from_secs(60));
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        let builder = KinetoLayer::builder().sink("stuck", stuck).output("stuck://x.json");
+        let guard = record_as(builder.flush_timeout(Duration::from_millis(300)));
+        work();
+        let begun = Instant::now();
+        drop(guard);
+        report(folder, if begun.elapsed() < Duration::from_secs(30) { "gave up" } else { "waited" });
+    }),
+];
+
+pub(crate) const TESTS: &[Test] = &[
+    ("guard_waits_for_a_slow_write_that_makes_progress", || {
+        for (scenario, name) in
+            [("slow_drop", "slow.json"), ("slow_drop_gz", "slow.json.gz"), ("slow_cycle", "slow.json")]
+        {
+            let played = play(scenario).succeeded();
+            assert_eq!(slices(&played.path(name)), (SPANS, false), "{scenario}: {}", played.stderr);
+            assert!(played.stderr.contains(&format!("writing slow://{}", played.path(name).display())), "{scenario}");
+        }
+    }),
+    ("exit_closes_a_slow_file_at_the_time_limit", || {
+        for (scenario, name) in [("slow_exit", "slow.json"), ("slow_exit_gz", "slow.json.gz")] {
+            let played = play(scenario).succeeded();
+            let (slices, is_incomplete) = slices(&played.path(name));
+            assert!(is_incomplete && slices > 0 && slices < SPANS, "{scenario}: {slices}: {}", played.stderr);
+            assert!(played.stderr.contains("closed at the time limit with"), "{scenario}: {}", played.stderr);
+        }
+    }),
+    ("guard_gives_up_when_a_write_makes_no_progress", || {
+        let played = play("stuck_drop").succeeded();
+        assert_eq!(played.report(), "gave up\n", "{}", played.stderr);
+        assert!(played.stderr.contains("stuck://x.json was not written: no progress for 300ms"), "{}", played.stderr);
+    }),
+];
+
+/// Their text takes the sink more than twice as long as the time limit, a piece much less.
+const SPANS: usize = 80_000;
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn recorded(folder: &Path, name: &str) -> KinetoGuard {
+    let guard = record_as(slow(folder, name));
+    (0..SPANS).for_each(|_| work());
+    guard
+}
+
+fn slow(folder: &Path, name: &str) -> tracing_kineto::KinetoLayerBuilder {
+    let open = |url: &str| -> io::Result<Box<dyn Write + Send>> {
+        let path = url.strip_prefix("slow://").unwrap_or(url);
+        Ok(Box::new(Slow(std::fs::File::create(path)?)))
+    };
+    let output = format!("slow://{}", folder.join(name).display());
+    KinetoLayer::builder().sink("slow", open).output(output).flush_timeout(LIMIT)
+}
+
+/// Takes pieces one by one, with a rest between.
+struct Slow(std::fs::File);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        std::thread::sleep(Duration::from_millis(60));
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Returns how many slices are in a file, which is whole, and whether it says that some are not.
+fn slices(path: &Path) -> (usize, bool) {
+    let file = File::read(path);
+    (file.slices("work"), file.json.get("tracing_kineto_incomplete").is_some())
+}
