@@ -25,8 +25,8 @@
  *
  *   CUDA_INJECTION64_PATH=/path/to/libtracing_kineto_capi.so KINETO_ACTIVITIES_LOG_FILE=app.pt.trace.json ./app
  *
- * Kernels, copies and the CUDA calls that made them are in the file that is written when main returns or exit is called,
- * not by _exit or a signal (but see KINETO_FLUSH_ON_SIGTERM). With KINETO_USE_DAEMON=1 in place of the file, `dyno gputrace`
+ * Kernels, copies and the CUDA calls that made them are in the file that is written when main returns, exit is called, or
+ * SIGINT, SIGTERM or SIGHUP ends the program; not by _exit. With KINETO_USE_DAEMON=1 in place of the file, `dyno gputrace`
  * has traces taken. KINETO_NVTX_RANGES=1 and NVTX_INJECTION64_PATH=/path/to/libcupti.so.13 add the program's NVTX ranges.
  * A child process is recorded where it first uses CUDA itself, in a file of its own. If the program calls
  * tracing_kineto_init after all, by the same file of the library, it gets that profiler. One that has tracing-kineto in

@@ -147,11 +147,12 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Writes the trace when SIGTERM comes, before it ends the process. Default: false.
+    /// Writes the trace when SIGINT, SIGTERM or SIGHUP comes, before it ends the process. Default: true.
     ///
-    /// A handler that the program has installed before `build` is called after that. Not in a forked child.
-    pub fn flush_on_sigterm(mut self, on: bool) -> Self {
-        self.overrides.flush_on_sigterm = Some(on);
+    /// Only where the signal would end the process: one that is ignored stays ignored, and a handler of the program's own,
+    /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix.
+    pub fn flush_on_signals(mut self, on: bool) -> Self {
+        self.overrides.flush_on_signals = Some(on);
         self
     }
 
@@ -385,8 +386,8 @@ impl KinetoLayerBuilder {
         }
         fork::watch(home::forget_lane);
         let record = config.record_from_start;
-        if config.flush_on_sigterm {
-            signal::flush_on_sigterm(session::at_exit)?;
+        if config.flush_on_signals {
+            signal::watch();
         }
         let collectors = devices::collectors(&config, self.timer, self.collectors);
         let session = Session::new(recorder.clone(), config, sinks(self.sinks)?, collectors);

@@ -183,8 +183,8 @@ keys! {
         "for how many iterations at least before the start iteration";
     FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
         "keeps the fields of spans made while nothing records";
-    FlushOnSigterm: Both Now Start "FLUSH_ON_SIGTERM", Kind::Bool, Is("false"), "flush_on_sigterm(bool)",
-        "writes the trace when SIGTERM comes, then lets it end the process";
+    FlushOnSignals: Both Now Start "FLUSH_ON_SIGNALS", Kind::Bool, Is("true"), "flush_on_signals(bool)",
+        "writes the trace when SIGINT, SIGTERM or SIGHUP comes, then lets it end the process";
     GzipLevel: Both Now Next "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)",
         "how hard `.json.gz` is pressed";
     ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"),

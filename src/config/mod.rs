@@ -81,7 +81,7 @@ pub(crate) struct Config {
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
-    pub(crate) flush_on_sigterm: bool,
+    pub(crate) flush_on_signals: bool,
     /// 0 to 9.
     pub(crate) gzip_level: u32,
     /// An execution trace is written beside the trace.
@@ -195,7 +195,7 @@ impl Config {
             (Key::FlushTimeout, Value::Time(time)) => self.flush_timeout = *time,
             (Key::RecordFromStart, Value::Bool(on)) => self.record_from_start = *on,
             (Key::FieldsWhileIdle, Value::Bool(on)) => self.fields_while_idle = *on,
-            (Key::FlushOnSigterm, Value::Bool(on)) => self.flush_on_sigterm = *on,
+            (Key::FlushOnSignals, Value::Bool(on)) => self.flush_on_signals = *on,
             (Key::GzipLevel, Value::Int(level)) => self.gzip_level = u32::try_from(*level).unwrap_or(0),
             (Key::ExecutionTrace, Value::Bool(on)) => self.execution_trace = *on,
             (Key::HostName, Value::Text(name)) => self.host_name = Some(name.clone()).filter(|name| !name.is_empty()),
@@ -309,7 +309,7 @@ impl Default for Config {
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,
-            flush_on_sigterm: false,
+            flush_on_signals: true,
             gzip_level: 1,
             execution_trace: false,
             host_name: None,
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!((config.events, config.async_spans), (LevelFilter::OFF, AsyncSpans::Auto));
         assert_eq!((config.buffer_limit_bytes, config.field_limit_bytes), (512 << 20, 4096));
         assert_eq!((config.overflow, config.flush_timeout), (Overflow::Stop, Duration::from_secs(5)));
-        assert!(config.record_from_start && !config.fields_while_idle && !config.flush_on_sigterm);
+        assert!(config.record_from_start && !config.fields_while_idle && config.flush_on_signals);
         assert_eq!((config.gzip_level, config.log_level), (1, Severity::Warning));
         assert_eq!((config.host_name.clone(), config.trace_id.clone(), config.distributed.clone()), (None, None, None));
         assert_eq!(config.effective_json(), Config::default().effective_json());

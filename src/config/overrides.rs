@@ -48,7 +48,7 @@ pub(crate) struct Overrides {
     pub(crate) flush_timeout: Option<Duration>,
     pub(crate) record_from_start: Option<bool>,
     pub(crate) fields_while_idle: Option<bool>,
-    pub(crate) flush_on_sigterm: Option<bool>,
+    pub(crate) flush_on_signals: Option<bool>,
     pub(crate) gzip_level: Option<u32>,
     pub(crate) execution_trace: Option<bool>,
     pub(crate) graph_trace: Option<bool>,
@@ -60,6 +60,8 @@ pub(crate) struct Overrides {
     pub(crate) distributed: Option<DistributedInfo>,
     pub(crate) config_file: Option<PathBuf>,
     pub(crate) trigger_folder: Option<PathBuf>,
+    /// Faults of the environment are errors.
+    pub(crate) is_env_strict: bool,
 }
 
 impl Overrides {
@@ -114,7 +116,7 @@ impl Overrides {
             (Key::FlushTimeout, self.flush_timeout.map(Value::Time)),
             flag(Key::RecordFromStart, self.record_from_start),
             flag(Key::FieldsWhileIdle, self.fields_while_idle),
-            flag(Key::FlushOnSigterm, self.flush_on_sigterm),
+            flag(Key::FlushOnSignals, self.flush_on_signals),
             int(Key::GzipLevel, self.gzip_level.map(i64::from)),
             flag(Key::ExecutionTrace, self.execution_trace),
             flag(Key::GraphTrace, self.graph_trace),
@@ -203,7 +205,7 @@ mod tests {
             flush_timeout: Some(Duration::from_micros(1)),
             record_from_start: Some(true),
             fields_while_idle: Some(true),
-            flush_on_sigterm: Some(true),
+            flush_on_signals: Some(true),
             gzip_level: Some(0),
             execution_trace: Some(true),
             graph_trace: Some(true),
@@ -215,6 +217,7 @@ mod tests {
             distributed: None,
             config_file: Some("x".into()),
             trigger_folder: Some("x".into()),
+            is_env_strict: false,
         };
         let reading = overrides.read();
         assert!(reading.faults.is_empty(), "{reading:?}");

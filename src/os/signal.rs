@@ -1,106 +1,164 @@
-//! Flushes before SIGTERM ends the process, where the user has asked for it.
+//! Flushes before SIGINT, SIGTERM or SIGHUP ends the process.
 #![allow(unsafe_code, reason = "signal handlers have no safe form")]
 
-use crate::error::{Error, ErrorKind};
-
-/// Has `flush` called on a thread of its own when SIGTERM comes, then lets the signal do what it did before.
+/// Watches the signals that end the process by default, of those of SIGINT, SIGTERM and SIGHUP that do so now.
 ///
-/// A handler that the program had installed itself is called after the flush; with none, the process ends by SIGTERM as
-/// it would have. Installed once for the process; a forked child, which has the handler but not the thread, takes the
-/// signal as if there were no handler here.
-///
-/// # Errors
-/// If the platform has no SIGTERM, or refuses the handler, the pipe or the thread.
+/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process. A second one ends it
+/// at once. A signal that is ignored stays ignored, and a handler of the program's own, installed before or after, is the
+/// only one that acts: where it calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called
+/// it, a signal ends the process as if there were no handler.
 #[cfg(unix)]
-pub(crate) fn flush_on_sigterm(flush: fn()) -> Result<(), Error> {
-    // Fallible: what failed for want of threads or files may be tried again.
-    static INSTALLED: once_cell::sync::OnceCell<()> = once_cell::sync::OnceCell::new();
-    let installed = INSTALLED.get_or_try_init(|| unix::install(flush));
-    installed.copied().map_err(|e| Error::new(ErrorKind::Unsupported, format!("cannot watch for SIGTERM: {e}")))
+pub(crate) fn watch() {
+    unix::watch();
 }
 
-/// There is no SIGTERM on this platform.
-#[cfg(not(unix))]
-pub(crate) fn flush_on_sigterm(_flush: fn()) -> Result<(), Error> {
-    Err(Error::new(ErrorKind::Unsupported, "flush_on_sigterm needs a Unix; call flush_all() from your own handler"))
+/// Says that [`serve`] comes soon: until then a signal waits for it.
+#[cfg(unix)]
+pub(crate) fn expect() {
+    unix::expect();
 }
+
+/// Starts the thread that calls `flush` when a watched signal comes, unless this process has one.
+#[cfg(unix)]
+pub(crate) fn serve(flush: fn()) {
+    unix::serve(flush);
+}
+
+/// There are no such signals on this platform.
+#[cfg(not(unix))]
+pub(crate) fn watch() {}
+
+/// There are no such signals on this platform.
+#[cfg(not(unix))]
+pub(crate) fn expect() {}
+
+/// There are no such signals on this platform.
+#[cfg(not(unix))]
+pub(crate) fn serve(_flush: fn()) {}
 
 #[cfg(unix)]
 mod unix {
-    use std::io::{self, Read};
-    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::io::Read;
+    use std::os::fd::IntoRawFd;
     use std::os::unix::net::UnixStream;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-    /// The write end of the pipe; the handler may do no more than write to it.
-    static BELL: AtomicI32 = AtomicI32::new(-1);
+    const WATCHED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-    /// The process that has the thread.
-    static PROCESS: AtomicI32 = AtomicI32::new(-1);
+    /// The write end of the thread's pipe; a handler may do no more than write to it.
+    static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-    /// What SIGTERM did before.
-    static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+    /// The process that has the thread; 0 while there is none.
+    static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-    extern "C" fn ring(signal: libc::c_int) {
-        // SAFETY: getpid(2) is async-signal-safe and cannot fail.
-        let process = unsafe { libc::getpid() };
-        if process != PROCESS.load(Ordering::Relaxed) {
-            // A forked child: the bell would ring in the parent.
-            let before = BEFORE.get().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: async-signal-safe; `before` is a valid action, or null, which changes nothing.
-            unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
-            // SAFETY: async-signal-safe; the signal comes when this handler returns.
-            unsafe { libc::kill(process, signal) };
+    /// The process that has the thread or is about to start it.
+    static EXPECTED: AtomicI32 = AtomicI32::new(0);
+
+    /// The signal that has come, because of which the process ends; 0 while none has.
+    static FIRST: AtomicI32 = AtomicI32::new(0);
+
+    /// Some signal has our handler.
+    static IS_WATCHING: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn handle(signal: libc::c_int) {
+        if !is_ours(signal) {
             return;
         }
-        let byte = 1u8;
+        // Whether the thread is told now, or when it begins.
+        let is_taken = EXPECTED.load(Ordering::Relaxed) == process()
+            && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        let is_told = PROCESS.load(Ordering::SeqCst) != process() || notify(signal);
+        if !is_taken || !is_told {
+            end_process(signal);
+        }
+    }
+
+    /// Wakes the thread; `false` if that is impossible.
+    fn notify(signal: libc::c_int) -> bool {
+        let [byte, ..] = signal.to_le_bytes();
         // SAFETY: write(2) is async-signal-safe, and the byte outlives the call.
-        unsafe { libc::write(BELL.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+        unsafe { libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) == 1 }
     }
 
-    pub(super) fn install(flush: fn()) -> io::Result<()> {
-        let (bell, mut door) = UnixStream::pair()?;
-        bell.set_nonblocking(true)?;
-        BELL.store(bell.as_raw_fd(), Ordering::Relaxed);
-        // Open for as long as the process lives: the handler may run at any time.
-        let _ = bell.into_raw_fd();
-        // SAFETY: getpid(2) takes nothing and cannot fail.
-        PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
-        let before = current()?;
-        let _ = BEFORE.set(before);
-        replace(&ours())?;
-        std::thread::Builder::new().name("kineto-sigterm".into()).spawn(move || {
-            while door.read_exact(&mut [0]).is_ok() {
-                flush();
-                let _ = replace(&before);
-                // SAFETY: sends the signal to this process again; its handler is the one of before.
-                unsafe { libc::kill(PROCESS.load(Ordering::Relaxed), libc::SIGTERM) };
+    pub(super) fn watch() {
+        for signal in WATCHED {
+            if action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) {
+                set_action(signal, handle as *const () as libc::sighandler_t);
+                IS_WATCHING.store(true, Ordering::Relaxed);
             }
-        })?;
-        Ok(())
+        }
     }
 
-    fn ours() -> libc::sigaction {
-        // SAFETY: an all-zero sigaction is a valid one: default handler, empty mask, no flags.
-        let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-        ours.sa_sigaction = ring as *const () as libc::sighandler_t;
-        ours.sa_flags = libc::SA_RESTART;
-        ours
+    pub(super) fn expect() {
+        let process = process();
+        if EXPECTED.swap(process, Ordering::Relaxed) != process {
+            FIRST.store(0, Ordering::Relaxed);
+        }
     }
 
-    /// Returns what SIGTERM does now.
-    fn current() -> io::Result<libc::sigaction> {
-        let mut current = ours();
-        // SAFETY: a null action changes nothing, and `current` is a valid place for the answer.
-        let failed = unsafe { libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut current) } != 0;
-        if failed { Err(io::Error::last_os_error()) } else { Ok(current) }
+    pub(super) fn serve(flush: fn()) {
+        static STARTED: AtomicI32 = AtomicI32::new(0);
+        let process = process();
+        if !IS_WATCHING.load(Ordering::Relaxed) || STARTED.swap(process, Ordering::Relaxed) == process {
+            return;
+        }
+        let Ok((near, mut far)) = UnixStream::pair() else { return };
+        let run = move || {
+            let mut byte = [0];
+            while far.read_exact(&mut byte).is_ok() {
+                flush();
+                end_process(i32::from(byte[0]));
+                FIRST.store(0, Ordering::SeqCst);
+            }
+        };
+        if near.set_nonblocking(true).is_ok()
+            && std::thread::Builder::new().name("kineto-signals".into()).spawn(run).is_ok()
+        {
+            // Open for as long as the process lives: the handler may run at any time.
+            PIPE.store(near.into_raw_fd(), Ordering::SeqCst);
+            PROCESS.store(process, Ordering::SeqCst);
+            let first = FIRST.load(Ordering::SeqCst);
+            if first != 0 {
+                notify(first);
+            }
+        }
     }
 
-    /// Installs `action` for SIGTERM.
-    fn replace(action: &libc::sigaction) -> io::Result<()> {
-        // SAFETY: the struct is valid; the handler does only what a handler may, or was installed before.
-        let failed = unsafe { libc::sigaction(libc::SIGTERM, action, std::ptr::null_mut()) } != 0;
-        if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+    /// Has the signal end the process, unless the program has installed a handler since.
+    fn end_process(signal: libc::c_int) {
+        if !is_ours(signal) {
+            return;
+        }
+        set_action(signal, libc::SIG_DFL);
+        // SAFETY: async-signal-safe; within a handler, the signal comes when that returns.
+        unsafe { libc::kill(process(), signal) };
+    }
+
+    fn process() -> libc::pid_t {
+        // SAFETY: getpid(2) is async-signal-safe, takes nothing and cannot fail.
+        unsafe { libc::getpid() }
+    }
+
+    fn is_ours(signal: libc::c_int) -> bool {
+        action(signal).is_some_and(|action| action.sa_sigaction == handle as *const () as libc::sighandler_t)
+    }
+
+    /// Returns what a signal does now.
+    fn action(signal: libc::c_int) -> Option<libc::sigaction> {
+        // SAFETY: all zeros are a valid sigaction: default handler, empty mask, no flags.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: async-signal-safe; a null action changes nothing, and `action` is a valid place for the answer.
+        let failed = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } != 0;
+        (!failed).then_some(action)
+    }
+
+    fn set_action(signal: libc::c_int, handler: libc::sighandler_t) {
+        // SAFETY: as in `action`.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: async-signal-safe; the struct is valid, and its handler is the default or `handle`, which is
+        // async-signal-safe itself.
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 }

@@ -3,7 +3,7 @@
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
-use crate::os::fork;
+use crate::os::{fork, signal};
 use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
 use std::mem::ManuallyDrop;
@@ -97,6 +97,7 @@ impl Drop for Pulse {
 
 impl Starter for Shared {
     fn start(self: Arc<Self>) -> Option<Thread> {
+        signal::expect();
         // Whatever the clocks did since the recording began, from its first record on they are known.
         self.add(Anchor::take());
         let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
@@ -126,6 +127,8 @@ impl Shared {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
         self.begun.store(true, Ordering::Relaxed);
+        // From now on there is something to flush.
+        signal::serve(super::at_exit);
         let mut next = Instant::now() + PERIOD;
         // Who has started this thread is inside a hook, perhaps with no processor but this one.
         std::thread::sleep(Duration::from_millis(1));

@@ -101,7 +101,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("FLUSH_TIMEOUT_MSECS", "session/settings.rs", "flush_timeout", "sessions/event_timers.rs::a_device_that_does_not_come_to_an_end_holds_a_stop_no_longer_than_its_time"),
     owner("RECORD_FROM_START", "builder/mod.rs", "record_from_start", "spans/other_layers.rs::an_idle_layer_lets_others_see_everything"),
     owner("FIELDS_WHILE_IDLE", "layer/mod.rs", "fields_while_idle", "sessions/windows.rs::spans_made_while_idle_appear_without_their_fields_and_are_counted"),
-    owner("FLUSH_ON_SIGTERM", "builder/mod.rs", "flush_on_sigterm", "lifecycle/signals.rs::sigterm_is_preceded_by_a_whole_file_where_it_was_asked_for"),
+    owner("FLUSH_ON_SIGNALS", "builder/mod.rs", "flush_on_signals", "lifecycle/signals.rs::signal_leaves_nothing_when_flushing_is_off"),
     owner("GZIP_LEVEL", "trace/mod.rs", "gzip_level", "sessions/keys.rs::files_are_pressed_as_hard_as_the_key_says"),
     owner("ENABLE_PYTORCH_EXECUTION_TRACE", "trace/execution.rs", "execution_trace", "files/execution_trace.rs::the_guard_writes_it_beside_the_trace"),
     owner("HOST_NAME", "session/mod.rs", "host_name", "ondemand/base.rs::the_next_request_is_recorded_as_the_file_says"),

@@ -1,84 +1,136 @@
-//! SIGTERM, with and without the opt-in.
+//! SIGINT, SIGTERM and SIGHUP.
 
-use crate::play::{play, record, record_as, report, work};
+use crate::play::{self, OUTPUT, Played, play, record, record_as, report, work};
 use crate::sys::{self, End};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
-use tracing_kineto::{KinetoGuard, KinetoLayer};
+use tracing_kineto::KinetoLayer;
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
-    ("term", |folder| {
+    ("signal_int", |folder| recorded_and_raised(folder, libc::SIGINT)),
+    ("signal_term", |folder| recorded_and_raised(folder, libc::SIGTERM)),
+    ("signal_hup", |folder| recorded_and_raised(folder, libc::SIGHUP)),
+    ("signal_off", |folder| {
+        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).flush_on_signals(false));
+        work();
+        sys::raise(libc::SIGINT);
+        wait_for_the_end();
+    }),
+    ("signal_without_spans", |folder| {
+        let _guard = record(folder);
+        sys::raise(libc::SIGINT);
+        wait_for_the_end();
+    }),
+    ("signal_handled_before", |folder| {
+        sys::count(libc::SIGINT);
+        handled(folder, || ());
+    }),
+    ("signal_handled_after", |folder| handled(folder, || sys::count(libc::SIGINT))),
+    ("signal_chained_after", |folder| handled(folder, || sys::chain(libc::SIGINT))),
+    ("signal_ignored", |folder| {
+        sys::ignore(libc::SIGINT);
         let _guard = record(folder);
         work();
-        sys::raise(libc::SIGTERM);
+        sys::raise(libc::SIGINT);
+        report(folder, "alive");
+    }),
+    ("signal_twice", |_| {
+        // Takes nothing and never comes back.
+        let stuck = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> { wait_for_the_end() };
+        let builder = KinetoLayer::builder().sink("stuck", stuck).output("stuck://x.json");
+        let _guard = record_as(builder.flush_timeout(Duration::from_secs(60)));
+        work();
+        sys::raise(libc::SIGINT);
+        std::thread::sleep(Duration::from_millis(100));
+        sys::raise(libc::SIGINT);
         wait_for_the_end();
     }),
-    ("term_flushed", |folder| {
-        let _guard = watched(folder);
+    ("signal_at_random", |folder| {
+        let guard = record(folder);
         work();
-        sys::raise(libc::SIGTERM);
+        report(folder, "ready");
+        (0..20_000).for_each(|_| work());
+        drop(guard);
         wait_for_the_end();
     }),
-    ("term_handled", |folder| {
-        sys::count(libc::SIGTERM);
-        let _guard = watched(folder);
-        work();
-        sys::raise(libc::SIGTERM);
-        while sys::counted() == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // The file was there before the program's own handler was called.
-        report(folder, &format!("{}", folder.join(crate::play::OUTPUT).exists()));
-        sys::raise(libc::SIGTERM);
-        report(folder, &format!("{}", sys::counted()));
-        crate::ends::exit(3);
-    }),
-    ("term_ignored", |folder| {
-        sys::ignore(libc::SIGTERM);
-        let _guard = watched(folder);
-        work();
-        sys::raise(libc::SIGTERM);
-        while !folder.join(crate::play::OUTPUT).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        sys::raise(libc::SIGTERM);
-        sys::exit_now(4);
-    }),
-    ("term_of_a_fork", term_of_a_fork),
+    ("signal_in_fork", signal_in_fork),
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("sigterm_ends_the_process_as_ever_and_leaves_nothing_half_written", || {
-        let played = play("term");
-        assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGTERM), 0), "{}", played.stderr);
+    ("signals_leave_a_whole_file_and_end_the_process", || {
+        for (name, signal) in
+            [("signal_int", libc::SIGINT), ("signal_term", libc::SIGTERM), ("signal_hup", libc::SIGHUP)]
+        {
+            let played = play(name);
+            assert_eq!(played.status.signal(), Some(signal), "{}", played.stderr);
+            assert_eq!(played.output().slices("work"), 1);
+            assert_eq!(played.stderr.matches("wrote /").count(), 1, "{}", played.stderr);
+        }
     }),
-    ("sigterm_is_preceded_by_a_whole_file_where_it_was_asked_for", || {
-        let played = play("term_flushed");
-        assert_eq!(played.status.signal(), Some(libc::SIGTERM), "{}", played.stderr);
-        assert_eq!(played.output().slices("work"), 1);
+    ("signal_leaves_nothing_when_flushing_is_off", || {
+        let played = play("signal_off");
+        assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 0), "{}", played.stderr);
     }),
-    ("a_handler_of_the_programs_own_is_called_after_the_file_is_written", || {
-        let played = play("term_handled");
-        assert_eq!(played.status.code(), Some(3), "{}", played.stderr);
-        assert_eq!(played.report(), "true\n2\n");
-        assert_eq!(played.file(crate::play::OUTPUT).slices("work"), 1);
+    ("signal_ends_the_process_when_nothing_was_recorded", || {
+        let played = play("signal_without_spans");
+        assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 0), "{}", played.stderr);
     }),
-    ("a_program_that_ignores_sigterm_gets_its_file_and_goes_on", || {
-        let played = play("term_ignored");
-        assert_eq!(played.status.code(), Some(4), "{}", played.stderr);
-        assert_eq!(played.output().slices("work"), 1);
+    ("signal_handlers_of_the_program_keep_control", || {
+        for name in ["signal_handled_before", "signal_handled_after", "signal_chained_after"] {
+            let played = play(name).succeeded();
+            assert_eq!(played.report(), "2 signals, file: false\n", "{name}: {}", played.stderr);
+            assert_eq!(played.file(OUTPUT).slices("work"), 1);
+        }
     }),
-    ("sigterm_to_a_forked_child_is_the_childs_alone", || {
-        let played = play("term_of_a_fork").succeeded();
+    ("signal_stays_ignored_when_it_was", || {
+        let played = play("signal_ignored").succeeded();
+        assert_eq!(played.report(), "alive\n");
+        assert_eq!(played.file(OUTPUT).slices("work"), 1);
+    }),
+    ("second_signal_ends_the_process_at_once", || {
+        let played = play("signal_twice");
+        assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
+    }),
+    ("signal_at_any_moment_leaves_a_whole_file", || {
+        const ROUNDS: u64 = 10;
+        let mut slices = Vec::new();
+        for round in 0..ROUNDS {
+            let is_ready = |folder: &Path| folder.join("report").exists();
+            // From the first span to after the end of the guard.
+            let delay = Duration::from_micros((round * 50_021 + u64::from(std::process::id()) * 7919) % 500_000);
+            let played: Played = play::interrupt("signal_at_random", is_ready, delay, libc::SIGINT);
+            assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
+            assert_eq!(played.files(), [OUTPUT, "report"], "after {delay:?}: {}", played.stderr);
+            slices.push(played.file(OUTPUT).slices("work"));
+        }
+        assert!(slices.iter().all(|count| (1..=20_001).contains(count)), "{slices:?}");
+    }),
+    ("signal_to_a_forked_child_is_the_childs_alone", || {
+        let played = play("signal_in_fork").succeeded();
         assert_eq!(played.report(), "Signal(15)\nno file yet\n", "{}", played.stderr);
-        assert_eq!(played.file(crate::play::OUTPUT).slices("work"), 1);
+        assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
 ];
 
-fn watched(folder: &Path) -> KinetoGuard {
-    record_as(KinetoLayer::builder().output(folder.join(crate::play::OUTPUT)).flush_on_sigterm(true))
+fn recorded_and_raised(folder: &Path, signal: i32) {
+    let _guard = record(folder);
+    work();
+    sys::raise(signal);
+    wait_for_the_end();
+}
+
+/// Two signals that the program handles itself; `install` comes after the layer.
+fn handled(folder: &Path, install: fn()) {
+    let _guard = record(folder);
+    install();
+    work();
+    sys::raise(libc::SIGINT);
+    sys::raise(libc::SIGINT);
+    // Time enough for a thread that had taken the signals for its own.
+    std::thread::sleep(Duration::from_millis(100));
+    report(folder, &format!("{} signals, file: {}", sys::counted(), folder.join(OUTPUT).exists()));
 }
 
 /// Waits for the signal to end the process, for longer than it takes.
@@ -87,8 +139,8 @@ fn wait_for_the_end() -> ! {
     sys::exit_now(99)
 }
 
-fn term_of_a_fork(folder: &Path) {
-    let _guard = watched(folder);
+fn signal_in_fork(folder: &Path) {
+    let _guard = record(folder);
     work();
     let child = sys::fork();
     if child == 0 {
@@ -99,6 +151,6 @@ fn term_of_a_fork(folder: &Path) {
     report(folder, &format!("{end:?}"));
     // Time enough for a thread of this process that had taken the signal for its own.
     std::thread::sleep(Duration::from_millis(100));
-    let early = folder.join(crate::play::OUTPUT).exists();
+    let early = folder.join(OUTPUT).exists();
     report(folder, if early { "a file" } else { "no file yet" });
 }

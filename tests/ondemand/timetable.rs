@@ -162,7 +162,7 @@ fn a_program_that_ends_in_a_window_has_it_written() {
         assert!(said.contains("(ended early: the program ends)"), "{said}");
         assert!(!Trace::wait_for(&path).slices("work").is_empty());
     }
-    let env = [("KINETO_ACTIVITIES_DURATION_SECS", "600"), ("KINETO_FLUSH_ON_SIGTERM", "1")];
+    let env = [("KINETO_ACTIVITIES_DURATION_SECS", "600")];
     let program = start(&place, "works at once", &env);
     program.wait_for("has worked");
     assert!(std::process::Command::new("kill").arg(program.pid().to_string()).status().unwrap().success());
