@@ -77,13 +77,42 @@ impl KinetoLayer {
     /// When off, the layer is `None`, which changes nothing for other layers, and the guard does nothing; no thread is
     /// started and no library looked for.
     ///
+    /// A fault in the environment ends no program: a value that cannot be used is reported and counts as not set, a path that
+    /// cannot be written to gives way to the default one. [`try_from_env`](KinetoLayer::try_from_env) returns an error instead.
+    ///
     /// # Errors
-    /// Those of [`KinetoLayerBuilder::build`].
+    /// Those of [`KinetoLayerBuilder::build`]: a configuration file that `KINETO_CONFIG` names cannot be used.
     pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         let env = Env::process();
-        let mut builder = KinetoLayer::builder();
-        match env.switch()? {
-            Switch::Off => return Ok((None, KinetoGuard::inert())),
+        let switch = env.switch_or_default();
+        KinetoLayer::switched(env, switch, KinetoLayer::builder())
+    }
+
+    /// Makes a layer if the environment asks for one, as [`from_env`](KinetoLayer::from_env) does, but for faults.
+    ///
+    /// # Errors
+    /// If a variable has a value that cannot be used, or names a path that cannot be written to; those of
+    /// [`KinetoLayerBuilder::build`].
+    pub fn try_from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
+        let (env, mut builder) = (Env::process(), KinetoLayer::builder());
+        builder.overrides.is_env_strict = true;
+        let switch = env.switch()?;
+        KinetoLayer::switched(env, switch, builder)
+    }
+
+    fn switched(
+        env: Env,
+        switch: Switch,
+        mut builder: KinetoLayerBuilder,
+    ) -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
+        match switch {
+            Switch::Off => {
+                config::report_unknown(&env);
+                if let Err(why) = env.switch() {
+                    config::report(&[why.to_string()]);
+                }
+                return Ok((None, KinetoGuard::inert()));
+            }
             Switch::Idle => {
                 builder.waits = true;
                 // As torch has it where it waits for requests.
@@ -97,7 +126,8 @@ impl KinetoLayer {
 }
 
 impl KinetoLayerBuilder {
-    /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. The path is taken as it is.
+    /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. Nothing is spliced into the path; a
+    /// relative one is resolved by `build`, which fails if the file cannot be created or its format is not supported.
     ///
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
     /// `/tmp/libkineto_activities_<pid>.json`, as libkineto.
@@ -340,8 +370,8 @@ impl KinetoLayerBuilder {
     /// without a number. With a [`schedule`](Self::schedule) there is none.
     ///
     /// # Errors
-    /// If a setting has a value that cannot be used (the message names it and says what would do), the configuration
-    /// file that was named cannot be read, or the platform cannot do what was asked for.
+    /// If a setting has a value that cannot be used (the message names it and says what would do), the output cannot be
+    /// created, the configuration file that was named cannot be read, or the platform cannot do what was asked for.
     pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::DOOR.set_sink(Some(sink.clone()));
@@ -352,8 +382,13 @@ impl KinetoLayerBuilder {
         if let Ok(config) = &resolved {
             config.apply_log_level();
         }
+        config::report_unknown(&env);
         config::report(&warnings);
         let mut config = resolved?;
+        let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);
+        warnings.clear();
+        config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
+        config::report(&warnings);
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         let serves = config.settle_start(self.waits, self.schedule.is_some());
         let rules = Rules {
@@ -368,7 +403,7 @@ impl KinetoLayerBuilder {
             scope_targets: self.scope_targets,
             stacks: config.companions.stack_filter.clone(),
         };
-        let companions = companions(&config, self.overrides.with_stack == Some(true))?;
+        let companions = companions(&config, self.overrides.with_stack == Some(true), is_strict)?;
         let settings = Settings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
@@ -390,7 +425,7 @@ impl KinetoLayerBuilder {
             signal::watch();
         }
         let collectors = devices::collectors(&config, self.timer, self.collectors);
-        let session = Session::new(recorder.clone(), config, sinks(self.sinks)?, collectors);
+        let session = Session::new(recorder.clone(), config, sinks, collectors);
         self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
         session.set_observers(self.session_observers);
         session.with_metadata(|metadata| {
@@ -464,12 +499,20 @@ fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers 
 }
 
 /// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
-fn companions(config: &Config, stacks_by_program: bool) -> Result<Companions, Error> {
+fn companions(config: &Config, stacks_by_program: bool, is_strict: bool) -> Result<Companions, Error> {
     let (wanted, with_stack) = (&config.companions, config.flags.with_stack);
     let frames =
         if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::IS_THERE)? } else { 0 };
     let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
-    Companions::new(frames, events).map_err(|why| Error::new(ErrorKind::Config, why))
+    let companions = Companions::new(frames, events);
+    match &companions {
+        Err(why) if config.has_counters_of_env() && !is_strict => {
+            diag!(Warning, "config", "{why}; nothing is counted");
+            Companions::new(frames, &[])
+        }
+        _ => companions,
+    }
+    .map_err(|why| Error::new(ErrorKind::Config, why))
 }
 
 /// Returns how many frames a call stack has: none where the feature is missing, which is an error if the program itself

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::distributed::LAUNCHERS;
-use super::keys::{Key, OTHER_VARIABLES, hint, is_removed};
+use super::keys::{Key, OTHER_VARIABLES, is_removed};
 use super::settings::{Fault, Reading};
+use super::spelling::closest;
 use super::value;
 use crate::error::{Error, ErrorKind};
 
@@ -99,6 +100,15 @@ impl Env {
         Ok(if waits { Switch::Idle } else { Switch::Off })
     }
 
+    /// Says the same, where a value that cannot be used counts as not set.
+    pub(crate) fn switch_or_default(&self) -> Switch {
+        self.switch().unwrap_or_else(|_| {
+            let rest = self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name));
+            let rest = Env(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
+            rest.switch().unwrap_or(Switch::Off)
+        })
+    }
+
     /// Reads the variables of all keys.
     pub(super) fn read(&self) -> Reading {
         let mut reading = Reading::default();
@@ -117,7 +127,6 @@ impl Env {
                 reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong));
             }
         }
-        reading.warnings.extend(self.unknown());
         reading
     }
 
@@ -127,8 +136,8 @@ impl Env {
         names.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?.to_owned()))).collect()
     }
 
-    /// A warning for each variable that looks like one of ours.
-    fn unknown(&self) -> impl Iterator<Item = String> {
+    /// Returns a warning for each variable whose name begins as ours do, and is none.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|name| {
             let bare = name.strip_prefix(PREFIX)?;
             if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.is_variable(name)) {
@@ -137,7 +146,11 @@ impl Env {
             if is_removed(bare) {
                 return Some(format!("{name} no longer does anything, here as in libkineto"));
             }
-            Some(format!("unknown variable {}{}", name.escape_debug(), hint(bare)))
+            let known: Vec<_> = Key::ALL.iter().map(|key| key.variable()).collect();
+            let meant = if bare.starts_with(PREFIX) { Some(bare) } else { None };
+            let meant = meant.or_else(|| closest(name, known.iter().map(String::as_str)));
+            let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            Some(format!("unknown variable {}{meant}", name.escape_debug()))
         })
     }
 }
@@ -218,9 +231,11 @@ mod tests {
     fn unknown_variables_of_our_prefix_warn() {
         let names =
             ["KINETO_GZIP_LEVL", "KINETO_KINETO_CONFIG", "KINETO_ENABLE_SIGUSR2", "KINETO_FORCE_STEP_HOOK", "HOME"];
-        let warnings = Env::from_pairs(names.map(|name| (name, "1"))).read().warnings;
+        let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown().collect();
         assert_eq!(warnings.len(), 3, "{warnings:?}");
-        assert!(warnings.contains(&"unknown variable KINETO_GZIP_LEVL".to_owned()));
+        let gzip = "unknown variable KINETO_GZIP_LEVL; did you mean KINETO_GZIP_LEVEL?";
+        let config = "unknown variable KINETO_KINETO_CONFIG; did you mean KINETO_CONFIG?";
+        assert!([gzip, config].iter().all(|warning| warnings.contains(&(*warning).to_owned())), "{warnings:?}");
         assert!(warnings.contains(&"KINETO_ENABLE_SIGUSR2 no longer does anything, here as in libkineto".to_owned()));
     }
 

@@ -58,6 +58,11 @@ impl ConfigFile {
         ConfigFile { stamp, ..self.clone() }
     }
 
+    /// Whether somebody has named it.
+    pub(super) fn is_named(&self) -> bool {
+        self.named_by.is_some()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::spelling::closest;
 use super::value::{I32, I64, Kind};
 use Change::{AtOnce, Next, Start};
 use Fallback::{Is, Says};
@@ -313,7 +314,6 @@ impl Key {
     }
 
     /// Returns the environment variable for it.
-    #[cfg(test)]
     pub(crate) fn variable(self) -> String {
         match self.spec().place {
             Both => format!("KINETO_{}", self.spec().name),
@@ -403,7 +403,10 @@ pub(super) fn hint(name: &str) -> String {
     match Key::ALL.iter().find(|key| key.spec().name == bare || key.spec().name == name) {
         Some(key) if key.spec().place == Environment => "; it is read from the environment alone".to_owned(),
         Some(key) => format!("; did you mean {}?", key.spec().name),
-        None => String::new(),
+        None => {
+            let names = Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.place == Both).map(|spec| spec.name);
+            closest(&bare, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+        }
     }
 }
 
@@ -514,6 +517,7 @@ mod tests {
         assert_eq!(hint("activity_types"), "; did you mean ACTIVITY_TYPES?");
         assert_eq!(hint("KINETO_ACTIVITY_TYPES"), "; did you mean ACTIVITY_TYPES?");
         assert_eq!(hint("KINETO_USE_DAEMON"), "; it is read from the environment alone");
+        assert_eq!(hint("GZIP_LEVL"), "; did you mean GZIP_LEVEL?");
         assert_eq!(hint("ANYTHING"), "");
     }
 }

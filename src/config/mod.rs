@@ -21,10 +21,12 @@ mod overrides;
 mod parse;
 mod request;
 mod settings;
+mod spelling;
 mod timetable;
 mod value;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tracing_core::LevelFilter;
@@ -43,7 +45,7 @@ pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
 pub(crate) use request::Asked;
-use settings::{Fault, Merged, Origin};
+use settings::{Fault, Merged, Origin, Settings};
 pub(crate) use timetable::Timetable;
 
 use crate::activity::{ActivityType, ActivityTypes};
@@ -105,6 +107,19 @@ pub(crate) struct Config {
     merged: Merged,
 }
 
+/// The keys that [`Config::check`] is about: those of either check, and all of them.
+const CHECKED: [&[Key]; 3] = [CHECKED_ALL.split_at(1).0, CHECKED_ALL.split_at(1).1, &CHECKED_ALL];
+const CHECKED_ALL: [Key; 8] = [
+    Key::Overflow,
+    Key::StartDelay,
+    Key::StartPeriod,
+    Key::StartWindows,
+    Key::StartIteration,
+    Key::DurationSecs,
+    Key::DurationMsecs,
+    Key::Iterations,
+];
+
 impl Config {
     /// Puts the sources together, and adds to `warnings` what should be told to the user besides.
     ///
@@ -123,7 +138,10 @@ impl Config {
         default_file: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<Config, Error> {
-        let (by_program, by_env) = (overrides.read(), env.read());
+        let (by_program, mut by_env) = (overrides.read(), env.read());
+        if !overrides.is_env_strict {
+            by_env.warnings.extend(by_env.faults.drain(..).map(|fault| format!("{fault}; it is ignored")));
+        }
         warnings.extend(by_program.warnings.into_iter().chain(by_env.warnings));
         let faults: Vec<_> = by_program.faults.iter().chain(&by_env.faults).map(Fault::to_string).collect();
         if !faults.is_empty() {
@@ -132,25 +150,35 @@ impl Config {
         // Looked at before it is read: what happens to it from then on is a change.
         let file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
         let by_file = file.read(warnings)?;
-        let mut config = Config::of(Merged::new([
-            (Origin::Builder, by_program.settings),
-            (Origin::Environment, by_env.settings),
-            (Origin::File, by_file),
-        ]));
+        let merge = |by_env: Settings| {
+            Config::of(Merged::new([
+                (Origin::Builder, by_program.settings.clone()),
+                (Origin::Environment, by_env),
+                (Origin::File, by_file.clone()),
+            ]))
+        };
+        let mut config = merge(by_env.settings.clone());
+        if let Err(why) = config.check()
+            && !overrides.is_env_strict
+            && let Some(rest) =
+                CHECKED.iter().map(|keys| merge(by_env.settings.without(keys))).find(|c| c.check().is_ok())
+        {
+            warnings.push(format!("{why}; what the environment says of it is ignored"));
+            config = rest;
+        }
+        config.check()?;
         config.file = file;
-        let timetable = &config.ondemand.timetable;
-        timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
-        warnings.extend(timetable.warning().map(str::to_owned));
+        warnings.extend(config.ondemand.timetable.warning().map(str::to_owned));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.look_for_places(env);
         config.nvtx_injection = env.text("NVTX_INJECTION64_PATH").map(PathBuf::from);
-        config.check()?;
         Ok(config)
     }
 
-    /// Refuses what this version cannot do.
+    /// Refuses settings that do not fit together, and what this version cannot do.
     fn check(&self) -> Result<(), Error> {
+        self.ondemand.timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
         if self.overflow == Overflow::Stop {
             return Ok(());
         }
@@ -247,6 +275,11 @@ impl Config {
         }
     }
 
+    /// Whether the counters of the CPU were chosen by the environment.
+    pub(crate) fn has_counters_of_env(&self) -> bool {
+        self.origin(Key::PerformanceEvents) == Origin::Environment
+    }
+
     /// Returns who has set a key.
     fn origin(&self, key: Key) -> Origin {
         self.merged.origin(key)
@@ -326,6 +359,14 @@ impl Default for Config {
             file: ConfigFile::default(),
             merged: Merged::default(),
         }
+    }
+}
+
+/// Reports the unknown variables of the environment, once for the process.
+pub(crate) fn report_unknown(env: &Env) {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !IS_DONE.swap(true, Ordering::Relaxed) {
+        report(&env.unknown().collect::<Vec<_>>());
     }
 }
 
@@ -472,6 +513,7 @@ mod tests {
     #[test]
     fn all_bad_values_of_builder_and_environment_are_one_error() {
         let overrides = Overrides { gzip_level: Some(10), ..Overrides::default() };
+        let overrides = Overrides { is_env_strict: true, ..overrides };
         let error = resolve(&overrides, &[("KINETO_ASYNC_SPANS", "never")], "").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert_eq!(
@@ -484,7 +526,7 @@ mod tests {
     #[test]
     fn what_is_not_available_yet_is_refused() {
         for text in ["keep_newest", "spill"] {
-            let error = resolve(&Overrides::default(), &[("KINETO_OVERFLOW", text)], "").unwrap_err();
+            let error = resolve(&Overrides::default(), &[], &format!("OVERFLOW={text}")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(text), "{error}");
         }
@@ -548,6 +590,23 @@ mod tests {
     fn warnings_come_from_all_sources() {
         let env = [("KINETO_TYPO", "1"), ("RANK", "x"), ("WORLD_SIZE", "2")];
         let (_, warnings) = resolve(&Overrides::default(), &env, "FUTURE=1\nGZIP_LEVEL=99").unwrap();
-        assert_eq!(warnings.len(), 4, "{warnings:?}");
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+    }
+
+    #[test]
+    fn env_faults_warn_and_fall_back_unless_strict() {
+        for (name, text, keeps) in [
+            ("KINETO_FILTER", "app=loud", "KINETO_FILTER=app=loud"),
+            ("KINETO_OVERFLOW", "spill", "overflow spill"),
+            ("KINETO_START_PERIOD_MS", "5", "START_PERIOD_MS needs"),
+        ] {
+            let env = [(name, text), ("KINETO_HOST_NAME", "h")];
+            let (config, warnings) = resolve(&Overrides::default(), &env, "").unwrap();
+            assert!(warnings.len() == 1 && warnings[0].contains(keeps), "{warnings:?}");
+            assert!(warnings[0].contains("ignored"), "{warnings:?}");
+            assert_eq!((config.filter.is_none(), config.host_name.as_deref()), (true, Some("h")));
+            let strict = Overrides { is_env_strict: true, ..Overrides::default() };
+            assert!(resolve(&strict, &env, "").unwrap_err().to_string().contains(keeps));
+        }
     }
 }

@@ -1,5 +1,10 @@
 //! Where a trace goes when nobody says so at the end.
 
+use super::Config;
+use super::keys::Key;
+use super::settings::Origin;
+use super::value::Value;
+use crate::error::Error;
 use std::path::{Path, PathBuf};
 
 /// Where a recording that ends by itself leaves its trace.
@@ -29,6 +34,47 @@ impl Output {
             Output::PerProcess(path) => Some(with_pid(path, pid)),
             Output::Exact(path) => Some(path.clone()),
         }
+    }
+}
+
+impl Config {
+    /// Checks where traces go, and resolves a relative path for good: `check` returns the absolute one.
+    ///
+    /// A path of the environment or of the machine's own configuration file that cannot be used is reported in `warnings`,
+    /// and traces go to the default folder.
+    ///
+    /// # Errors
+    /// Those of `check`, about a path of the builder, of a file that was named, or of a strict environment.
+    pub(crate) fn settle_output(
+        &mut self,
+        check: impl Fn(&Path) -> Result<PathBuf, Error>,
+        is_strict: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let (given, absolute): (&Path, fn(PathBuf) -> Output) = match &self.output {
+            Output::Nowhere | Output::Default => return Ok(()),
+            Output::PerProcess(path) => (path, Output::PerProcess),
+            Output::Exact(path) => (path, Output::Exact),
+        };
+        let may_fall_back = match self.origin(Key::LogFile) {
+            Origin::Environment => !is_strict,
+            Origin::File => !self.file.is_named(),
+            _ => false,
+        };
+        match check(given) {
+            Ok(path) => {
+                self.output = absolute(path);
+                self.merged.replace(Key::LogFile, Value::Output(self.output.clone()));
+            }
+            Err(why) if may_fall_back => {
+                let default = Output::Default.path(std::process::id()).unwrap_or_default();
+                warnings.push(format!("{why}; traces go to {}", default.display()));
+                self.output = Output::Default;
+                self.merged.remove(Key::LogFile);
+            }
+            Err(why) => return Err(why),
+        }
+        Ok(())
     }
 }
 

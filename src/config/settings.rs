@@ -34,6 +34,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Returns the same without some keys.
+    pub(super) fn without(&self, keys: &[Key]) -> Settings {
+        Settings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
+    }
+
     /// Returns what is set, in the order in which it was.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value))
@@ -94,6 +99,16 @@ impl Merged {
         }
         merged.0.sort_by_key(|(key, _, _)| *key);
         merged
+    }
+
+    /// Sets `key` to another value, by whoever has set it.
+    pub(super) fn replace(&mut self, key: Key, value: Value) {
+        self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
+    }
+
+    /// Takes back what was set for a key.
+    pub(super) fn remove(&mut self, key: Key) {
+        self.0.retain(|(set, _, _)| *set != key);
     }
 
     /// Returns the same, with the families that `settings` decides as these have them.

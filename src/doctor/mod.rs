@@ -265,13 +265,14 @@ fn advise(found: &mut CollectorDiagnosis, circumstances: &Circumstances<'_>) {
 fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
     let mut warnings = Vec::new();
     let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
-    let switch = env.switch();
-    let error = resolved.as_ref().err().or(switch.as_ref().err()).map(ToString::to_string);
+    let switch = env.switch_or_default();
+    warnings.extend(env.unknown());
+    let error = resolved.as_ref().err().map(ToString::to_string);
     let from_env = match switch {
         _ if error.is_some() => "fails",
-        Ok(Switch::On) => "makes a layer that records",
-        Ok(Switch::Idle) => "makes a layer that waits for requests",
-        Ok(Switch::Off) | Err(_) => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
+        Switch::On => "makes a layer that records",
+        Switch::Idle => "makes a layer that waits for requests",
+        Switch::Off => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
     };
     let config = resolved.unwrap_or_default();
     let diagnosis = ConfigurationDiagnosis {
@@ -451,7 +452,7 @@ mod tests {
         let configuration = &fine.configuration;
         assert_eq!(configuration.from_env, "makes a layer that records");
         assert!(configuration.set.contains(&("GZIP_LEVEL", "3".to_owned(), "environment".to_owned())));
-        assert_eq!(configuration.warnings, ["unknown variable KINETO_GZIP_LEVL"]);
+        assert_eq!(configuration.warnings, ["unknown variable KINETO_GZIP_LEVL; did you mean KINETO_GZIP_LEVEL?"]);
         assert!(fine.is_well());
         for (name, value) in [("KINETO_GZIP_LEVEL", "30"), ("KINETO_ENABLED", "perhaps")] {
             let wrong = examine(&told, false, &[(name, value)]);

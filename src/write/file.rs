@@ -38,6 +38,20 @@ pub(crate) fn save(
     temporary.rename(path).map_err(|error| failed("replace", path, error))
 }
 
+/// Checks that [`save`] can write to `path` now.
+///
+/// # Errors
+///
+/// Those of [`save`].
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    Format::of(path)?;
+    if is_stream(path) {
+        return Ok(());
+    }
+    refuse_what_is_no_file(path)?;
+    Temporary::create(path).map(drop).map_err(|error| failed("create", path, error))
+}
+
 /// What is written, told by the end of a file's name in any case: `.gz` is gzip, everything else plain JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -52,9 +66,13 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for `.pftrace`, and for `.gz` if the feature `gzip` is off.
+    /// [`ErrorKind::Unsupported`] for `.pftrace`, `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
     pub(crate) fn of(path: &Path) -> Result<Self, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
+        if let Some(end) = [".zst", ".zip"].into_iter().find(|end| name.ends_with(end)) {
+            let message = format!("cannot write {}: {end} is not supported; use .json.gz", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let plain = name.strip_suffix(".gz");
         if plain.unwrap_or(&name).ends_with(".pftrace") {
             let message = format!("cannot write {}: Perfetto's own format is not supported; use .json", path.display());
@@ -332,7 +350,7 @@ mod tests {
     fn the_format_follows_the_name() {
         assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), Format::Json);
         assert_eq!(Format::of(Path::new("a.gz/b")).unwrap(), Format::Json);
-        for native in ["a.pftrace", "a.PFTRACE.gz"] {
+        for native in ["a.pftrace", "a.PFTRACE.gz", "a.json.zst", "a.zip"] {
             assert_eq!(Format::of(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
         }
         let packed = Format::of(Path::new("a.JSON.GZ"));

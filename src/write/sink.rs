@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::file::{self, Format};
@@ -95,6 +95,27 @@ impl Sinks {
         let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
         let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
         format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
+    }
+
+    /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. What a handler can do is
+    /// not asked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`save`](Sinks::save).
+    pub(crate) fn check(&self, target: &Path) -> Result<PathBuf, Error> {
+        let Some((url, scheme, rest)) = split(target) else {
+            let advice = "name an absolute path";
+            let path = std::path::absolute(target).map_err(|error| Error::io("resolve", target, error, advice))?;
+            return file::check(&path).map(|()| path);
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        match self.by_scheme.contains_key(&scheme) {
+            true => Ok(()),
+            false if scheme == FILE => file::check(Path::new(rest)),
+            false => Err(self.unknown(url, &scheme)),
+        }
+        .map(|()| target.to_owned())
     }
 
     fn unknown(&self, url: &str, scheme: &str) -> Error {

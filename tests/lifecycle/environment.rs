@@ -3,10 +3,13 @@
 use crate::play::{play_with, report, work};
 use crate::{Scenario, Test};
 use std::path::Path;
-use tracing_kineto::KinetoLayer;
+use tracing_kineto::{Error, KinetoGuard, KinetoLayer};
 use tracing_subscriber::prelude::*;
 
-pub(crate) const SCENARIOS: &[Scenario] = &[("from_env", from_env)];
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("from_env", |folder| record_by_env(folder, KinetoLayer::from_env())),
+    ("try_from_env", |folder| record_by_env(folder, KinetoLayer::try_from_env())),
+];
 
 pub(crate) const TESTS: &[Test] = &[
     ("nothing_in_the_environment_means_no_layer_and_no_thread", || {
@@ -34,37 +37,68 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play_with("from_env", &env).succeeded();
         let file = played.file(&format!("c_{}.json", played.pid));
         assert_eq!((file.slices("work"), file.json["distributedInfo"]["rank"].as_u64()), (0, Some(3)));
-        assert!(
-            played.stderr.contains("left out by its filter, or by the selected activity types or scopes"),
-            "{}",
-            played.stderr
-        );
     }),
     ("the_filter_and_the_job_reach_the_file", || {
         let env = [
             ("KINETO_ENABLED", "1"),
             ("KINETO_ACTIVITIES_LOG_FILE", "{}/f.json"),
-            ("KINETO_FILTER", "nobody=info"),
+            ("KINETO_FILTER", "annotated=info"),
             ("PT_PROFILER_JOB_NAME", "job \"1\""),
         ];
         let played = play_with("from_env", &env).succeeded();
         let file = played.file(&format!("f_{}.json", played.pid));
         assert_eq!((file.slices("work"), file.json["PT_PROFILER_JOB_NAME"].as_str()), (0, Some("job \"1\"")));
     }),
-    ("a_value_that_cannot_be_used_is_an_error_that_names_its_variable", || {
+    ("env_fault_warns_and_records_unless_strict", || {
         for (name, value) in [
             ("KINETO_ENABLED", "maybe"),
+            ("KINETO_FILTER", "app=loud"),
             ("KINETO_ACTIVITY_TYPES", "cpu_op,nothing_of_the_kind"),
             ("KINETO_GZIP_LEVEL", "12"),
-            ("KINETO_CONFIG", "/nowhere/kineto.conf"),
+            ("KINETO_OVERFLOW", "spill"),
+            ("KINETO_PERFORMANCE_EVENTS", "nothing-of-the-kind"),
         ] {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_TYPO", "1"), (name, value)];
             let played = play_with("from_env", &env).succeeded();
+            let what = if name == "KINETO_ACTIVITY_TYPES" { "nothing_of_the_kind" } else { value };
+            assert_eq!(played.stderr.matches(what).count(), 1, "{name}: {}", played.stderr);
+            assert_eq!(played.stderr.matches("unknown variable KINETO_TYPO").count(), 1, "{name}: {}", played.stderr);
+            assert_eq!(played.file(&format!("x_{}.json", played.pid)).slices("work"), 1, "{name}");
+            let played = play_with("try_from_env", &env).succeeded();
             let report = played.report();
-            assert!(report.starts_with("error: ") && report.contains(name), "{name}: {report}");
-            // What else is wrong is said all the same, unless there was no need to read any further.
-            assert!(name == "KINETO_ENABLED" || played.stderr.contains("unknown variable KINETO_TYPO"), "{name}");
+            assert!(report.starts_with("error: ") && report.contains(what), "{name}: {report}");
             assert_eq!(played.files(), ["report"], "{name}");
+        }
+    }),
+    ("env_path_that_fails_gives_way_to_the_default", || {
+        for (path, why) in [("{}/missing/x.json", "create the folder"), ("{}/x.pftrace", "is not supported")] {
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", path)];
+            let played = play_with("from_env", &env).succeeded();
+            let default = format!("/tmp/libkineto_activities_{}.json", played.pid);
+            assert!(played.stderr.contains(why), "{}", played.stderr);
+            assert!(played.stderr.contains(&format!("traces go to {default}")), "{}", played.stderr);
+            let file = crate::play::File::read(default.as_ref());
+            std::fs::remove_file(&default).unwrap();
+            assert_eq!(file.slices("work"), 1);
+            let played = play_with("try_from_env", &env).succeeded();
+            assert!(played.report().contains(why), "{}", played.report());
+        }
+    }),
+    ("named_config_file_that_fails_is_an_error", || {
+        let played = play_with("from_env", &[("KINETO_CONFIG", "/nowhere/kineto.conf")]).succeeded();
+        assert!(played.report().starts_with("error: ") && played.report().contains("KINETO_CONFIG"));
+    }),
+    ("misspelt_variables_are_told_when_switched_off", || {
+        for (variable, meant) in [("KINETO_ENABLE", "KINETO_ENABLED"), ("KINETO_ACTIVITES", "KINETO_ACTIVITIES")] {
+            let played = play_with("from_env", &[(variable, "1")]).succeeded();
+            assert_eq!(played.report(), "off, threads: 1\n");
+            let told = format!("unknown variable {variable}; did you mean {meant}?");
+            assert_eq!(
+                (played.stderr.lines().count(), played.stderr.matches(&told).count()),
+                (1, 1),
+                "{}",
+                played.stderr
+            );
         }
     }),
     ("counters_that_are_not_sampled_are_told", || {
@@ -75,6 +109,14 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(said.matches(told).count(), 1, "{key}: {said}");
         }
     }),
+    ("file_is_told_in_one_line_unless_silenced", || {
+        let played = play_with("from_env", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json")]).succeeded();
+        let told: Vec<_> = played.stderr.lines().collect();
+        assert!(told.len() == 1 && told[0].ends_with(&format!("/x_{}.json: 2 slices", played.pid)), "{told:?}");
+        let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_LOG_LEVEL", "error")];
+        let played = play_with("from_env", &env).succeeded();
+        assert_eq!((played.stderr.as_str(), played.files().len()), ("", 2));
+    }),
     ("the_log_level_silences_messages", || {
         let quiet =
             [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_FILTER", "nobody=info"), ("KINETO_LOG_LEVEL", "3")];
@@ -82,8 +124,8 @@ pub(crate) const TESTS: &[Test] = &[
     }),
 ];
 
-fn from_env(folder: &Path) {
-    let (layer, _guard) = match KinetoLayer::from_env() {
+fn record_by_env(folder: &Path, made: Result<(Option<KinetoLayer>, KinetoGuard), Error>) {
+    let (layer, _guard) = match made {
         Ok(made) => made,
         Err(error) => return report(folder, &format!("error: {error}")),
     };
@@ -91,4 +133,5 @@ fn from_env(folder: &Path) {
     report(folder, &format!("{}, threads: {threads}", if layer.is_some() { "on" } else { "off" }));
     tracing_subscriber::registry().with(layer).init();
     work();
+    tracing::info_span!(target: "annotated", "annotated", kineto.kind = "user_annotation").in_scope(|| ());
 }

@@ -21,15 +21,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         sys::limit_files(Some(64 * 1024));
     }),
     ("missing_folder_at_drop", |folder| {
+        std::fs::create_dir(folder.join("missing")).unwrap();
         let _guard = record_as(KinetoLayer::builder().output(folder.join("missing/out.json")));
+        std::fs::remove_dir(folder.join("missing")).unwrap();
         work();
     }),
     ("folder_at_drop", |folder| {
-        let _guard = record_as(KinetoLayer::builder().output(folder));
+        let _guard = record_as(KinetoLayer::builder().output(folder.join("folder")));
+        std::fs::create_dir(folder.join("folder")).unwrap();
+        work();
+    }),
+    ("relative_output", |folder| {
+        for name in ["before", "elsewhere"] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        std::env::set_current_dir(folder.join("before")).unwrap();
+        let _guard = record_as(KinetoLayer::builder().output("x.json"));
+        std::env::set_current_dir(folder.join("elsewhere")).unwrap();
         work();
     }),
     ("flush_to_a_missing_folder", |folder| {
+        std::fs::create_dir(folder.join("late")).unwrap();
         let guard = record_as(KinetoLayer::builder().output(folder.join("late/out.json")));
+        std::fs::remove_dir(folder.join("late")).unwrap();
         work();
         let error = guard.flush().unwrap_err();
         report(folder, &format!("{:?}: {error}", error.kind()));
@@ -61,9 +75,46 @@ pub(crate) const TESTS: &[Test] = &[
             [("missing_folder_at_drop", "create the folder"), ("folder_at_drop", "name a file in that folder")]
         {
             let played = play(scenario).succeeded();
-            assert!(played.files().is_empty(), "{:?}", played.files());
+            assert!(!played.files().iter().any(|name| name.contains("json")), "{:?}", played.files());
             assert!(played.stderr.contains(advice), "{}", played.stderr);
         }
+    }),
+    ("build_fails_when_the_output_cannot_be_written", || {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        sys::make_fifo(&here.join("fifo"));
+        std::fs::create_dir(here.join("folder")).unwrap();
+        let mut outputs = vec![
+            (here.join("missing/x.json"), ErrorKind::Io, "create the folder"),
+            (here.join("fifo"), ErrorKind::Io, "save to a file"),
+            (here.join("folder"), ErrorKind::Io, "name a file in that folder"),
+            (here.join("x.pftrace"), ErrorKind::Unsupported, "use .json"),
+            (here.join("x.json.zst"), ErrorKind::Unsupported, "use .json.gz"),
+            (here.join("x.zip"), ErrorKind::Unsupported, "use .json.gz"),
+            ("no-such-scheme://x.json".into(), ErrorKind::UnknownScheme, "no handler is registered"),
+            (format!("file://{}/missing/x.json", here.display()).into(), ErrorKind::Io, "create the folder"),
+        ];
+        let closed: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o500);
+        std::fs::create_dir(here.join("closed")).unwrap();
+        std::fs::set_permissions(here.join("closed"), closed).unwrap();
+        if !sys::is_root() {
+            outputs.push((here.join("closed/x.json"), ErrorKind::Io, "allow this user to write"));
+        }
+        for (output, kind, advice) in outputs {
+            let error = KinetoLayer::builder().output(&output).build().unwrap_err();
+            assert!(error.kind() == kind && error.to_string().contains(advice), "{}: {error}", output.display());
+        }
+        let sink = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::ErrorKind::NotFound.into()) };
+        for output in ["sink://x.pftrace", "/dev/null"] {
+            assert!(KinetoLayer::builder().sink("sink", sink).output(output).build().is_ok(), "{output}");
+        }
+        assert!(KinetoLayer::builder().output(here.join("trace.out")).build().is_ok(), "JSON under another name");
+        assert_eq!(std::fs::read_dir(here).unwrap().count(), 3, "checking leaves nothing");
+    }),
+    ("relative_output_is_resolved_by_build", || {
+        let played = play("relative_output").succeeded();
+        assert_eq!(played.files(), ["before", "elsewhere"], "{}", played.stderr);
+        assert_eq!(File::read(&played.path("before").join("x.json")).slices("work"), 1);
     }),
     ("a_flush_that_fails_does_not_end_the_recording", || {
         let played = play("flush_to_a_missing_folder").succeeded();
