@@ -24,7 +24,7 @@ use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::Sinks;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -389,6 +389,7 @@ impl KinetoLayerBuilder {
         warnings.clear();
         config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
         config::report(&warnings);
+        config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         let serves = config.settle_start(self.waits, self.schedule.is_some());
         let rules = Rules {
@@ -473,6 +474,22 @@ fn check_name(name: &str) -> Result<(), Error> {
         "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
     );
     Err(Error::new(ErrorKind::Config, why))
+}
+
+/// Says which files of before were left unfinished where the output goes.
+fn report_abandoned(output: &Path) {
+    const SHOWN: usize = 3;
+    let files = Sinks::abandoned(output);
+    if let Some(more) = files.len().checked_sub(1) {
+        let names: Vec<_> = files.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+        let more = if more < SHOWN { String::new() } else { format!(" and {} more", files.len() - SHOWN) };
+        diag!(
+            Warning,
+            "trace",
+            "unfinished traces of processes that have ended: {}{more}; delete them",
+            names.join(", ")
+        );
+    }
 }
 
 /// Who takes what is saved to URLs, by scheme.

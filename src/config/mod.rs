@@ -107,7 +107,7 @@ pub(crate) struct Config {
     merged: Merged,
 }
 
-/// The keys that [`Config::check`] is about: those of either check, and all of them.
+/// The keys that [`Config::check_start`] is about: those of either check, and all of them.
 const CHECKED: [&[Key]; 3] = [CHECKED_ALL.split_at(1).0, CHECKED_ALL.split_at(1).1, &CHECKED_ALL];
 const CHECKED_ALL: [Key; 8] = [
     Key::Overflow,
@@ -158,15 +158,17 @@ impl Config {
             ]))
         };
         let mut config = merge(by_env.settings.clone());
-        if let Err(why) = config.check()
+        if let Err(why) = config.check_start()
             && !overrides.is_env_strict
-            && let Some(rest) =
-                CHECKED.iter().map(|keys| merge(by_env.settings.without(keys))).find(|c| c.check().is_ok())
+            && let Some(rest) = CHECKED
+                .iter()
+                .map(|keys| merge(by_env.settings.without(keys)))
+                .find(|config| config.check_start().is_ok())
         {
             warnings.push(format!("{why}; what the environment says of it is ignored"));
             config = rest;
         }
-        config.check()?;
+        config.check_start()?;
         config.file = file;
         warnings.extend(config.ondemand.timetable.warning().map(str::to_owned));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
@@ -176,9 +178,14 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses settings that do not fit together, and what this version cannot do.
-    fn check(&self) -> Result<(), Error> {
+    /// Refuses settings with which a program cannot start.
+    fn check_start(&self) -> Result<(), Error> {
         self.ondemand.timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
+        self.check()
+    }
+
+    /// Refuses what this version cannot do.
+    fn check(&self) -> Result<(), Error> {
         if self.overflow == Overflow::Stop {
             return Ok(());
         }

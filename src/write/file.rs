@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::os::file_lock;
 
 /// Writes a file that stands under `path` when it is whole, and not before.
 ///
@@ -124,6 +125,18 @@ pub(crate) fn stem_and_end(name: &str) -> (&str, &str) {
     (stem, name.get(stem.len()..).unwrap_or_default())
 }
 
+/// Returns the temporary files beside `target` whose writers have ended without finishing them, in any order.
+///
+/// None is removed: what is in them may be all that is left of a recording.
+pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
+    let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
+    let temporary = names.filter(|name| name.to_str().is_some_and(Temporary::is_name)).map(|name| folder.join(name));
+    // Of other users' files nothing is known.
+    temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
+}
+
 /// A temporary file, removed when dropped unless it was renamed.
 struct Temporary {
     path: PathBuf,
@@ -137,7 +150,12 @@ impl Temporary {
             let path = Self::name(target)?;
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == Io::AlreadyExists => {}
-                opened => return opened.map(|file| (Temporary { path, renamed: false }, file)),
+                Err(error) => return Err(error),
+                Ok(file) => {
+                    // Tells that it is being written; where there are no locks, nothing does.
+                    file_lock::try_lock(&file);
+                    return Ok((Temporary { path, renamed: false }, file));
+                }
             }
         }
     }
@@ -154,6 +172,15 @@ impl Temporary {
         let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
         temporary.push(format!(".{}-{number}-{random:016x}.tmp", std::process::id()));
         Ok(target.with_file_name(temporary))
+    }
+
+    /// Whether [`name`](Temporary::name) makes such names.
+    fn is_name(name: &str) -> bool {
+        let Some((_, end)) = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) else { return false };
+        let parts: Vec<_> = end.split('-').collect();
+        matches!(parts[..], [process, number, random]
+            if [process, number].iter().all(|part| part.parse::<u64>().is_ok())
+                && random.len() == 16 && u64::from_str_radix(random, 16).is_ok())
     }
 
     fn rename(mut self, target: &Path) -> io::Result<()> {
@@ -267,6 +294,26 @@ mod tests {
         assert!(text.contains("a.json") && text.contains("free space or save elsewhere"), "{text}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(folder.path()), ["a.json"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn abandoned_finds_files_that_no_writer_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let (held, writer) = Temporary::create(&path).unwrap();
+        let (left, _) = Temporary::create(&path).unwrap();
+        for other in ["a.tmp", "a.json.1-2-3.tmp", "a.json.x-2-0123456789abcdef.tmp", "b.json"] {
+            fs::write(folder.path().join(other), "").unwrap();
+        }
+        assert_eq!(abandoned(&path), [left.path.clone()]);
+        drop(writer);
+        let mut both = vec![held.path.clone(), left.path.clone()];
+        both.sort();
+        let mut found = abandoned(&path);
+        found.sort();
+        assert_eq!(found, both);
+        assert!(both.iter().all(|path| path.exists()), "they are reported, not removed");
     }
 
     #[test]

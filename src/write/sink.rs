@@ -118,6 +118,15 @@ impl Sinks {
         .map(|()| target.to_owned())
     }
 
+    /// Returns what writers that have ended left unfinished where `target` is, if it is a path.
+    pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
+        match split(target) {
+            None => file::abandoned(target),
+            Some((_, scheme, rest)) if scheme.eq_ignore_ascii_case(FILE) => file::abandoned(Path::new(rest)),
+            Some(_) => Vec::new(),
+        }
+    }
+
     fn unknown(&self, url: &str, scheme: &str) -> Error {
         let mut known: Vec<&str> = self.by_scheme.keys().map(String::as_str).collect();
         if !known.contains(&FILE) {

@@ -31,6 +31,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         std::fs::create_dir(folder.join("folder")).unwrap();
         work();
     }),
+    ("abandoned", |folder| {
+        std::fs::write(folder.join("x.json.7-0-0123456789abcdef.tmp"), "{").unwrap();
+        let _guard = record(folder);
+        work();
+    }),
     ("relative_output", |folder| {
         for name in ["before", "elsewhere"] {
             std::fs::create_dir(folder.join(name)).unwrap();
@@ -110,6 +115,13 @@ pub(crate) const TESTS: &[Test] = &[
         }
         assert!(KinetoLayer::builder().output(here.join("trace.out")).build().is_ok(), "JSON under another name");
         assert_eq!(std::fs::read_dir(here).unwrap().count(), 3, "checking leaves nothing");
+    }),
+    ("build_reports_unfinished_files_and_keeps_them", || {
+        let played = play("abandoned").succeeded();
+        assert_eq!(played.files(), [OUTPUT, "x.json.7-0-0123456789abcdef.tmp"]);
+        let told = "unfinished traces of processes that have ended: /";
+        assert_eq!(played.stderr.matches(told).count(), 1, "{}", played.stderr);
+        assert!(played.stderr.contains("x.json.7-0-0123456789abcdef.tmp; delete"), "{}", played.stderr);
     }),
     ("relative_output_is_resolved_by_build", || {
         let played = play("relative_output").succeeded();
