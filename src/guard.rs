@@ -66,10 +66,7 @@ impl KinetoGuard {
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
-        session.iter().for_each(|session| {
-            session.end_guard();
-            session.close_requests(session.flush_timeout());
-        });
+        session.iter().for_each(|session| session.close_requests(Patience::WhileAlive(session.flush_timeout())));
         Profiler::new(session).stop()
     }
 
@@ -77,8 +74,13 @@ impl KinetoGuard {
     /// nothing was written.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(session) = self.session.take() else { return Ok(()) };
+        let closed = self.write(&session);
         session.end_guard();
-        session.close_requests(session.flush_timeout());
+        closed
+    }
+
+    fn write(&self, session: &Session) -> Result<(), Error> {
+        session.close_requests(Patience::WhileAlive(session.flush_timeout()));
         if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
             return Ok(());
         }
@@ -90,7 +92,7 @@ impl KinetoGuard {
         let _ending = session.begin_ending();
         match session.finish(true) {
             Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
-                Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_so_early(&session, lived, why)),
+                Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_so_early(session, lived, why)),
                 None => {
                     let patience = Patience::WhileAlive(session.flush_timeout());
                     session.write_in_time(trace, patience).or_else(failed)?;

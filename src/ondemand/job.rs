@@ -65,7 +65,8 @@ impl Job {
             What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
             What::Trace => session.stop_for(self.ticket)?,
         };
-        // Nobody could take it; they stand in the file.
+        let _active = session.begin_writing(&trace);
+        // No caller could handle them; they are in the file.
         let _ = trace.check_violations();
         let write = |to: &Path| match what {
             What::MemoryProfile => session.save_memory_profile(&trace, to, output),

@@ -10,7 +10,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
-use crate::session::{Outside, Session};
+use crate::session::{Outside, Patience, Session};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +35,9 @@ pub(super) struct Runner {
     end: Condvar,
     born: u64,
 }
+
+/// How often a file that is written at the end is asked how far it has come.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Nothing is waited for longer before it is looked at again.
 const TICK: Duration = Duration::from_secs(1);
@@ -272,23 +275,29 @@ impl Outside for Runner {
         self.bell.ring();
     }
 
-    fn close(&self, patience: Duration) {
+    fn close(&self, patience: Patience) {
         // A forked child has no such thread.
         if self.born != fork::generation() {
             return;
         }
         self.is_closing.store(true, Ordering::Relaxed);
         self.bell.ring();
-        let deadline = Instant::now() + patience;
+        let session = self.session.upgrade();
+        let steps = || session.as_ref().map_or(0, |session| session.write_steps());
+        let (Patience::WhileAlive(limit) | Patience::InAll(limit)) = patience;
+        let (mut deadline, mut seen) = (Instant::now() + limit, steps());
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
+            if matches!(patience, Patience::WhileAlive(_)) && steps() != seen {
+                (deadline, seen) = (Instant::now() + limit, steps());
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(has_ended);
-                diag!(Error, "ondemand", "a requested trace was not written within {patience:?}; raise flush_timeout");
+                diag!(Error, "ondemand", "a requested trace was not written within {limit:?}; raise flush_timeout");
                 return;
             }
-            has_ended = self.end.wait_timeout(has_ended, left).unwrap_or_else(PoisonError::into_inner).0;
+            has_ended = self.end.wait_timeout(has_ended, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

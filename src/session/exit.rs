@@ -40,7 +40,7 @@ pub fn flush_all() {
 
 /// The process ends: as [`flush_all`], and handlers of traces get what there is. For observers, that is the end.
 pub(crate) fn at_exit() {
-    each(|session| session.close_requests(session.flush_timeout()));
+    each(|session| session.close_requests(Patience::InAll(session.flush_timeout())));
     each(|session| session.writes.wait_for_others(session.flush_timeout()));
     flush_each(|session| {
         let _call = session.call();

@@ -215,7 +215,7 @@ impl Session {
 
     /// Returns why a trace of the program's own is empty, if it is.
     pub(crate) fn why_empty(&self, trace: &Trace) -> Option<&'static str> {
-        let why = trace.why_empty()?;
+        let why = trace.why_empty().filter(|_| trace.stats().violations.is_empty())?;
         Some(match self.is_installed() || self.recorder.is_forked() {
             true => why,
             false => "the layer was not installed; add it with tracing_subscriber::registry().with(layer).init()",

@@ -2,6 +2,7 @@
 
 use super::gate::OF_HOST;
 use super::observer::Event;
+use super::saving::Patience;
 use super::{Phase, Session, State, Status};
 use crate::activity::ActivityTypes;
 use crate::config::{Asked, Config, Output};
@@ -15,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// Who does what is asked for from outside.
 pub(crate) trait Outside: fmt::Debug + Send + Sync {
@@ -25,8 +26,8 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync {
     /// The program has taken the session for itself. No lock may be taken here.
     fn evicted(&self);
 
-    /// Ends what goes on, and has it written if that takes no longer than `patience`.
-    fn close(&self, patience: Duration);
+    /// Ends what goes on, and waits as `patience` says until it is written.
+    fn close(&self, patience: Patience);
 }
 
 /// What a session knows of those outside.
@@ -60,7 +61,7 @@ impl Session {
     }
 
     /// Ends what was asked for from outside, and takes no more of it.
-    pub(crate) fn close_requests(&self, patience: Duration) {
+    pub(crate) fn close_requests(&self, patience: Patience) {
         if let Some(outside) = self.requests.outside.get().filter(|_| !self.recorder.is_forked()) {
             outside.close(patience);
         }

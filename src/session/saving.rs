@@ -78,6 +78,17 @@ impl Session {
         self.writes.enter(None)
     }
 
+    /// Announces that the calling thread writes a trace: who ends the process waits for it.
+    pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
+        self.writes.enter(Some(trace))
+    }
+
+    /// Returns a number that grows as long as some trace that is being written does, and the number of traces.
+    pub(crate) fn write_steps(&self) -> u64 {
+        let active = self.writes.active.lock();
+        active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+    }
+
     /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it.
     pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
         let Some(path) = self.output() else { return Ok(()) };

@@ -308,7 +308,8 @@ mod tests {
         for distance in [1, 2, 4, 5, 8, 9, 100, 4096, 4097, MAX_DISTANCE - 1, MAX_DISTANCE, MAX_DISTANCE + 1] {
             for length in [4, 10, 11, 12, 18, 19, 131, 257, 258, 259, 600] {
                 // Bytes above 143 have longer codes.
-                let mut text: Vec<u8> = (0..distance).map(|at| (at * at / 7 + at) as u8).collect();
+                let mut text: Vec<u8> =
+                    (0..distance).map(|at| ((at * at / 7 + at) % 251).try_into().unwrap()).collect();
                 for at in 0..length {
                     text.push(text[at % distance]);
                 }

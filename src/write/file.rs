@@ -306,7 +306,7 @@ mod tests {
         for other in ["a.tmp", "a.json.1-2-3.tmp", "a.json.x-2-0123456789abcdef.tmp", "b.json"] {
             fs::write(folder.path().join(other), "").unwrap();
         }
-        assert_eq!(abandoned(&path), [left.path.clone()]);
+        assert_eq!(abandoned(&path), std::slice::from_ref(&left.path));
         drop(writer);
         let mut both = vec![held.path.clone(), left.path.clone()];
         both.sort();

@@ -30,7 +30,7 @@ pub(crate) fn play(name: &str) {
         "scheduled" => {
             works_at_once(built(KinetoLayer::builder().schedule(Schedule::new(0, 0, 1).unwrap()).no_output()));
         }
-        "fails" => report(&KinetoLayer::from_env().unwrap_err().to_string()),
+        "fails" => report(&KinetoLayer::try_from_env().unwrap_err().to_string()),
         "steps" => steps(&from_env()),
         "commanded" => commanded(&from_env()),
         "exits" => exits(),

@@ -102,13 +102,13 @@ fn a_recording_is_prepared_started_and_then_stopped_or_cancelled() {
     profiler.stop().unwrap();
     assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::NotActive);
     assert_eq!(notes.take(), WHOLE[2..]);
+    drop(profiler.prepare().unwrap());
+    assert_eq!(notes.take(), ["prepared 00000", "cancelled: the program has not started what it had prepared"]);
     let prepared = profiler.prepare().unwrap();
     assert_eq!(notes.take(), WHOLE[..1]);
     prepared.start().unwrap();
     drop(guard);
     assert_eq!(notes.take(), WHOLE[1..]);
-    drop(profiler.prepare().unwrap());
-    assert_eq!(notes.take(), ["prepared 00000", "cancelled: the program has not started what it had prepared"]);
 }
 
 #[test]
