@@ -8,17 +8,17 @@ use std::sync::{Mutex, OnceLock};
 use support::File;
 use tracing::field::{Empty, debug};
 use tracing::{Level, error, info, info_span};
-use tracing_kineto::Profiler;
+use tracing_kineto::{KinetoGuard, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Records `work` with the one layer of this process.
 fn record(work: impl FnOnce()) -> File {
-    static PROFILER: OnceLock<Profiler> = OnceLock::new();
-    let profiler = PROFILER.get_or_init(|| {
+    static PROFILER: OnceLock<(Profiler, KinetoGuard)> = OnceLock::new();
+    let (profiler, _guard) = PROFILER.get_or_init(|| {
         let (layer, guard) = support::layer(|builder| builder.record_from_start(false).events(Level::INFO));
         tracing_subscriber::registry().with(layer).init();
-        guard.profiler()
+        (guard.profiler(), guard)
     });
     let _alone = crate::alone();
     profiler.start().unwrap();

@@ -82,7 +82,7 @@ fn a_global_env_filter_hides_spans_from_us_as_from_all() {
 fn a_global_filter_that_hides_everything_leaves_a_trace_that_says_so() {
     let (ours, guard) = layer(|b| b);
     tracing::subscriber::with_default(registry().with(LevelFilter::OFF).with(ours), work);
-    assert!(finish(guard).trace.why_empty().unwrap().contains("global filter"));
+    assert!(finish(guard).trace.why_empty().unwrap().contains("filter in front of all layers"));
 }
 
 #[test]
