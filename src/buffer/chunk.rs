@@ -57,7 +57,7 @@ impl Slots {
         const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
         let (slots, _) = memory::words(AT_ONCE * SLOTS * 4).as_chunks();
         let (one, others) = slots.as_chunks().0.split_first().expect("at least one");
-        let spare = SPARE.get(SegQueue::new);
+        let spare = SPARE.get(|_| SegQueue::new());
         others.iter().for_each(|slots| spare.push(Slots(slots)));
         Slots(one)
     }
@@ -145,7 +145,7 @@ impl Chunk {
     /// Returns an empty chunk, every page of it present: writing to it never waits for the OS.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn new() -> Chunk {
-        let slots = SPARE.get(SegQueue::new).pop().unwrap_or_else(Slots::more);
+        let slots = SPARE.get(|_| SegQueue::new()).pop().unwrap_or_else(Slots::more);
         memory::populate(slots.0.as_flattened());
         slots.header(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Drop for Chunk {
             #[cfg(not(all(test, loom)))]
             {
                 memory::discard(self.slots.0.as_flattened());
-                SPARE.get(SegQueue::new).push(self.slots);
+                SPARE.get(|_| SegQueue::new()).push(self.slots);
             }
         }
     }

@@ -8,8 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 /// A value of which each forked child has one of its own.
 ///
 /// At the time of a fork another thread may be in the middle of using the value: it may hold a lock, or be half way through a
-/// push. The child has a copy of that state and not the thread, so it would wait forever. It makes a value of its own instead,
-/// and never touches the copy.
+/// push. The child has a copy of that state and not the thread, so it would wait forever. It makes a value of its own instead.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     /// The generation in which it was made.
@@ -29,10 +28,10 @@ impl<T> Link<T> {
         Link { value, next: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn next(&self, make: &impl Fn() -> T) -> &Link<T> {
+    fn next(&self, make: &impl Fn(&T) -> T) -> &Link<T> {
         let mut next = self.next.load(Ordering::Acquire);
         if next.is_null() {
-            let made = Box::into_raw(Box::new(Link::new(make())));
+            let made = Box::into_raw(Box::new(Link::new(make(&self.value))));
             next = match self.next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => made,
                 Err(theirs) => {
@@ -67,8 +66,9 @@ impl<T> PerProcess<T> {
         PerProcess { born: 0, first: Link::new(value) }
     }
 
-    /// Returns the value of this process, which `make` makes in a forked child.
-    pub(crate) fn get(&self, make: impl Fn() -> T) -> &T {
+    /// Returns the value of this process, which `make` makes in a forked child. `make` gets the parent's and must not wait for
+    /// it: it may be half changed for ever.
+    pub(crate) fn get(&self, make: impl Fn(&T) -> T) -> &T {
         &(self.born..generation()).fold(&self.first, |link, _| link.next(&make)).value
     }
 }
@@ -98,7 +98,7 @@ impl<T: Default> Own<T> {
     }
 
     fn own(&self) -> &Mutex<T> {
-        self.0.get(Mutex::default)
+        self.0.get(|_| Mutex::default())
     }
 }
 

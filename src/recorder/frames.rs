@@ -308,7 +308,7 @@ impl Frames {
     /// Returns empty frames for a thread.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn take() -> &'static Frames {
-        SPARE.get(SegQueue::new).pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
+        SPARE.get(|_| SegQueue::new()).pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
     }
 
     /// Takes back the frames of a thread that has ended.
@@ -316,7 +316,7 @@ impl Frames {
     pub(crate) fn give_back(&'static self) {
         self.stack.iter().for_each(|frame| frame.key.store(UNUSED, Ordering::Relaxed));
         self.set_top(BASE);
-        SPARE.get(SegQueue::new).push(self);
+        SPARE.get(|_| SegQueue::new()).push(self);
     }
 
     /// Returns the frame at `at`; beyond the last, they begin again at 0.

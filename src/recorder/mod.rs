@@ -178,7 +178,7 @@ impl Recorder {
 
     /// Returns the shelf of this process.
     fn shelf(&self) -> &Shelf {
-        self.shelf.get(|| Shelf::new(self.bytes_max))
+        self.shelf.get(|_| Shelf::new(self.bytes_max))
     }
 
     pub(crate) fn pool(&self) -> &Pool {

@@ -7,22 +7,28 @@ use super::{Session, Status};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{exit, fork};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The sessions of this process.
-static SESSIONS: fork::Own<Vec<Weak<Session>>> = fork::Own::of_first(Vec::new());
+static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess::of_first(Mutex::new(Vec::new()));
+
+/// Returns the list of this process. A forked child begins with its parent's sessions, with which it may record too, unless the
+/// list was being changed at the fork.
+fn sessions() -> &'static Mutex<Vec<Weak<Session>>> {
+    SESSIONS.get(|parents| Mutex::new(parents.try_lock().map(|sessions| sessions.clone()).unwrap_or_default()))
+}
 
 /// Has the session flushed when the process exits.
 pub(crate) fn register(session: &Arc<Session>) {
     exit::at_exit(at_exit);
-    let mut sessions = SESSIONS.lock();
+    let mut sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner);
     sessions.retain(|session| session.strong_count() > 0);
     sessions.push(Arc::downgrade(session));
 }
 
 /// Returns the session that was made last, one that records nothing if there is such a one.
 pub(crate) fn newest() -> Option<Arc<Session>> {
-    let sessions = SESSIONS.lock().clone();
+    let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
     live.sort_by_key(|session| session.status() != Status::Idle);
     live.into_iter().next()
@@ -54,7 +60,7 @@ pub(crate) fn at_exit() {
 
 fn each(work: impl Fn(&Session)) {
     // A thread that was stopped with the lock in hand must not hang the end of the process.
-    let Some(sessions) = SESSIONS.try_lock() else { return };
+    let Ok(sessions) = sessions().try_lock() else { return };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
     live.iter().for_each(|session| work(session));
