@@ -59,11 +59,11 @@ fn profiler() -> Result<&'static Profiler, Fault> {
     PROFILER.get().ok_or_else(|| Fault::of(state()))
 }
 
-/// Makes the layer that the environment asks for, and installs it.
+/// Makes the layer that the environment asks for, and installs it. The caller hears of faults in the environment.
 pub(super) fn init() -> Result<(), Fault> {
     let mut kept = kept().lock();
     match state() {
-        Status::NotInitialized => make(&mut kept),
+        Status::NotInitialized => make(&mut kept, KinetoLayer::try_from_env),
         // The program is to be as well off as without.
         Status::Ok if std::mem::take(&mut kept.is_injected) => Ok(()),
         Status::Ok => Err(Fault::new(Status::AlreadyInitialized, "tracing_kineto_init was called before")),
@@ -78,12 +78,15 @@ pub(super) fn inject() -> Result<bool, Fault> {
     if state() != Status::NotInitialized {
         return Ok(false);
     }
-    make(&mut kept)?;
+    // Nobody hears of faults here: they are reported and passed over.
+    make(&mut kept, KinetoLayer::from_env)?;
     kept.is_injected = true;
     Ok(true)
 }
 
-fn make(kept: &mut Kept) -> Result<(), Fault> {
+type FromEnv = fn() -> Result<(Option<KinetoLayer>, KinetoGuard), Error>;
+
+fn make(kept: &mut Kept, from_env: FromEnv) -> Result<(), Fault> {
     if let Some(session) = session::newest() {
         let _ = PROFILER.set(Profiler::new(Some(session)));
         set_state(Status::Ok);
@@ -97,7 +100,7 @@ fn make(kept: &mut Kept) -> Result<(), Fault> {
     if !dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
         return Err(no_layer());
     }
-    let (Some(layer), guard) = KinetoLayer::from_env()? else {
+    let (Some(layer), guard) = from_env()? else {
         set_state(Status::Disabled);
         return Err(Fault::of(Status::Disabled));
     };

@@ -236,7 +236,7 @@ fn a_configuration_that_cannot_be_used_is_told() {
     let said = doctor("", &[], &[("KINETO_ACTIVITY_TYPES", "kernels"), ("KINETO_GZIP_LEVL", "1")]);
     assert_eq!(said.status, 1, "{}", said.text);
     said.says(&[
-        "from_env() fails",
+        "from_env() makes a layer that records",
         "WRONG cannot use `KINETO_ACTIVITY_TYPES=kernels`",
         "unknown variable KINETO_GZIP_LEVL",
     ]);

@@ -69,7 +69,12 @@ fn nothing_is_done_where_the_environment_does_not_ask_for_it() {
 
 #[test]
 fn a_shutdown_says_that_the_trace_could_not_be_written() {
-    Program::c("program.c").run(&["unwritten"], &[("KINETO_ACTIVITIES_LOG_FILE", "/no/such/folder/a.json")]);
+    let program = Program::c("program.c");
+    let folder = program.file("removed");
+    std::fs::create_dir(&folder).unwrap();
+    let output = folder.join("a.json");
+    let env = [("KINETO_ACTIVITIES_LOG_FILE", output.to_str().unwrap())];
+    program.run(&["unwritten", folder.to_str().unwrap()], &env);
 }
 
 #[test]

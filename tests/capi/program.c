@@ -144,12 +144,13 @@ static void disabled(void) {
 }
 
 /* The trace cannot be written. */
-static void unwritten(void) {
+static void unwritten(const char *folder) {
   OK(tracing_kineto_init());
+  IS(rmdir(folder), 0);
   OK(tracing_kineto_push_range("lost", TRACING_KINETO_OP));
   OK(tracing_kineto_pop_range());
   IS(tracing_kineto_shutdown(), TRACING_KINETO_IO);
-  SAYS("/no/such/folder");
+  SAYS(folder);
   IS(tracing_kineto_shutdown(), TRACING_KINETO_SHUT_DOWN);
 }
 
@@ -297,7 +298,7 @@ int main(int count, char **arguments) {
   if (!strcmp(part, "ranges")) ranges();
   else if (!strcmp(part, "faults")) faults(first);
   else if (!strcmp(part, "disabled")) disabled();
-  else if (!strcmp(part, "unwritten")) unwritten();
+  else if (!strcmp(part, "unwritten")) unwritten(first);
   else if (!strcmp(part, "parts")) parts(first, second);
   else if (!strcmp(part, "threads")) threads();
   else if (!strcmp(part, "fork")) fork_child(first);

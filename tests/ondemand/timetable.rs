@@ -266,8 +266,9 @@ fn what_does_not_go_together_is_an_error() {
         assert!(said.contains(message), "{env:?}: {said}");
     }
     // Half of a pair is passed over, and said.
-    let program = start(&place, "serve", &[("KINETO_ACTIVITIES_ITERATIONS", "1")]);
+    let program = start(&place, "works at once", &[("KINETO_ACTIVITIES_ITERATIONS", "1")]);
     program.wait_for("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION");
+    program.wait_for("has worked");
     let path = file(&place, &program, "");
     program.end();
     assert!(path.is_file());
