@@ -15,6 +15,17 @@ DECLARATION = re.compile(r"^( *)(?:pub (?!\()|impl\b.* for |macro_rules! )")
 WITH_BODY = re.compile(r"^ *(?:pub (?:unsafe )?(?:enum|trait)\b|macro_rules!)")
 
 
+def is_whole(text, end):
+    """Whether the lines are a declaration: up to the line `end`, or else up to its body, its semicolon or its comma."""
+    if end:
+        return text[-1] == end
+    joined = " ".join(text)
+    depth = sum(joined.count(sign) for sign in "([") - sum(joined.count(sign) for sign in ")]")
+    if re.match(r" *pub use ", joined):
+        return joined.endswith(";")
+    return depth <= 0 and re.search(r"[{;,]$|\}$", joined) is not None
+
+
 def declarations(lines):
     at = 0
     while at < len(lines):
@@ -26,9 +37,9 @@ def declarations(lines):
         if not found or is_private_macro:
             at += 1
             continue
-        ends = {found[1] + "}"} if WITH_BODY.match(line) else set()
+        end = found[1] + "}" if WITH_BODY.match(line) and not line.endswith(("{}", ";")) else None
         text = [line]
-        while not (text[-1] in ends if ends and not text[0].endswith(("{}", ";")) else re.search(r"[{;,]$|\}$", text[-1])):
+        while not is_whole(text, end):
             at += 1
             if at == len(lines):
                 break

@@ -22,29 +22,34 @@ mkdir -p "$traces"
 fingerprint() {
   local folders=("examples/$1")
   [[ $1 != wgpu ]] || folders+=(integrations/wgpu)
-  {
-    git ls-files -z -- "${folders[@]}" | sort -z | xargs -0 sha256sum
-    python3 scripts/public-api.py
-  } | sha256sum | cut -d' ' -f1
+  local sources api
+  sources=$(git ls-files -z -- "${folders[@]}" | LC_ALL=C sort -z | xargs -0r sha256sum)
+  api=$(python3 scripts/public-api.py)
+  # Without git or Python there is no fingerprint, and nothing counts as verified.
+  [[ -n $sources && -n $api ]] || return 1
+  printf '%s\n' "$sources" "$api" | sha256sum | cut -d' ' -f1
 }
 
 # has_changed NAME: whether it differs from what last ran.
 has_changed() {
-  ! grep -qx "$1 $(fingerprint "$1")" "$verified" 2>/dev/null
+  local print
+  print=$(fingerprint "$1") || return 0
+  ! grep -qx "$1 $print" "$verified" 2>/dev/null
 }
 
 # record NAME: notes that the example, as it is, ran and was read by all consumers.
 record() {
-  local others
+  local others print
+  print=$(fingerprint "$1") || return 1
   others=$(grep -v "^$1 " "$verified" 2>/dev/null || true)
-  printf '%s\n' ${others:+"$others"} "$1 $(fingerprint "$1")" | sort >"$verified.new"
+  printf '%s\n' ${others:+"$others"} "$1 $print" | sort >"$verified.new"
   mv "$verified.new" "$verified"
 }
 
 # on_simulated_gpu COMMAND...: runs it where the loader finds the simulated GPU, which the tests build too.
 on_simulated_gpu() {
   echo 'there is no GPU here: on the SIMULATED one, which proves nothing about a real GPU'
-  cargo build --locked --target-dir "$target" --package sim-cuda-driver --package sim-cuda-cupti
+  cargo build --locked --target-dir "$target" --package sim-cuda-driver --package sim-cuda-cupti || return
   local folder=$CARGO_TARGET_DIR/simulated-gpu
   mkdir -p "$folder"
   ln -sf "$target/debug/deps/libsim_cuda.so" "$folder/libcuda.so.1"

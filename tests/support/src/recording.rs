@@ -24,7 +24,7 @@ pub struct Slice {
     pub name: String,
     pub cat: String,
     pub tid: u64,
-    /// The name of its row, without "thread <id>".
+    /// The name of its row, without `thread <id>`.
     pub row: String,
     /// Nanoseconds.
     pub start: u64,
