@@ -89,6 +89,7 @@ impl<T: Default> Own<T> {
     }
 
     /// Locks the value of this process, unless another thread has it locked.
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.own().try_lock() {
             Ok(value) => Some(value),

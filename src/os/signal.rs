@@ -90,6 +90,10 @@ mod unix {
     }
 
     pub(super) fn expect() {
+        // A thread that does not come must not be waited for.
+        if !IS_WATCHING.load(Ordering::Relaxed) {
+            return;
+        }
         let process = process();
         if EXPECTED.swap(process, Ordering::Relaxed) != process {
             FIRST.store(0, Ordering::Relaxed);
@@ -102,11 +106,12 @@ mod unix {
         if !IS_WATCHING.load(Ordering::Relaxed) || STARTED.swap(process, Ordering::Relaxed) == process {
             return;
         }
-        let Ok((near, mut far)) = UnixStream::pair() else { return };
+        let Ok((near, mut far)) = UnixStream::pair() else { return give_up() };
         let run = move || {
             let mut byte = [0];
             while far.read_exact(&mut byte).is_ok() {
-                flush();
+                // A panic must not keep the signal from ending the process.
+                let _ = std::panic::catch_unwind(flush);
                 end_process(i32::from(byte[0]));
                 FIRST.store(0, Ordering::SeqCst);
             }
@@ -121,6 +126,17 @@ mod unix {
             if first != 0 {
                 notify(first);
             }
+        } else {
+            give_up();
+        }
+    }
+
+    /// There is no thread: signals end the process at once, one that has come already as well.
+    fn give_up() {
+        EXPECTED.store(0, Ordering::SeqCst);
+        let first = FIRST.swap(0, Ordering::SeqCst);
+        if first != 0 {
+            end_process(first);
         }
     }
 

@@ -131,7 +131,9 @@ pub(crate) fn stem_and_end(name: &str) -> (&str, &str) {
 pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
+    // Opening a FIFO, which anybody may put into a shared folder, would wait for its writer.
+    let files = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = files.map(|entry| entry.file_name());
     let temporary = names.filter(|name| name.to_str().is_some_and(Temporary::is_name)).map(|name| folder.join(name));
     // Of other users' files nothing is known.
     temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
