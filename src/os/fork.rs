@@ -3,7 +3,7 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A value of which each forked child has one of its own.
 ///
@@ -146,7 +146,7 @@ pub(crate) fn generation() -> u64 {
 /// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
 #[cfg(unix)]
 pub(crate) fn watch(in_child: fn()) {
-    static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+    static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
     extern "C" fn child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
         if let Some(in_child) = IN_CHILD.get() {
