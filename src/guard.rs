@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 ///
 /// `let _ = …` would drop it at once. A guard that is never dropped (leaked, or skipped by `process::exit`) is made up
 /// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as it
-/// grows, and gives up after the builder's `flush_timeout` without progress. Where the file is, and what was lost, is said in
+/// grows, and gives up after the builder's `flush_timeout` without progress. Where the file is, and what was lost, is reported in
 /// one line on stderr; if nothing was recorded, why, and there is no file.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 #[derive(Debug)]

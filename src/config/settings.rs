@@ -101,7 +101,7 @@ impl Merged {
         merged
     }
 
-    /// Sets `key` to another value, by whoever has set it.
+    /// Sets `key` to another value; its origin stays.
     pub(super) fn replace(&mut self, key: Key, value: Value) {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }

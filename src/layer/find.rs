@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Returns whether the span stands in one of the thread's frames, which say from here on that it is stored.
+/// Returns whether the span is in one of the thread's frames, which say from here on that it is stored.
 fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
     home::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
 }

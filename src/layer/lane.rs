@@ -2,7 +2,7 @@
 //!
 //! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
 //! last at this depth), in the thread's cache, and in the recorder's table of spans ([`find`](super::find)). What a state
-//! says never changes, so copies need no care, with one rule: as long as a state is not stored in the table, it stands in
+//! says never changes, so copies need no care, with one rule: as long as a state is not stored in the table, it is in
 //! one frame of one thread; before that frame is needed for another, it is stored.
 //!
 //! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
@@ -320,7 +320,7 @@ impl Lane {
     }
 
     /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
-    /// needed any more. Returns whether it stands in a frame.
+    /// needed any more. Returns whether it is in a frame.
     pub(crate) fn mark_stored(&self, key: u64) -> bool {
         let Some(Place { frames, .. }) = self.place.get() else { return false };
         let mut stands = false;

@@ -52,7 +52,7 @@ pub(crate) struct StoredState {
 pub(crate) enum Origin {
     /// The thread that stored it was the only one to have it.
     Own,
-    /// It also stands in a frame of another thread.
+    /// It is also in a frame of another thread.
     Lent,
     /// The span was made while nothing was recorded.
     Idle,

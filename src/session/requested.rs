@@ -26,7 +26,7 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync {
     /// The program has taken the session for itself. No lock may be taken here.
     fn evicted(&self);
 
-    /// Ends what goes on, and waits as `patience` says until it is written.
+    /// Ends the running recording, and waits until it is written, as long as `patience` allows.
     fn close(&self, patience: Patience);
 }
 

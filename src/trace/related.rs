@@ -24,7 +24,7 @@ pub(super) struct Finder {
     groups: Groups,
 }
 
-/// Rows on their way, with what is said of them.
+/// Rows on their way, with and the line that reports them.
 pub(super) struct WithRelated<'r> {
     rows: &'r mut dyn Rows,
     row: u64,

@@ -207,7 +207,7 @@ impl BitWriter {
     }
 }
 
-/// Goes on with the checksum of a text, eight bytes at a time.
+/// Updates the checksum with a text, eight bytes at a time.
 #[expect(clippy::indexing_slicing, reason = "bytes index tables of 256; `get` is a call")]
 fn crc(before: u32, text: &[u8]) -> u32 {
     let mut crc = before;

@@ -42,7 +42,7 @@ pub(crate) fn is_reserved(key: &str) -> bool {
 
 const DISTRIBUTED_INFO: &str = "distributedInfo";
 
-/// Stands in a file that was closed before its last row, because the time was up.
+/// The key of a file that was closed before its last row, because the time was up.
 const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
