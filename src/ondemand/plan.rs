@@ -159,8 +159,10 @@ impl Plan {
 }
 
 impl Until {
+    /// Whether the recording is to end: of iterations, by the thread that counts them, which waits for that.
     pub(super) fn is_over(&self, moment: &Moment) -> bool {
-        self.point.is_reached(moment)
+        let is_waited_for = moment.begins || self.iteration().is_none();
+        is_waited_for && self.point.is_reached(moment)
     }
 
     /// Iterations that do not come are not waited for beyond that.
