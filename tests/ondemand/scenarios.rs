@@ -112,9 +112,11 @@ fn exits() {
     std::process::exit(0);
 }
 
-/// A loop that counts its iterations.
+/// A loop that counts its iterations, and says so: a request that comes before the first is traced by time.
 fn steps(guard: &KinetoGuard) {
     let (profiler, input) = (guard.profiler(), input());
+    profiler.step();
+    report("counts its iterations");
     while input.try_recv() != Err(TryRecvError::Disconnected) {
         profiler.step();
         tracing::info_span!("iteration", n = profiler.iteration()).in_scope(work);

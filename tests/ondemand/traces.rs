@@ -103,6 +103,7 @@ fn a_trace_of_iterations() {
     let place = Place::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("steps");
+    program.wait_for("counts its iterations");
     let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=50\nACTIVITIES_ITERATIONS=3";
     daemon.trigger_all(&place.text_for("i.json", more), &[program.pid()]);
     let trace = Trace::wait_for(&place.trace_of(&program, "i.json"));

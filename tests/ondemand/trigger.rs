@@ -93,6 +93,7 @@ fn a_touch_is_a_request() {
 fn a_text_is_a_request() {
     let place = Place::new();
     let program = start(&place, "steps");
+    program.wait_for("counts its iterations");
     let iterations = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
     let text = place.text_for("i.json", iterations);
     leave(&place, &program, |path| fs::write(path, text).unwrap());
