@@ -65,9 +65,11 @@ impl Trigger {
     fn open(&mut self, now: Instant) {
         let retry = match Watch::new(&self.folder) {
             Ok(watch) => {
+                // Before anyone is told: what comes from then on is taken when it is whole.
+                let was_there = fs::symlink_metadata(&self.request).is_ok();
                 diag!(Stage, "ondemand", "`touch {}` traces this process", self.request.display());
                 (self.watch, self.is_told) = (Some(watch), false);
-                fs::symlink_metadata(&self.request).is_ok()
+                was_there
             }
             Err(why) => {
                 self.tell_of(&why);
