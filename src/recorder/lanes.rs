@@ -17,6 +17,8 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 struct Known {
     lanes: Vec<Lane>,
+    /// The threads that live, each with its lane: whoever looks for a span does not pass by those that have ended.
+    live: Vec<(&'static Frames, usize)>,
     /// Spans of ended threads that nobody else knows, or that were lent; they may be entered or closed elsewhere.
     left: Vec<(u64, SpanState)>,
 }
@@ -26,7 +28,7 @@ struct Lane {
     row: Arc<LaneRow>,
     /// Its name is the kernel's, which may change as long as the thread lives.
     is_kernels_name: bool,
-    live: Option<&'static Frames>,
+    /// `None` as long as the thread lives.
     until: Option<Ticks>,
 }
 
@@ -80,9 +82,18 @@ impl Lanes {
         let name = if is_kernels_name { thread::own_kernel_name() } else { name };
         let row = LaneRow { thread, name, handle, since: now, until: None };
         let row = Arc::new(row);
-        let mut known = self.lock_with_room(1, |known| &mut known.lanes);
-        known.lanes.push(Lane { row, is_kernels_name, live: Some(frames), until: None });
-        known.lanes.len() as u64 - 1
+        let mut known = loop {
+            let known = self.lock_with_room(1, |known| &mut known.lanes);
+            if known.live.len() < known.live.capacity() {
+                break known;
+            }
+            drop(known);
+            drop(self.lock_with_room(1, |known| &mut known.live));
+        };
+        let number = known.lanes.len();
+        known.lanes.push(Lane { row, is_kernels_name, until: None });
+        known.live.push((frames, number));
+        number as u64
     }
 
     /// Gives the lane of that number the name that Rust gave its thread, unless that is empty.
@@ -105,8 +116,11 @@ impl Lanes {
     pub(crate) fn leave(&self, frames: &'static Frames, goes_on: bool, now: Ticks) {
         let left: Vec<_> = frames.only_here().filter(|_| goes_on).collect();
         let mut known = self.lock_with_room(left.len(), |known| &mut known.left);
-        for lane in known.lanes.iter_mut().filter(|lane| lane.live.is_some_and(|live| std::ptr::eq(live, frames))) {
-            (lane.live, lane.until) = (None, Some(now));
+        if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
+            let (_, number) = known.live.swap_remove(at);
+            if let Some(lane) = known.lanes.get_mut(number) {
+                lane.until = Some(now);
+            }
         }
         known.left.extend_from_slice(&left);
     }
@@ -159,8 +173,8 @@ impl Known {
         self.left.get(at).map(|(_, state)| (at, *state))
     }
 
-    fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.lanes.iter().filter_map(|lane| lane.live).find_map(look)
+    fn find<R>(&self, mut look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.live.iter().find_map(|(frames, _)| look(frames))
     }
 }
 
@@ -168,7 +182,7 @@ impl Lane {
     /// Returns the row; the kernel's name of a live thread is read again.
     fn named(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };
-        if self.is_kernels_name && self.live.is_some() {
+        if self.is_kernels_name && self.until.is_none() {
             row.name = thread::kernel_name(row.thread).unwrap_or(row.name);
         }
         row
