@@ -264,6 +264,11 @@ impl Links {
         self.threads.lanes()
     }
 
+    /// The calls of one thread, in the same order.
+    pub(crate) fn calls_of(&self, thread: u32) -> Option<&[Handle]> {
+        self.threads.lane(thread)
+    }
+
     /// What lies within annotations on each stream, in order of device, stream and start, the longest first.
     pub(crate) fn annotations(&self) -> &[DeviceAnnotation] {
         &self.annotations

@@ -89,6 +89,12 @@ impl<L: Copy + Ord + Hash> Order<L> {
         self.lanes.iter().map(|lane| (lane.key, lane.handles.as_slice()))
     }
 
+    /// Returns the lane of that key, once all is in order.
+    pub(super) fn lane(&self, key: L) -> Option<&[Handle]> {
+        let found = self.lanes.binary_search_by_key(&key, |lane| lane.key).ok()?;
+        self.lanes.get(found).map(|lane| lane.handles.as_slice())
+    }
+
     /// Whether records of a lane may overlap.
     pub(super) fn may_overlap(&self) -> bool {
         self.may_overlap

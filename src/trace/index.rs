@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 /// Where to find what the rows of a trace are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Stretches of chunks that one thread wrote, in the order in which they were written; without what lies outside of a
-    /// window that was cut.
+    /// Stretches of chunks, thread by thread, and in the order in which the thread wrote them; without what lies outside of
+    /// a window that was cut.
     pub(crate) runs: Vec<Run>,
     /// Ends of slices whose own record does not hold it, by slice.
     pub(crate) ends: HashMap<u64, Ticks>,
@@ -57,6 +57,8 @@ pub(crate) struct Index {
 /// A stretch of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
+    /// The kernel's id of the thread, which may have several lanes.
+    thread: i64,
     /// Which thread's row, an index into the lanes.
     pub(crate) lane: usize,
     /// Index of the chunk.
@@ -103,7 +105,7 @@ impl Index {
         let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::default());
         index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
-            let mut run = Run { lane: 0, chunk, from: 1, to: 1 };
+            let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
             let cut = recorded.window_with(records).filter(|window| window.is_cut);
             while let Some(record) = Record::read(records, at, *committed) {
@@ -128,7 +130,8 @@ impl Index {
                     Tag::Lane => {
                         index.runs.extend((run.to > run.from).then_some(run));
                         let (lane, from) = (usize::try_from(a).unwrap_or(usize::MAX), record.next());
-                        run = Run { lane, chunk, from, to: from };
+                        let thread = recorded.lanes.get(lane).map_or(0, |lane| lane.thread);
+                        run = Run { thread, lane, chunk, from, to: from };
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     // Threads' records are in no order, so the time tells it.
@@ -155,6 +158,9 @@ impl Index {
             index.damaged += u64::from(at < *committed);
             index.runs.extend((run.to > run.from).then_some(run));
         }
+        // By lane before chunk: a thread whose id is used again may go on in a chunk that is older than its predecessor's
+        // last.
+        index.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
         let strangers = index.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
         index.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
         index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
@@ -169,6 +175,13 @@ impl Index {
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
+    }
+
+    /// Returns what the thread of that id wrote.
+    pub(crate) fn runs_of(&self, thread: i64) -> &[Run] {
+        let from = self.runs.partition_point(|run| run.thread < thread);
+        let to = self.runs.partition_point(|run| run.thread <= thread);
+        self.runs.get(from..to).unwrap_or_default()
     }
 
     /// Counts a slice, and returns its id if its record does not say when it ended in its window.

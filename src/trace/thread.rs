@@ -78,7 +78,7 @@ impl<'w> Thread<'w> {
     }
 
     /// Hands on what was recorded in `runs`, and the calls that fall between.
-    pub(super) fn runs(&mut self, runs: Vec<Run>) -> io::Result<()> {
+    pub(super) fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
         in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
             Tag::Slice => self.slice(window, record),
             Tag::Instant | Tag::Counter => self.event(record),
@@ -244,15 +244,13 @@ impl<'w> Thread<'w> {
     }
 }
 
-/// Calls `each` with all records of runs of one thread, in the order of their start.
+/// Calls `each` with all records of the runs of one thread, in the order of their start.
 pub(super) fn in_order(
     recorded: &Recorded,
     index: &Index,
-    mut runs: Vec<Run>,
+    runs: &[Run],
     mut each: impl FnMut(&Window, &Record<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    // By lane first: a thread whose id is used again may go on in a chunk that is older than its predecessor's last.
-    runs.sort_unstable_by_key(|run| (run.lane, run.chunk, run.from));
     let epoch = |run: &Run| recorded.window_of(*run).epoch;
     for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };

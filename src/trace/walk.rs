@@ -3,7 +3,7 @@
 use super::args::{FieldArgs, Source};
 use super::cpu::CpuRows;
 use super::device::{DeviceRows, Linked};
-use super::index::{Index, Run, Track};
+use super::index::{Index, Track};
 use super::keys::Keys;
 use super::recorded::Recorded;
 use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
@@ -81,7 +81,7 @@ impl<'t> Walk<'t> {
         self.own.processes(start, rows)?;
         let mut met = Met::default();
         for (thread, lanes) in self.threads() {
-            let used = self.thread(thread, &lanes, &source, rows, &mut met)?;
+            let used = self.thread(thread, &source, rows, &mut met)?;
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
         devices.all(start, rows, &mut met)?;
@@ -169,17 +169,9 @@ impl<'t> Walk<'t> {
     }
 
     /// All activities of one thread; returns how many rows they need.
-    fn thread(
-        &self,
-        thread: i64,
-        lanes: &[usize],
-        source: &Source<'_>,
-        rows: &mut dyn Rows,
-        met: &mut Met,
-    ) -> io::Result<usize> {
-        let runs: Vec<Run> = self.index.runs.iter().copied().filter(|run| lanes.contains(&run.lane)).collect();
+    fn thread(&self, thread: i64, source: &Source<'_>, rows: &mut dyn Rows, met: &mut Met) -> io::Result<usize> {
         let mut out = Thread::new(self, source, thread, rows, met);
-        out.runs(runs)?;
+        out.runs(self.index.runs_of(thread))?;
         Ok(out.used())
     }
 

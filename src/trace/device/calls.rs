@@ -47,8 +47,8 @@ impl<'t> Calls<'t> {
     ) -> Calls<'t> {
         let mut lists = Vec::new();
         for (collection, linked) in collections.iter().zip(linked) {
-            let its = linked.links.threads().filter(|(number, _)| linked.threads.id(*number) == thread);
-            lists.extend(its.map(|(_, left)| List { collection, linked, left }));
+            let its = linked.threads.number_of(thread).and_then(|number| linked.links.calls_of(number));
+            lists.extend(its.map(|left| List { collection, linked, left }));
         }
         let theirs = lists.iter().map(|list| list.collection.clock.error_ns()).max().unwrap_or(0);
         Calls { lists, slack_ns: error_ns + theirs }

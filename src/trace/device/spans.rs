@@ -6,7 +6,6 @@ use crate::activity::ActivityType;
 use crate::buffer::{Record, Tag};
 use crate::link;
 use crate::time::Timestamp;
-use crate::trace::index::Run;
 use crate::trace::thread::in_order;
 use std::cell::Cell;
 
@@ -84,13 +83,10 @@ impl<'t> HostSpans<'t> {
 
     fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut Vec<u64>) {
         let Host { recorded, index, converter, .. } = self.host;
-        let lanes = &recorded.lanes;
-        let is_its = |run: &&Run| lanes.get(run.lane).is_some_and(|lane| lane.thread == thread);
-        let runs: Vec<Run> = index.runs.iter().filter(is_its).copied().collect();
         let mut open: Vec<(Timestamp, u64)> = Vec::new();
         let mut next = times.next();
         // There is nothing in it that fails.
-        let _ = in_order(recorded, index, runs, |window, record| {
+        let _ = in_order(recorded, index, index.runs_of(thread), |window, record| {
             if record.head.tag != Tag::Slice {
                 return Ok(());
             }

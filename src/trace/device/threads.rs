@@ -15,15 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Threads {
     /// Handles, since when they are whose, sorted.
     handles: Vec<(u32, Timestamp, u32)>,
-    /// The kernel's ids, or what stands for them, by number.
+    /// The kernel's ids, or what takes their place, by number.
     ids: Vec<i64>,
+    numbers: BTreeMap<i64, u32>,
     /// No handle was used by two threads.
     are_unique: bool,
 }
 
 impl Threads {
     pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> Threads {
-        let mut threads = Threads { handles: Vec::new(), ids: Vec::new(), are_unique: false };
+        let mut threads = Threads { handles: Vec::new(), ids: Vec::new(), numbers: BTreeMap::new(), are_unique: false };
         let mut last_lanes = BTreeMap::new();
         for lane in &recorded.lanes {
             let number = threads.add(lane.thread);
@@ -59,12 +60,10 @@ impl Threads {
     }
 
     fn add(&mut self, id: i64) -> u32 {
-        let known = self.ids.iter().position(|known| *known == id);
-        let number = known.unwrap_or_else(|| {
+        *self.numbers.entry(id).or_insert_with(|| {
             self.ids.push(id);
-            self.ids.len() - 1
-        });
-        u32::try_from(number).unwrap_or(u32::MAX)
+            u32::try_from(self.ids.len() - 1).unwrap_or(u32::MAX)
+        })
     }
 
     /// Returns the number of the thread that made a call at that time.
@@ -83,11 +82,14 @@ impl Threads {
                 let found = before.or_else(|| self.handles.get(after).filter(is_its));
                 found.map_or(0, |(.., number)| *number)
             }
-            Thread::Id(id) => {
-                let number = self.ids.iter().position(|known| *known == id).unwrap_or(0);
-                u32::try_from(number).unwrap_or(0)
-            }
+            Thread::Id(id) => self.number_of(id).unwrap_or(0),
         }
+    }
+
+    /// Returns the number of the thread with that kernel's id.
+    #[inline]
+    pub(super) fn number_of(&self, id: i64) -> Option<u32> {
+        self.numbers.get(&id).copied()
     }
 
     /// Returns the kernel's id of a thread, or its handle.
