@@ -213,7 +213,10 @@ impl Lane {
 
     /// Returns what the thread itself knows of a span.
     pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        self.place.get()?.frames.known(key).or_else(|| self.cache.span(key, recorder))
+        let cached = self.cache.span(key, recorder);
+        let frames = self.place.get()?.frames;
+        // Beyond the frames, the table of spans is a shorter way than a look through all of them.
+        cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known(key) })
     }
 
     /// Opens a slice of the span that was made or left last, and tells the collectors if they are `TOLD`; `false` if that

@@ -416,13 +416,15 @@ impl KinetoLayer {
         if reach::is_left_out(&self.recorder) {
             return reach::close_left_out(&hook, key);
         }
-        if let Some(Need::CloseElsewhere) =
-            self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder))
-        {
-            let own = hook.with(|lane| Ok(lane.forget(key))).flatten();
-            if let Some(closed) = find::close(&hook, key, own) {
-                hook.with(|lane| lane.close_record(key, closed, &self.recorder));
-            }
+        let own = match find::is_in_no_frame(&hook, key) {
+            true => None,
+            false => match self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder)) {
+                Some(Need::CloseElsewhere) => hook.with(|lane| Ok(lane.forget(key))).flatten(),
+                _ => return,
+            },
+        };
+        if let Some(closed) = find::close(&hook, key, own) {
+            hook.with(|lane| lane.close_record(key, closed, &self.recorder));
         }
     }
 

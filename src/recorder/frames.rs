@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// Frames of a thread; two of them are the ends, so that it can be inside `FRAMES - 2` spans with all of them visible to
 /// others. Deeper ones are stored with their spans.
 #[cfg(not(all(test, loom)))]
-const FRAMES: usize = 64;
+const FRAMES: usize = 256;
 /// Small enough for loom to walk through (`tests/loom.rs`).
 #[cfg(all(test, loom))]
 const FRAMES: usize = 4;

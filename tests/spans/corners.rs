@@ -1,6 +1,7 @@
 //! Spans in unusual places: nothing of them is lost, and what is lost is counted.
 #![allow(clippy::disallowed_methods, reason = "scoped threads need no names here")]
 
+use super::FRAMES;
 use serde_json::Value;
 use std::thread;
 use tracing::{Dispatch, dispatcher, error_span, info_span};
@@ -64,15 +65,15 @@ fn deep_spans_that_move_down_can_be_entered_again() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
-            let spans: Vec<_> = (0..64).map(|_| info_span!("deep")).collect();
+            let spans: Vec<_> = (0..FRAMES + 2).map(|_| info_span!("deep")).collect();
             let mut guards: Vec<_> = spans.iter().map(|span| Some(span.enter())).collect();
             guards[10] = None;
-            spans[62].in_scope(|| ());
+            spans[FRAMES].in_scope(|| ());
             info_span!("after").in_scope(|| ());
             while guards.pop().is_some() {}
         },
     );
-    assert_eq!((slices(&rows, "deep").len(), slices(&rows, "after").len()), (65, 1));
+    assert_eq!((slices(&rows, "deep").len(), slices(&rows, "after").len()), (FRAMES + 3, 1));
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn what_is_polled_deep_inside_gets_a_track() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
-            let spans: Vec<_> = (0..63).map(|_| info_span!("deep")).collect();
+            let spans: Vec<_> = (0..=FRAMES).map(|_| info_span!("deep")).collect();
             let mut guards: Vec<_> = spans.iter().map(|span| Some(span.enter())).collect();
             let made = info_span!("polled");
             (0..3).for_each(|_| made.in_scope(|| ()));
@@ -167,7 +168,7 @@ fn so_does_one_that_is_deeper_than_others_can_see() {
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
         |_| {
             let _outer = info_span!("outer").entered();
-            let _quiet: Vec<_> = (0..100).map(|_| info_span!(target: "quiet", "quiet").entered()).collect();
+            let _quiet: Vec<_> = (0..FRAMES + 40).map(|_| info_span!(target: "quiet", "quiet").entered()).collect();
             tracing::error!("broken");
             let _inner = info_span!("inner").entered();
         },

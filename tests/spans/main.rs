@@ -20,3 +20,12 @@ mod send_sync;
 mod shape;
 mod sharing;
 mod threads;
+
+/// So many spans deep a thread has frames for them (`src/recorder/frames.rs`); deeper ones are kept otherwise.
+const FRAMES: usize = 254;
+
+#[test]
+fn there_are_as_many_frames_as_the_tests_suppose() {
+    let source = include_str!("../../src/recorder/frames.rs");
+    assert!(source.contains(&format!("const FRAMES: usize = {};", FRAMES + 2)));
+}

@@ -1,6 +1,7 @@
 //! Enters and exits become slices, whatever the order and the thread; parents are those that the program meant.
 #![allow(clippy::mem_forget, reason = "tests")]
 
+use super::FRAMES;
 use std::collections::HashSet;
 use std::sync::Barrier;
 use support::{File, check, check_parents, enter, exit, layer, on_thread, record, spawn};
@@ -162,7 +163,7 @@ fn a_span_whose_parent_exits_first_keeps_it_when_entered_again() {
 
 #[test]
 fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
-    for depth in [3, 63, 64, 65, 66, 100] {
+    for depth in [3, FRAMES + 1, FRAMES + 2, FRAMES + 3, FRAMES + 4, FRAMES + 40] {
         let file = record(|| {
             let spans: Vec<Span> = (0..depth).map(|i| info_span!("deep", i)).collect();
             spans.iter().for_each(enter);
@@ -182,15 +183,15 @@ fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
 }
 
 #[test]
-fn a_recursion_of_two_hundred_levels_nests() {
+fn a_recursion_of_four_hundred_levels_nests() {
     fn descend(levels: u64) {
         let _level = info_span!("level", levels).entered();
         if levels > 1 {
             descend(levels - 1);
         }
     }
-    let file = record(|| descend(200));
-    let expected: String = (1..=200).map(|depth| format!("{:1$}level\n", "", depth * 2)).collect();
+    let file = record(|| descend(400));
+    let expected: String = (1..=400).map(|depth| format!("{:1$}level\n", "", depth * 2)).collect();
     assert_eq!(file.tree(&[]), format!("main\n{expected}"));
     let slices = file.all("level");
     assert!(slices.windows(2).all(|pair| pair[1].parent() == pair[0].span()), "{}", file.parents());
@@ -200,7 +201,7 @@ fn a_recursion_of_two_hundred_levels_nests() {
 #[test]
 fn deep_spans_are_re_entered_and_moved_as_others_are() {
     let file = record(|| {
-        let around: Vec<_> = (0..70).map(|_| info_span!("around").entered()).collect();
+        let around: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("around").entered()).collect();
         let deep = info_span!("deep");
         deep.in_scope(|| ());
         deep.in_scope(|| on_thread("worker", || deep.in_scope(|| info_span!("child").in_scope(|| ()))));

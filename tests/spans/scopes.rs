@@ -1,5 +1,6 @@
 //! Spans chosen by torch's record scopes.
 
+use super::FRAMES;
 use std::sync::{Arc, Mutex};
 use support::{File, layer, on_thread, record_with};
 use tracing::{Span, info_span, subscriber};
@@ -108,7 +109,7 @@ fn scopes_hold_below_any_depth_and_on_threads_that_have_not_made_the_span() {
     let file = record_with(
         |b| b.record_scopes([CustomClass]),
         || {
-            let depth: Vec<_> = (0..70).map(|_| info_span!("deep", record_scope = 4).entered()).collect();
+            let depth: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("deep", record_scope = 4).entered()).collect();
             let make = |scope: u64| (0..3).map(|_| info_span!("made", record_scope = scope)).collect::<Vec<_>>();
             let made: Vec<_> = on_thread("ends", || [make(1), make(4)].concat()).into_iter().chain(make(1)).collect();
             made.iter().for_each(|span| span.in_scope(|| ()));
@@ -120,7 +121,7 @@ fn scopes_hold_below_any_depth_and_on_threads_that_have_not_made_the_span() {
             made.iter().for_each(|span| span.in_scope(|| ()));
         },
     );
-    assert_eq!((file.all("deep").len(), file.all("made").len()), (70, 9));
+    assert_eq!((file.all("deep").len(), file.all("made").len()), (FRAMES + 8, 9));
 }
 
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Spans that several threads use at the same time: each stays one span, with all of its slices and the right parent.
 #![allow(clippy::cast_possible_truncation, reason = "tests")]
 
+use super::FRAMES;
 use std::collections::HashMap;
 use std::hint::spin_loop;
 use std::sync::Barrier;
@@ -131,7 +132,7 @@ fn what_was_entered_before_the_recording_takes_nothing_from_others_that_are_insi
 #[test]
 fn a_key_that_is_used_again_has_nothing_of_a_span_that_left_a_deep_stack() {
     let file = record(|| {
-        let around: Vec<_> = (0..70).map(|_| info_span!("around")).collect();
+        let around: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("around")).collect();
         let first = info_span!("first");
         let key = first.id().unwrap();
         enter(&first);
@@ -206,7 +207,7 @@ fn threads_that_do_anything_to_the_same_spans_lose_and_double_nothing() {
 /// Enters, leaves, follows and has children of any of the spans, some deep inside others.
 fn work(dice: &mut Dice, shared: &[Shared], children: &[AtomicUsize]) {
     let mut inside: Vec<usize> = Vec::new();
-    let deep: Vec<Span> = (0..if dice.below(6) == 0 { 61 } else { 0 }).map(|_| info_span!("deep")).collect();
+    let deep: Vec<Span> = (0..if dice.below(6) == 0 { FRAMES - 1 } else { 0 }).map(|_| info_span!("deep")).collect();
     deep.iter().for_each(enter);
     for _ in 0..60 {
         let n = dice.below(shared.len() as u64) as usize;
