@@ -1,6 +1,7 @@
 //! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
 
 use crate::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
+use crate::os::fork::PerProcess;
 use crate::recorder::state;
 use std::collections::HashMap;
 use std::fmt;
@@ -282,7 +283,7 @@ impl fmt::Debug for Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     pub(crate) rules: Rules,
-    known: RwLock<Known>,
+    known: PerProcess<RwLock<Known>>,
 }
 
 #[derive(Debug, Default)]
@@ -300,13 +301,18 @@ impl Known {
 
 impl Sites {
     pub(crate) fn new(rules: Rules) -> Sites {
-        Sites { rules, known: RwLock::default() }
+        Sites { rules, ..Sites::default() }
+    }
+
+    /// What this process has met.
+    fn known(&self) -> &RwLock<Known> {
+        self.known.get(|_| RwLock::default())
     }
 
     /// Returns the judgement on a callsite, and makes it if it is a new one.
     pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         let address = std::ptr::from_ref(metadata).addr();
-        if let Some(site) = self.known.read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
+        if let Some(site) = self.known().read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
             return site;
         }
         // User code (the classifier) runs, and memory is had, before the lock is taken.
@@ -327,7 +333,7 @@ impl Sites {
     /// Locks the list with room for one more: an allocator that has spans of its own comes back here, so it may not be
     /// called under the lock.
     fn lock_with_room(&self) -> RwLockWriteGuard<'_, Known> {
-        let lock = || self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.known().write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = lock();
             if known.has_room() {
@@ -382,7 +388,7 @@ impl Sites {
 
     /// Returns the callsites met so far; a record's site is an index into it.
     pub(crate) fn all(&self) -> Vec<&'static Site> {
-        let lock = || self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.known().read().unwrap_or_else(PoisonError::into_inner);
         loop {
             let wanted = lock().in_order.len();
             let mut all = Vec::with_capacity(wanted);
@@ -392,5 +398,22 @@ impl Sites {
                 return all;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::fork;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_forked_child_meets_callsites_whoever_held_the_lock() {
+        let sites = Sites::new(Rules::default());
+        let enabled = tracing_subscriber::registry();
+        let span = tracing::subscriber::with_default(enabled, || tracing::info_span!("span"));
+        let metadata = span.metadata().unwrap();
+        let _held = sites.known().write();
+        assert!(fork::tests::succeeds_in_child(|| sites.site(metadata).index == 0));
     }
 }

@@ -73,6 +73,12 @@ impl<T> PerProcess<T> {
     }
 }
 
+impl<T: Default> Default for PerProcess<T> {
+    fn default() -> PerProcess<T> {
+        PerProcess::new(T::default())
+    }
+}
+
 /// A value behind a lock, of which each forked child has one of its own, at its default.
 #[derive(Debug)]
 pub(crate) struct Own<T>(PerProcess<Mutex<T>>);
@@ -166,8 +172,28 @@ pub(crate) fn watch(in_child: fn()) {
 pub(crate) fn watch(_in_child: fn()) {}
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Whether `work` returns `true` in a forked child; one that waits for ever is killed.
+    #[cfg(unix)]
+    pub(crate) fn succeeds_in_child(work: impl FnOnce() -> bool) -> bool {
+        watch(|| ());
+        // SAFETY: the child calls `work` and ends without unwinding or running anything else of this process.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: plain system calls.
+            unsafe {
+                libc::alarm(10);
+                libc::_exit(i32::from(!work()));
+            }
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives for the call.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(ended, child, "it was forked and waited for");
+        status == 0
+    }
 
     #[test]
     fn a_fork_is_not_at_home() {
