@@ -95,9 +95,7 @@ impl AttributionCounts {
         let around = |event: &Event<'e>| nesting.parent(*event);
         let inner = std::iter::successors(launch.as_ref().and_then(around), around).find(Event::is_op);
         let is_around = |op: &Event<'e>| {
-            launch.is_none_or(|launch| {
-                op.track_index() == launch.track_index() && (op.start()..op.end()).contains(&launch.start())
-            })
+            launch.is_none_or(|launch| op.is_on_thread_of(&launch) && (op.start()..op.end()).contains(&launch.start()))
         };
         let believed = named.filter(is_around);
         self.external_id_refused += u64::from(named.is_some() && believed.is_none());

@@ -155,7 +155,8 @@ impl KeyAverages {
 
     /// Returns what host percentages are of: the self times of all operations, in nanoseconds.
     ///
-    /// That is each nanosecond of each thread that some operation took, once.
+    /// That is each nanosecond of each thread that some operation took, once, where a trace is of this crate; see
+    /// [`Average::self_host_ns`].
     pub fn host_base_ns(&self) -> i64 {
         self.ops.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add)
     }
@@ -235,9 +236,10 @@ impl Average {
         self.count() + self.further_polls
     }
 
-    /// Returns the time on the host without that of the operations directly inside, in nanoseconds.
+    /// Returns the time on the host without that of the operations inside, in nanoseconds.
     ///
-    /// Below zero where operations inside overlap each other.
+    /// Each moment of a thread counts once: where operations overlap without nesting, for the one that began last. In files of
+    /// other programs, which have those on one row, it counts for both, as in torch's tables.
     pub fn self_host_ns(&self) -> i64 {
         self.self_host_ns
     }

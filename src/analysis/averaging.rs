@@ -6,7 +6,7 @@ use super::event::Event;
 use super::events::{Events, TrackId};
 use super::flops::FlopRegistry;
 use super::forest::Forest;
-use super::nesting::Nesting;
+use super::nesting::{Nesting, Threads};
 use super::stacks::Stacks;
 use super::timed::{Timed, is_timed};
 use super::values;
@@ -117,11 +117,10 @@ impl<'e> Averaging<'e> {
         let events = self.events;
         let nesting = Nesting::new(events);
         let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
-        let forest = Forest::new(events, &nesting, belongs).merge_namesakes(events);
+        let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
         let stacks = self.groups.iter().any(|group| matches!(group.key, Key::Known(GroupBy::Stack(_))));
         let stacks = stacks.then(|| Stacks::new(events, &forest));
-        let mut rows =
-            Rows { averaging: &self, stacks, rows: Vec::new(), places: HashMap::new(), futures: HashMap::new() };
+        let mut rows = Rows::new(&self, stacks);
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
         let mut costs = vec![Cost::default(); forest.nodes.len()];
@@ -265,9 +264,15 @@ struct Rows<'a, 'e> {
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
     /// Of each row and future, which of the row's durations is the future's.
     futures: HashMap<(usize, u64), usize>,
+    threads: Threads<'e>,
 }
 
-impl<'e> Rows<'_, 'e> {
+impl<'a, 'e> Rows<'a, 'e> {
+    fn new(averaging: &'a Averaging<'e>, stacks: Option<Stacks<'a>>) -> Rows<'a, 'e> {
+        let (rows, places, futures) = Default::default();
+        Rows { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
+    }
+
     /// Returns the row of an event, which is new if there was none like it.
     fn of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
         let place = self.place(event, section, node);
@@ -332,15 +337,17 @@ impl<'e> Rows<'_, 'e> {
             GroupBy::Device => {
                 event.device_index().map_or_else(|| lane(&event.track().process), |device| device.to_string())
             }
-            GroupBy::Thread if event.track().name.is_empty() => lane(&event.track().thread),
-            GroupBy::Thread => event.track().name.clone(),
+            GroupBy::Thread => match self.averaging.events.tracks().get(self.threads.of(event)) {
+                Some(track) if !track.name.is_empty() => track.name.clone(),
+                track => track.map(|track| lane(&track.thread)).unwrap_or_default(),
+            },
         }
     }
 
     /// Makes the rows of the host.
     fn add_ops(&mut self, forest: &Forest, costs: &[Cost]) {
         let events = self.averaging.events;
-        let self_ns = forest.self_ns(events);
+        let self_ns = forest.self_ns();
         for number in forest.counted() {
             let event = forest.event(events, number).zip(costs.get(number)).zip(self_ns.get(number));
             let Some(((event, cost), self_ns)) = event else { continue };
@@ -461,12 +468,20 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_closes_the_outer_one_for_good_and_touching_ones_do_not_nest() {
+    fn an_overlap_on_one_row_counts_for_both_and_touching_ones_do_not_nest() {
         let events = Sample::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).events();
         assert_eq!(
             rows(events.key_averages().ops()),
             ["a x1 50/50 0/0", "b x1 17/20 0/0", "d x1 10/10 0/0", "c x1 3/3 0/0"]
         );
+    }
+
+    #[test]
+    fn thread_groups_take_slices_from_rows_beside() {
+        let beside = [("thread id", ArgValue::I64(1))];
+        let sample = Sample::default().op("a", 0, 50);
+        let events = sample.host(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &beside).events();
+        assert_eq!(rows(events.averages().by(GroupBy::Thread).compute().ops()), ["a x2 60/70 0/0"]);
     }
 
     #[test]

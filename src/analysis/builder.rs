@@ -247,7 +247,10 @@ impl Builder {
     fn sort(&mut self) -> Vec<u32> {
         let rows = &self.events.rows;
         let mut order: Vec<u32> = (0..u32::try_from(rows.len()).unwrap_or(u32::MAX)).collect();
-        order.sort_by_key(|index| rows.get(*index as usize).map(|row| (row.start, Reverse(row.end))));
+        let row = |index: &u32| rows.get(*index as usize);
+        let times = |index: &u32| row(index).map(|row| (row.start, Reverse(row.end)));
+        let is_call = |index: &u32| row(index).is_some_and(|row| is_call(self.events.strings.get(row.category)));
+        order.sort_by(|a, b| times(a).cmp(&times(b)).then_with(|| is_call(a).cmp(&is_call(b))));
         let sorted = order.iter().filter_map(|index| rows.get(*index as usize).copied()).collect();
         let mut places = vec![0; order.len()];
         for (place, index) in (0..).zip(&order) {
@@ -282,6 +285,11 @@ pub(super) fn absolute(at: Timestamp, base: i64) -> (Timestamp, bool) {
     let ns = (at.as_nanos() ^ (1 << 63)).cast_signed();
     let ns = i128::from(ns) + i128::from(base);
     (Timestamp::from_nanos(u64::try_from(ns.max(0)).unwrap_or(u64::MAX)), ns < 0)
+}
+
+/// Whether events of a category are calls of a runtime or a driver.
+pub(super) fn is_call(category: &str) -> bool {
+    category.ends_with("_runtime") || category.ends_with("_driver")
 }
 
 /// Whether such an event's "External id" is its own.

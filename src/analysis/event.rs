@@ -1,6 +1,8 @@
 //! One event of a trace, as a view.
 
+use super::builder::is_call;
 use super::events::{EventTrack, Events, Phase, Row, TrackId};
+use super::strings::Text;
 use super::values::{signed, unsigned};
 use crate::activity::field_names;
 use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow};
@@ -118,8 +120,7 @@ impl<'e> Event<'e> {
 
     /// Returns whether it is a call of a runtime or a driver.
     pub fn is_call(&self) -> bool {
-        let category = self.category();
-        category.ends_with("_runtime") || category.ends_with("_driver")
+        is_call(self.category())
     }
 
     /// Returns whether it is a device's work: a kernel, a copy, a fill, a command of MTIA.
@@ -226,12 +227,22 @@ impl<'e> Event<'e> {
 
     /// Returns the argument that has that key in the trace file.
     pub(super) fn written(&self, key: &str) -> Option<ArgValue<'e>> {
-        let events = self.events;
-        events.arguments.get(self.row().arguments, events.strings.find(key)?)
+        self.written_as(self.events.strings.find(key)?)
+    }
+
+    /// Returns the argument that has that key.
+    pub(super) fn written_as(&self, key: Text) -> Option<ArgValue<'e>> {
+        self.events.arguments.get(self.row().arguments, key)
+    }
+
+    /// Returns whether both are of one thread of the host, or on one row.
+    pub(super) fn is_on_thread_of(&self, other: &Event<'_>) -> bool {
+        let thread = |event: &Event<'_>| Some((event.process()?, event.thread()?));
+        self.track_index() == other.track_index() || thread(self).is_some_and(|own| Some(own) == thread(other))
     }
 }
 
-fn number(id: &TrackId) -> Option<i64> {
+pub(super) fn number(id: &TrackId) -> Option<i64> {
     match id {
         TrackId::Id(id) => Some(*id),
         TrackId::Name(_) => None,

@@ -103,7 +103,7 @@ impl Events {
         self.rows.is_empty()
     }
 
-    /// Returns all events in the order of their start; those of one start, the longest first.
+    /// Returns all events in the order of their start; those of one start, the longest first, of one length calls last.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Event<'_>> + ExactSizeIterator {
         (0..self.rows.len()).map(|index| Event { events: self, index })
     }

@@ -2,8 +2,7 @@
 
 use super::event::Event;
 use super::events::Events;
-use super::nesting::Nesting;
-use crate::time::Timestamp;
+use super::nesting::{Nesting, OpenSlices};
 
 /// Slices of the host, each behind the one around it.
 #[derive(Debug, Default)]
@@ -22,31 +21,31 @@ pub(super) struct Node {
     /// Itself, or the slice of the same name that it is counted with.
     counts_as: u32,
     children: u32,
+    /// How long its thread is in it.
+    inside_ns: u64,
 }
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
 impl Forest {
-    /// Takes those slices that `belongs` wants; each lies in the next one around it that is there.
-    pub(super) fn new(events: &Events, nesting: &Nesting, belongs: impl Fn(&Event<'_>) -> bool) -> Forest {
+    /// Takes all slices that nest.
+    pub(super) fn new(events: &Events, nesting: &Nesting) -> Forest {
         let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
-        for event in nesting.iter(events).filter(belongs) {
-            let mut around = std::iter::successors(nesting.parent(event), |around| nesting.parent(*around));
-            let node = |around: Event<'_>| forest.of_event.get(around.index()).copied().filter(|node| *node != NONE);
-            let parent = around.find_map(node).unwrap_or(NONE);
-            forest.push(event.index(), parent);
+        for event in nesting.iter(events) {
+            let parent = nesting.parent(event).and_then(|around| forest.of_event.get(around.index()).copied());
+            forest.push(event.index(), parent.unwrap_or(NONE), nesting.inside_ns(event));
         }
         forest
     }
 
-    fn push(&mut self, event: usize, parent: u32) {
+    fn push(&mut self, event: usize, parent: u32, inside_ns: u64) {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
         if let Some(slot) = self.of_event.get_mut(event) {
             *slot = number;
         }
         let event = u32::try_from(event).unwrap_or(NONE);
-        self.nodes.push(Node { event, parent, counts_as: number, children: 0 });
+        self.nodes.push(Node { event, parent, counts_as: number, children: 0, inside_ns });
         if let Some(parent) = self.nodes.get_mut(parent as usize) {
             parent.children += 1;
         }
@@ -97,11 +96,10 @@ impl Forest {
     }
 
     /// Returns the time of each node without its children's, in nanoseconds; 0 for those that count as another.
-    pub(super) fn self_ns(&self, events: &Events) -> Vec<i64> {
+    pub(super) fn self_ns(&self) -> Vec<i64> {
         let mut own = vec![0i64; self.nodes.len()];
         for number in self.counted() {
-            let ns = self.event(events, number).map_or(0, |event| event.duration_ns());
-            let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+            let ns = self.nodes.get(number).map_or(0, |node| i64::try_from(node.inside_ns).unwrap_or(i64::MAX));
             let mut add = |node: usize, ns: i64| own.get_mut(node).map(|own| *own = own.saturating_add(ns));
             add(number, ns);
             self.parent(number).and_then(|parent| add(parent, -ns));
@@ -116,39 +114,30 @@ impl Forest {
 
     /// Follows the time.
     pub(super) fn sweep<'a>(&'a self, events: &'a Events) -> Sweep<'a> {
-        Sweep { forest: self, events, next: 0, open: vec![Vec::new(); events.tracks().len()] }
+        Sweep { forest: self, events, next: 0, open: OpenSlices::new(events) }
     }
 }
 
-/// What is open on each track as time goes on.
+/// What is open on each thread as time goes on.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
     forest: &'a Forest,
     events: &'a Events,
     next: usize,
-    open: Vec<Vec<usize>>,
+    open: OpenSlices<'a>,
 }
 
 impl Sweep<'_> {
-    /// Returns what the innermost slice around the start of `event` on its track counts as.
+    /// Returns what the slice that the thread of `event` is in when that begins counts as.
     ///
     /// `event` starts no earlier than that of the call before.
     pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
-        let (forest, events, at) = (self.forest, self.events, event.start());
-        while let Some(next) = forest.event(events, self.next).filter(|next| next.start() <= at) {
-            if let Some(open) = self.open.get_mut(next.track_index()) {
-                close(open, forest, events, next.start());
-                open.push(self.next);
-            }
+        while let Some(next) = self.forest.event(self.events, self.next).filter(|next| next.start() <= event.start()) {
+            self.open.innermost(&next);
+            self.open.push(&next, self.next);
             self.next += 1;
         }
-        let open = self.open.get_mut(event.track_index())?;
-        close(open, forest, events, at);
-        forest.nodes.get(*open.last()?).map(|node| node.counts_as as usize)
+        let node = self.open.innermost(event)?;
+        self.forest.nodes.get(node).map(|node| node.counts_as as usize)
     }
-}
-
-/// Takes away what has ended.
-fn close(open: &mut Vec<usize>, forest: &Forest, events: &Events, at: Timestamp) {
-    while open.pop_if(|node| forest.event(events, *node).is_some_and(|event| event.end() <= at)).is_some() {}
 }

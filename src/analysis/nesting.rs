@@ -1,18 +1,49 @@
-//! Which slice of a host thread lies in which, by the rule of torch's tables.
+//! Which slice of a host thread lies in which, and how long a thread is in each.
+//!
+//! A slice lies in the one that began last among those of its thread that contain it; of equal begins, the shorter one began
+//! later, of equal times a call. This is the rule of torch's tables. What begins when a slice ends is behind it, and what
+//! lasts 0 contains nothing.
+//!
+//! A thread is in a slice until that ends, or until one begins that overlaps it without nesting. So the self time of a
+//! slice is how long its thread is in it, less how long it is in the slices directly inside, and each moment counts once.
+//! Where slices overlap on one row, which other programs' files have, torch counts what they share for both; so do we.
 
-use super::event::Event;
-use super::events::Events;
-use std::cmp::Reverse;
+use super::event::{Event, number};
+use super::events::{EventTrack, Events, TrackId};
+use super::strings::Text;
+use super::values::signed;
+use crate::time::Timestamp;
+use std::collections::HashMap;
 
 /// The slices of host threads within one another: operations, annotations, and calls of runtimes and drivers.
 ///
-/// Functions of an interpreter are left out, and so are operations that torch hides. Whatever begins when a slice has
-/// ended, or ends after it, closes it, so a slice is in no other that it does not fit into.
+/// Functions of an interpreter are left out, and so are operations that torch hides.
 #[derive(Clone, Debug)]
 pub(super) struct Nesting {
     /// For each event the one around it.
     parents: Vec<Option<u32>>,
     order: Vec<u32>,
+    /// When slices were left before their end: the later event, by the earlier one.
+    left: HashMap<u32, u32>,
+}
+
+/// The slices that threads are in as time goes on, each under a number of the caller's.
+#[derive(Debug)]
+pub(super) struct OpenSlices<'e> {
+    threads: Threads<'e>,
+    /// By thread, each in the one before.
+    open: Vec<Vec<(usize, Timestamp)>>,
+    /// Those that the last event overlaps.
+    overlapped: Vec<usize>,
+}
+
+/// Which events are of one thread: a slice that overlaps others of its thread is drawn on another row.
+#[derive(Clone, Debug)]
+pub(super) struct Threads<'e> {
+    /// The argument that names the thread of such a slice; `None` if no event has it.
+    key: Option<Text>,
+    /// By process and thread.
+    rows: HashMap<(&'e TrackId, i64), usize>,
 }
 
 /// Operations that say nothing of the program.
@@ -29,26 +60,34 @@ const HIDDEN: [&str; 8] = [
 
 impl Nesting {
     pub(super) fn new(events: &Events) -> Nesting {
-        let nests = |event: &Event<'_>| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name());
-        Nesting::of(events, nests)
+        Nesting::of(events, |event| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name()))
     }
 
     /// Nests other slices by the same rule.
     pub(super) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
-        let mut order: Vec<Event<'_>> = events.iter().filter(|event| event.is_slice() && nests(event)).collect();
-        order.sort_by_key(|event| (event.start(), Reverse(event.end()), event.is_call()));
-        let mut parents = vec![None; events.len()];
-        let mut open: Vec<Vec<Event<'_>>> = vec![Vec::new(); events.tracks().len()];
-        for event in &order {
-            let Some(open) = open.get_mut(event.track_index()) else { continue };
-            while open.pop_if(|around| event.start() >= around.end() || event.end() > around.end()).is_some() {}
-            if let (Some(around), Some(parent)) = (open.last(), parents.get_mut(event.index())) {
-                *parent = u32::try_from(around.index()).ok();
+        Nesting::nest(events, events.iter().filter(|event| event.is_slice() && nests(event)))
+    }
+
+    /// Nests only those of the slices that `belongs` selects.
+    pub(super) fn only(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
+        Nesting::nest(events, self.iter(events).filter(belongs))
+    }
+
+    fn nest<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
+        let mut nesting = Nesting { parents: vec![None; events.len()], order: Vec::new(), left: HashMap::new() };
+        let mut open = OpenSlices::new(events);
+        for slice in slices {
+            let Ok(number) = u32::try_from(slice.index()) else { break };
+            if let Some(parent) = nesting.parents.get_mut(slice.index()) {
+                *parent = open.innermost(&slice).and_then(|around| u32::try_from(around).ok());
             }
-            open.push(*event);
+            let overlapped = open.overlapped().iter().filter_map(|index| events.get(*index));
+            let beside = overlapped.filter(|other| other.track_index() != slice.track_index());
+            nesting.left.extend(beside.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
+            open.push(&slice, slice.index());
+            nesting.order.push(number);
         }
-        let order = order.iter().filter_map(|event| u32::try_from(event.index()).ok()).collect();
-        Nesting { parents, order }
+        nesting
     }
 
     /// Returns the slice around an event.
@@ -57,8 +96,184 @@ impl Nesting {
         event.events.get(parent as usize)
     }
 
+    /// Returns how long the thread of a slice is in it, what lies in it included, in nanoseconds.
+    pub(super) fn inside_ns(&self, slice: Event<'_>) -> u64 {
+        let later = u32::try_from(slice.index()).ok().and_then(|index| self.left.get(&index));
+        let left = later.and_then(|later| slice.events.get(*later as usize)).map(|later| later.start());
+        left.unwrap_or(slice.end()).since(slice.start())
+    }
+
     /// Returns all slices that nest, in order of their start; of what begins together, the outer ones first.
     pub(super) fn iter<'e>(&self, events: &'e Events) -> impl Iterator<Item = Event<'e>> {
         self.order.iter().filter_map(|index| events.get(*index as usize))
+    }
+}
+
+impl<'e> OpenSlices<'e> {
+    pub(super) fn new(events: &'e Events) -> OpenSlices<'e> {
+        let open = vec![Vec::new(); events.tracks().len()];
+        OpenSlices { threads: Threads::new(events), open, overlapped: Vec::new() }
+    }
+
+    /// Returns the slice around an event. Events come in the order of a trace.
+    pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
+        self.innermost_of(self.threads.of(event), event.start(), event.end())
+    }
+
+    /// Returns the slice of a thread that is around something of these times.
+    pub(super) fn innermost_of(&mut self, thread: usize, start: Timestamp, end: Timestamp) -> Option<usize> {
+        self.overlapped.clear();
+        let open = self.open.get_mut(thread)?;
+        while let Some((number, top)) = open.pop_if(|(_, top)| *top <= start || *top < end) {
+            self.overlapped.extend((top > start).then_some(number));
+        }
+        open.last().map(|(number, _)| *number)
+    }
+
+    /// Returns those that the last event began in and outlives, the innermost first.
+    pub(super) fn overlapped(&self) -> &[usize] {
+        &self.overlapped
+    }
+
+    /// Opens a slice.
+    pub(super) fn push(&mut self, slice: &Event<'_>, number: usize) {
+        if let Some(open) = self.open.get_mut(self.threads.of(slice)).filter(|_| slice.end() > slice.start()) {
+            open.push((number, slice.end()));
+        }
+    }
+
+    /// Returns which events are of one thread.
+    pub(super) fn threads(&self) -> &Threads<'e> {
+        &self.threads
+    }
+}
+
+impl<'e> Threads<'e> {
+    pub(super) fn new(events: &'e Events) -> Threads<'e> {
+        let id = |track: &'e EventTrack| Some((&track.process, number(&track.thread)?));
+        let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
+        Threads { key: events.strings.find("thread id"), rows: rows.collect() }
+    }
+
+    /// Returns the row of the event's thread.
+    pub(super) fn of(&self, event: &Event<'_>) -> usize {
+        let named = self.key.and_then(|key| event.written_as(key)).and_then(signed);
+        named.and_then(|thread| self.find(event, thread)).unwrap_or(event.track_index())
+    }
+
+    /// Returns the row of another thread of the event's process.
+    pub(super) fn find(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
+        self.rows.get(&(&event.track().process, thread)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Sample, micros};
+    use super::*;
+    use crate::activity::{ActivityType, ArgValue, Args};
+    use proptest::prelude::*;
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+
+    /// A slice: its name, kind, thread, start and length.
+    type Drawn = (usize, u8, i64, u64, u64);
+
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+
+    struct Marks {
+        is_hidden: bool,
+        thread: Option<i64>,
+    }
+
+    impl Args for Marks {
+        fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+            each("hidden", ArgValue::Bool(self.is_hidden));
+            self.thread.iter().for_each(|thread| each("thread id", ArgValue::I64(*thread)));
+        }
+    }
+
+    /// Events on rows of their threads: on one each, as torch writes them, or on the first in which they nest.
+    fn events(drawn: &[Drawn], nests_on_rows: bool) -> Events {
+        let (mut sample, mut rows): (Sample, Vec<(i64, u64, u64)>) = Default::default();
+        let mut drawn = drawn.to_vec();
+        drawn.sort_by_key(|(.., start, length)| (*start, Reverse(*length)));
+        for (name, kind, thread, start, length) in drawn {
+            let end = start + length;
+            let crosses =
+                |row| rows.iter().any(|(at, from, to)| *at == row && *from < start && start < *to && *to < end);
+            let row = (0..).map(|row| thread + row * 10_000_000).find(|row| !nests_on_rows || !crosses(*row)).unwrap();
+            rows.push((row, start, end));
+            let marks = Marks { is_hidden: kind == 0, thread: (row != thread).then_some(thread) };
+            let kind = if kind == 1 { ActivityType::CudaRuntime } else { ActivityType::CpuOp };
+            sample = sample.host(kind, NAMES[name], row, (start, end), &marks);
+        }
+        sample.memory(1, 20, 8, 0).events()
+    }
+
+    fn order(event: &Event<'_>) -> impl Ord + use<> {
+        (event.start(), Reverse(event.end()), event.is_call(), event.index())
+    }
+
+    /// Whether `inner` lies in `outer`, directly or not, by the definition.
+    fn contains(outer: &Event<'_>, inner: &Event<'_>) -> bool {
+        outer.is_slice()
+            && outer.thread() == inner.thread()
+            && outer.start() <= inner.start()
+            && inner.start() < outer.end()
+            && inner.end() <= outer.end()
+            && (inner.is_instant() || order(outer) < order(inner))
+    }
+
+    /// How long each thread is in each slice alone, moment by moment: what came last has it.
+    fn self_ns(slices: &[Event<'_>]) -> BTreeMap<String, i64> {
+        let mut times: BTreeMap<String, i64> = slices.iter().map(|slice| (slice.name().to_owned(), 0)).collect();
+        for at in (0..100).map(micros) {
+            for thread in [1, 2] {
+                let on = slices.iter().filter(|slice| slice.thread() == Some(thread));
+                let on = on.filter(|slice| slice.start() <= at && at < slice.end());
+                if let Some(last) = on.max_by_key(|slice| order(slice)) {
+                    *times.get_mut(last.name()).unwrap() += 1000;
+                }
+            }
+        }
+        times
+    }
+
+    /// The durations without those of direct children, as torch has it.
+    fn torchs_self_ns(slices: &[Event<'_>]) -> BTreeMap<String, i64> {
+        let mut times = BTreeMap::new();
+        for slice in slices {
+            *times.entry(slice.name().to_owned()).or_default() += slice.duration_ns().cast_signed();
+            let around = slices.iter().filter(|outer| contains(outer, slice)).max_by_key(|outer| order(outer));
+            if let Some(around) = around {
+                *times.entry(around.name().to_owned()).or_default() -= slice.duration_ns().cast_signed();
+            }
+        }
+        times
+    }
+
+    proptest! {
+        #[test]
+        fn times_and_parents_are_those_of_the_definition(
+            drawn in prop::collection::vec((0..3_usize, 0..4_u8, 1..3_i64, 0..40_u64, 0..30_u64), 0..14),
+            nests_on_rows: bool,
+        ) {
+            let events = events(&drawn, nests_on_rows);
+            let shown: Vec<_> = events.iter().filter(|event| event.is_slice() && !event.is_hidden()).collect();
+            let expected = if nests_on_rows { self_ns(&shown) } else { torchs_self_ns(&shown) };
+            let averages = events.key_averages();
+            let mut found = BTreeMap::new();
+            averages.ops().iter().for_each(|row| *found.entry(row.name().to_owned()).or_default() += row.self_host_ns());
+            prop_assert_eq!(averages.host_base_ns(), expected.values().sum::<i64>());
+            prop_assert_eq!(found, expected);
+
+            let tree = events.tree();
+            for event in events.iter() {
+                let around = events.iter().filter(|outer| contains(outer, &event));
+                let expected = around.max_by_key(|outer| order(outer)).map(|outer| outer.index());
+                prop_assert_eq!(tree.parent(event).map(|parent| parent.index()), expected, "{:?}", event);
+            }
+        }
     }
 }

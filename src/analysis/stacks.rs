@@ -95,9 +95,9 @@ impl FoldedStacks<'_> {
     /// All stacks with their nanoseconds, sorted.
     fn fold(&self) -> Vec<(String, i64)> {
         let nesting = Nesting::new(self.events);
-        let forest = Forest::new(self.events, &nesting, |_| true).merge_namesakes(self.events);
+        let forest = Forest::new(self.events, &nesting).merge_namesakes(self.events);
         let times = match self.metric {
-            StackMetric::SelfHost => forest.self_ns(self.events),
+            StackMetric::SelfHost => forest.self_ns(),
             StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
         };
         let stacks = Stacks::new(self.events, &forest);
@@ -147,7 +147,7 @@ pub(super) struct Stacks<'a> {
 
 impl<'a> Stacks<'a> {
     pub(super) fn new(events: &'a Events, ops: &'a Forest) -> Stacks<'a> {
-        let frames = Forest::new(events, &Nesting::of(events, |event| event.is_python_function()), |_| true);
+        let frames = Forest::new(events, &Nesting::of(events, |event| event.is_python_function()));
         let mut sweep = frames.sweep(events);
         let innermost = |node| sweep.innermost(&ops.event(events, node)?);
         let around = (0..ops.nodes.len()).map(innermost).collect();

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Barrier;
 use support::{File, check, check_parents, enter, exit, layer, on_thread, record, spawn};
 use tracing::{Span, info_span};
-use tracing_kineto::Loss;
+use tracing_kineto::{Loss, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 
 #[test]
@@ -100,6 +100,34 @@ fn slices_that_overlap_get_a_second_row_of_the_same_thread() {
     assert_eq!(b.args["thread id"].as_u64(), Some(a.tid), "the row's id is none of the kernel's");
     assert!(a.args.get("thread id").is_none());
     assert_eq!(file.lost(Loss::Overlapping), 1);
+}
+
+#[test]
+fn crossed_guards_count_each_moment_of_a_thread_once() {
+    let file = record(|| {
+        for _ in 0..300 {
+            let (first, second) = (info_span!("first").entered(), info_span!("second").entered());
+            info_span!("inside").in_scope(|| ());
+            drop(first);
+            info_span!("behind").in_scope(|| ());
+            drop(second);
+        }
+    });
+    assert_eq!(file.lost(Loss::Overlapping), 300);
+    let events = file.trace.events();
+    let (mut covered_ns, mut until) = (0, Timestamp::default());
+    for slice in events.iter() {
+        covered_ns += slice.end().since(slice.start().max(until));
+        until = until.max(slice.end());
+    }
+    assert_eq!(events.key_averages().host_base_ns(), covered_ns.cast_signed());
+    let tree = events.tree();
+    let around = |name: &str| {
+        let slice = events.iter().find(|event| event.name() == name).unwrap();
+        tree.ancestors(slice).map(|event| event.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(around("second").is_empty(), "it outlives the first");
+    assert_eq!([around("inside"), around("behind")], [["second"], ["second"]]);
 }
 
 #[test]

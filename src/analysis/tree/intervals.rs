@@ -3,25 +3,16 @@
 use super::{EventTree, Violation};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::event::Event;
-use crate::analysis::events::{Events, TrackId};
-use crate::time::Timestamp;
+use crate::analysis::events::Events;
+use crate::analysis::nesting::{OpenSlices, Threads};
 use std::collections::HashMap;
 
-/// A slice that goes on.
-#[derive(Clone, Copy)]
-struct Open {
-    event: usize,
-    end: Timestamp,
-    /// When it, or one around it, ends.
-    closes: Timestamp,
-}
-
 impl Events {
-    /// Returns the events as a tree, by time: torch's `experimental_event_tree`.
+    /// Returns the events as a tree, by time, as torch's `experimental_event_tree` where slices nest.
     ///
-    /// An event lies in the innermost slice of its thread that goes on when it begins, one that ends at that very moment
-    /// included. What lasts 0 is no parent. Where slices overlap, the inner one is closed with the outer one. A backward
-    /// operation on a thread that does nothing else lies in what its forward thread is in: the call of `backward`.
+    /// An event lies in the slice that began last among those of its thread that contain it; what outlives the slice that it
+    /// began in lies beside that. What begins when a slice ends is behind it. A backward operation on a thread that does
+    /// nothing else lies in what its forward thread is in: the call of `backward`.
     /// Device work lies in the call that launched it, else in the operation that its id names, else it is a root.
     /// Functions of an interpreter and operations nest in one another.
     pub fn tree(&self) -> EventTree<'_> {
@@ -34,8 +25,8 @@ impl Events {
 pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
     let mut violations = Vec::new();
     let mut parents: Vec<Option<u32>> = vec![None; events.len()];
-    let mut open: Vec<Vec<Open>> = vec![Vec::new(); events.tracks().len()];
-    let (forward, above) = (Forward::new(events), Above::new(events));
+    let mut open = OpenSlices::new(events);
+    let (forward, above) = (Forward::new(events, open.threads()), Above::new(events));
     for event in events.iter() {
         let index = event.index();
         let parent = if event.is_on_device() {
@@ -45,23 +36,19 @@ pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
             }
             found.map(|found| found.index())
         } else {
-            let own = innermost(&mut open, event.track_index(), event.start());
-            if let Some(around) = own.filter(|around| event.end() > around.end) {
-                violations.push(Violation::OutlivesParent { event: index, parent: around.event });
-            }
-            if let Some(open) = open.get_mut(event.track_index()).filter(|_| event.end() > event.start()) {
-                let closes = own.map_or(event.end(), |around| around.closes.min(event.end()));
-                open.push(Open { event: index, end: event.end(), closes });
-            }
+            let own = open.innermost(&event);
+            let overlapped = open.overlapped().first();
+            violations.extend(overlapped.map(|parent| Violation::OutlivesParent { event: index, parent: *parent }));
+            open.push(&event, index);
             match (own, event.forward_thread()) {
-                (None, Some(thread)) => match forward.track(event, thread) {
-                    Some(track) => innermost(&mut open, track, event.start()).map(|around| around.event),
+                (None, Some(thread)) => match forward.thread(event, thread) {
+                    Some(thread) => open.innermost_of(thread, event.start(), event.start()),
                     None => {
                         violations.push(Violation::UnknownForwardThread { event: index });
                         None
                     }
                 },
-                (own, _) => own.map(|around| around.event),
+                (own, _) => own,
             }
         };
         if let Some(slot) = parents.get_mut(index) {
@@ -69,13 +56,6 @@ pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
         }
     }
     (parents, violations)
-}
-
-/// The innermost slice on a row that goes on at that time.
-fn innermost(open: &mut [Vec<Open>], track: usize, at: Timestamp) -> Option<Open> {
-    let open = open.get_mut(track)?;
-    while open.pop_if(|top| top.closes < at).is_some() {}
-    open.last().copied()
 }
 
 /// What a device's events lie in.
@@ -106,9 +86,9 @@ impl<'e> Above<'e> {
     }
 }
 
-/// On which row the forward operation of a backward one was.
+/// On which thread the forward operation of a backward one was.
 struct Forward<'e> {
-    events: &'e Events,
+    threads: Threads<'e>,
     /// By the ids of arrows.
     arrows: HashMap<u64, usize>,
     /// By sequence number: of the forward operation that began last.
@@ -116,26 +96,22 @@ struct Forward<'e> {
 }
 
 impl<'e> Forward<'e> {
-    fn new(events: &'e Events) -> Forward<'e> {
+    fn new(events: &'e Events, threads: &Threads<'e>) -> Forward<'e> {
         let (mut arrows, mut sequences) = (HashMap::new(), HashMap::new());
         for event in events.iter().filter(|event| event.forward_thread().is_none()) {
             let starts =
                 |flow: &crate::activity::Flow| (flow.kind, flow.end) == (FlowKind::ForwardBackward, FlowEnd::Start);
-            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, event.track_index())));
-            sequences.extend(event.sequence_number().map(|number| (number, event.track_index())));
+            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, threads.of(&event))));
+            sequences.extend(event.sequence_number().map(|number| (number, threads.of(&event))));
         }
-        Forward { events, arrows, sequences }
+        Forward { threads: threads.clone(), arrows, sequences }
     }
 
     /// By the arrow, else by the thread if it is the operating system's, else by the sequence number.
-    fn track(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
+    fn thread(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
         let mut flows = backward.flows().filter(|flow| flow.kind == FlowKind::ForwardBackward);
         let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&flow.id)).copied();
-        let by_thread = || {
-            let thread = TrackId::Id(i64::try_from(thread).ok()?);
-            let process = &backward.track().process;
-            self.events.tracks().iter().position(|track| track.thread == thread && track.process == *process)
-        };
+        let by_thread = || self.threads.find(&backward, i64::try_from(thread).ok()?);
         let by_number = || self.sequences.get(&backward.sequence_number()?).copied();
         by_arrow().or_else(by_thread).or_else(by_number)
     }
@@ -154,17 +130,18 @@ mod tests {
 
     #[test]
     fn equal_times_nest_and_what_lasts_0_is_no_parent() {
-        check("a 0 9 1\nb 0 9 1\nc 5 9 1\nd 9 9 1\ne 9 9 1", "a(b(c(d e)))", &[]);
+        check("a 0 9 1\nb 0 9 1\nc 5 9 1\nd 9 9 1\ne 9 9 1", "a(b(c)) d e", &[]);
         check("a 0 9 1\nz 3 3 1\nb 3 4 1", "a(b(z))", &[]);
         check("a 0 0 1\nb 0 0 1", "a b", &[]);
         check("a 0 4 1\nb 5 9 1\nc 6 7 2", "a b c", &[]);
     }
 
     #[test]
-    fn what_outlives_its_parent_is_closed_with_it() {
+    fn what_outlives_the_slice_that_it_began_in_lies_beside_it() {
         let outlives = Violation::OutlivesParent { event: 1, parent: 0 };
-        check("a 0 10 1\nb 8 20 1\nc 12 14 1", "a(b) c", &[outlives]);
-        check("a 0 10 1\nb 10 20 1\nc 15 16 1", "a(b) c", &[outlives]);
+        check("a 0 10 1\nb 8 20 1\nc 12 14 1", "a b(c)", &[outlives]);
+        check("a 0 10 1\nb 8 20 10000001 thread_id=1\nc 12 14 1", "a b(c)", &[outlives]);
+        check("a 0 10 1\nb 10 20 1\nc 15 16 1", "a b(c)", &[]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 /// The events of a trace as a tree (a forest: what has no parent is a root).
 ///
-/// [`Events::tree`] nests by time, as torch's profiler does, [`Events::span_tree`] by the spans' own parents. Both put
-/// what a device did below what launched it. Made in time that grows with the number of events, however deep.
+/// [`Events::tree`] nests by time, as torch's tables do, [`Events::span_tree`] by the spans' own parents. Both put what
+/// a device did below what launched it. Made in time that grows with the number of events, however deep.
 #[derive(Clone, Debug)]
 pub struct EventTree<'e> {
     events: &'e Events,
@@ -27,11 +27,11 @@ pub struct EventTree<'e> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The event ends after the one that it began in; what begins later is in neither.
+    /// The event ends after the one that it began in, so it lies beside that.
     OutlivesParent {
         /// The event.
         event: usize,
-        /// What it began in.
+        /// The slice that it began in.
         parent: usize,
     },
     /// The work began before the call that launched it, by an error of a clock.
