@@ -1,15 +1,29 @@
 //! Slices of one row nest or are disjoint, always: Perfetto deletes others.
 
 use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// The open slices of a thread's rows; slices come in order of their start.
 #[derive(Debug, Default)]
 pub(crate) struct Nest {
-    rows: Vec<Row>,
+    /// The thread's own row.
+    own: Row,
+    others: OtherRows,
     /// A slice that sticks out of the one around it by no more than this is cut: the clock knows no better.
     slack_ns: u64,
     /// Readers tell times apart that differ by this.
     resolution_ns: u64,
+}
+
+/// The rows beside the thread's own: as many as slices overlap at once, so none is searched for one by one.
+#[derive(Debug, Default)]
+struct OtherRows {
+    rows: Vec<Row>,
+    /// A binary tree over the rows, the root at 1: until when a slice may last that begins now, at most, in any row below.
+    free_until: Vec<Timestamp>,
+    /// When open slices are drawn to end, with their rows.
+    ends: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
 #[derive(Debug, Default)]
@@ -38,45 +52,106 @@ pub(crate) struct Place {
 
 impl Nest {
     pub(crate) fn new(slack_ns: u64, resolution_ns: u64) -> Nest {
-        Nest { rows: Vec::new(), slack_ns, resolution_ns }
+        Nest { slack_ns, resolution_ns, ..Nest::default() }
     }
 
     /// Finds the first row in which a slice fits; what readers could take for an overlap is cut off.
     pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> Place {
-        self.place_from(0, start, end)
+        self.own.close(start);
+        if end.since(self.own.free_until()) <= self.slack_ns {
+            let place = Place { row: 0, start, end };
+            return self.own.open(place, self.resolution_ns);
+        }
+        self.place_beside(start, end)
     }
 
     /// Does the same for what slices that come later are not to give way to: the thread's own row is not for it.
     pub(crate) fn place_beside(&mut self, start: Timestamp, end: Timestamp) -> Place {
-        if self.rows.is_empty() {
-            self.rows.push(Row::default());
-        }
-        self.place_from(1, start, end)
-    }
-
-    fn place_from(&mut self, first: usize, start: Timestamp, end: Timestamp) -> Place {
-        for (number, row) in self.rows.iter_mut().enumerate().skip(first) {
-            while let Some(closed) = row.open.pop_if(|open| open.drawn <= start) {
-                row.closed = closed.drawn;
-            }
-            let around = row.open.last().map_or(end, |around| around.end);
-            if end.since(around) <= self.slack_ns {
-                let end = end.min(around);
-                let mut place = Place { row: number, start, end };
-                if self.resolution_ns > 0 {
-                    place.keep_apart(row, self.resolution_ns);
-                }
-                row.open.push(Open { end, drawn: place.end });
-                return place;
-            }
-        }
-        self.rows.push(Row { open: vec![Open { end, drawn: end }], closed: Timestamp::default() });
-        Place { row: self.rows.len() - 1, start, end }
+        let others = &mut self.others;
+        others.close(start);
+        let row = others.first(Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns)));
+        let place = others.open(Place { row, start, end }, self.resolution_ns);
+        Place { row: row + 1, ..place }
     }
 
     /// Returns how many rows are in use.
     pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
+        1 + self.others.rows.len()
+    }
+}
+
+impl Row {
+    /// Closes what is drawn to end by then.
+    fn close(&mut self, by: Timestamp) {
+        while let Some(closed) = self.open.pop_if(|open| open.drawn <= by) {
+            self.closed = closed.drawn;
+        }
+    }
+
+    /// Returns until when a slice may last that begins now.
+    fn free_until(&self) -> Timestamp {
+        self.open.last().map_or(Timestamp::from_nanos(u64::MAX), |around| around.end)
+    }
+
+    /// Opens a slice, and returns where it is drawn.
+    fn open(&mut self, mut place: Place, resolution_ns: u64) -> Place {
+        place.end = place.end.min(self.free_until());
+        let end = place.end;
+        if resolution_ns > 0 {
+            place.keep_apart(self, resolution_ns);
+        }
+        self.open.push(Open { end, drawn: place.end });
+        place
+    }
+}
+
+impl OtherRows {
+    fn close(&mut self, by: Timestamp) {
+        while let Some(Reverse((_, row))) = self.ends.peek().copied().filter(|Reverse((end, _))| *end <= by) {
+            self.ends.pop();
+            self.rows.get_mut(row).into_iter().for_each(|row| row.close(by));
+            self.update(row);
+        }
+    }
+
+    /// Returns the first row that is free until then; if none is, a new one.
+    fn first(&mut self, until: Timestamp) -> usize {
+        let free = |node: usize| self.free_until.get(node).is_some_and(|free| *free >= until);
+        let leaves = self.free_until.len() / 2;
+        let mut node = 1;
+        while free(node) && node < leaves {
+            node = if free(2 * node) { 2 * node } else { 2 * node + 1 };
+        }
+        let row = if free(node) { node - leaves } else { self.rows.len() };
+        if row >= self.rows.len() {
+            self.rows.push(Row::default());
+        }
+        row.min(self.rows.len() - 1)
+    }
+
+    fn open(&mut self, place: Place, resolution_ns: u64) -> Place {
+        let Some(row) = self.rows.get_mut(place.row) else { return place };
+        let place = row.open(place, resolution_ns);
+        self.ends.push(Reverse((place.end, place.row)));
+        self.update(place.row);
+        place
+    }
+
+    /// Takes note of what has changed in a row.
+    fn update(&mut self, row: usize) {
+        if self.free_until.len() < 2 * self.rows.len() {
+            let leaves = self.rows.len().next_power_of_two();
+            self.free_until = vec![Timestamp::default(); 2 * leaves];
+            (0..self.rows.len()).for_each(|row| self.update(row));
+        }
+        let Some(free) = self.rows.get(row).map(Row::free_until) else { return };
+        let mut node = self.free_until.len() / 2 + row;
+        self.free_until.get_mut(node).into_iter().for_each(|at| *at = free);
+        while node > 1 {
+            node /= 2;
+            let below = self.free_until.get(2 * node).max(self.free_until.get(2 * node + 1)).copied();
+            self.free_until.get_mut(node).zip(below).into_iter().for_each(|(at, below)| *at = below);
+        }
     }
 }
 
@@ -156,7 +231,31 @@ mod tests {
         }
     }
 
+    /// The first row in which nothing that is open ends before the slice does, by a look at each.
+    fn first_fit(slices: &[(u64, u64)], slack: u64) -> Vec<usize> {
+        let mut rows: Vec<Vec<u64>> = Vec::new();
+        let place = |(start, length): &(u64, u64)| {
+            let end = start + length;
+            rows.iter_mut().for_each(|open| open.retain(|end| end > start));
+            let fits = |open: &Vec<u64>| open.last().is_none_or(|around| end <= around + slack);
+            let row = rows.iter().position(fits).unwrap_or(rows.len());
+            rows.resize_with(rows.len().max(row + 1), Vec::new);
+            let around = rows[row].last().copied();
+            rows[row].push(around.map_or(end, |around| end.min(around)));
+            row
+        };
+        slices.iter().map(place).collect()
+    }
+
     proptest! {
+        #[test]
+        fn each_slice_is_in_the_first_row_that_fits(mut slices in prop::collection::vec((0u64..200, 0u64..90), 0..80), slack in 0u64..4) {
+            slices.sort_unstable();
+            let mut nest = Nest::new(slack, 0);
+            let rows: Vec<_> = slices.iter().map(|(start, length)| nest.place(ns(*start), ns(start + length)).row).collect();
+            prop_assert_eq!(rows, first_fit(&slices, slack));
+        }
+
         #[test]
         fn no_row_ever_holds_two_slices_that_overlap(mut slices in prop::collection::vec((0u64..200, 0u64..60), 0..80), slack in 0u64..4, resolution in 0u64..3) {
             slices.sort_unstable();

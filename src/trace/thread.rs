@@ -74,7 +74,7 @@ impl<'w> Thread<'w> {
 
     /// Returns how many rows the thread needs.
     pub(super) fn used(&self) -> usize {
-        self.nest.rows().max(1)
+        self.nest.rows()
     }
 
     /// Hands on what was recorded in `runs`, and the calls that fall between.

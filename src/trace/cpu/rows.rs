@@ -85,7 +85,7 @@ impl<'t> CpuRows<'t> {
                 own.show(place, Track { process: track.0.show(), thread: thread.show() }, rows)?;
             }
             let name = self.name_on(track).unwrap_or_default();
-            for number in 0..nest.rows().max(1) {
+            for number in 0..nest.rows() {
                 let lane = row(&track.1, number);
                 let again = if number > 0 { format!(" ({})", number + 1) } else { String::new() };
                 let (name, sort_index) = match (&track.1, &lane) {
