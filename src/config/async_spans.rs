@@ -7,8 +7,8 @@ pub enum AsyncSpans {
     /// `Both` for spans that are polled more than once, `PerPoll` for all others.
     ///
     /// What is made once and entered again and again, as a layer of a model is, is not polled. A callsite's spans count as
-    /// polled if one of them ended as that of a future does: a thread entered it once more to drop the future, recorded
-    /// nothing inside, and closed it.
+    /// polled if one of them ended as that of a future does: it was entered once more to drop the future, as a rule right
+    /// after its last poll, and nothing was recorded inside.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.

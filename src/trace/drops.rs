@@ -1,17 +1,28 @@
-//! Finds the slices in which futures are dropped.
+//! Finds the spans of futures, and the slices in which futures are dropped.
 //!
-//! `tracing`'s `Instrumented` enters its span once more to drop the future, then closes the span. As a future is dropped
-//! right after its last poll, as a rule, such a slice follows another one of its span, is empty and short, and its thread
-//! closes the span next. A sync span looks the same if its last two enters follow each other like that.
+//! The records do not say which span is a future's. But `tracing`'s `Instrumented` enters its span once more to drop the
+//! future, as a rule right after its last poll. So the span of a future is one that has closed and was entered more than once,
+//! the last time for less than 0.1 ms and with nothing inside, and of which one of these holds:
+//!
+//! - That last enter comes right after another one, or its thread is another than before, and no enter lies in a span that is
+//!   not an ancestor. Then it does not matter who closes the span, or when: a child may do so late.
+//! - The thread that left the span last closed it next.
+//!
+//! A span that is made once and entered for each call (a layer of a model) is entered inside of others, which its thread
+//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future.
 
+use super::recorded::Recorded;
 use crate::buffer::{Record, Tag, flag};
 use crate::clock::Converter;
 use crate::time::Ticks;
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 /// Reads the records of each thread in order.
-#[derive(Debug, Default)]
-pub(super) struct Drops {
+#[derive(Debug)]
+pub(super) struct Drops<'r> {
+    recorded: &'r Recorded,
     lane: u64,
     /// Slices of the lane at hand, each inside the one before; the last ones may have ended.
     open: Vec<Entered>,
@@ -19,14 +30,13 @@ pub(super) struct Drops {
     other: Ticks,
     /// The slices of other lanes.
     others: HashMap<u64, Vec<Entered>>,
-    found: Vec<u64>,
-    /// The same where no poll came right before, and their callsites: futures that were cancelled, as it seems.
-    cancelled: Vec<(u32, u64)>,
-    /// Callsites of which a future was dropped right after its last poll.
-    sites: HashSet<u32>,
+    spans: HashMap<u64, Span>,
+    /// Spans that closed, and whether the thread that had left one last did that next.
+    closed: Vec<(u64, bool)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// One enter of a span.
+#[derive(Debug, Default)]
 struct Entered {
     slice: u64,
     span: u64,
@@ -36,18 +46,43 @@ struct Entered {
     end: Ticks,
     /// How many records lie in it.
     records: usize,
+    /// Slices directly inside that may be those in which futures are dropped that this span's future owns.
+    inside: Vec<u64>,
+    is_first: bool,
     /// It is its span's first, or inside another one of its span.
     is_call: bool,
+    /// It lies in a span that is none of its span's ancestors.
+    is_foreign: bool,
     /// It comes right after another slice of its span.
     follows: bool,
+}
+
+/// A span that was entered more than once.
+#[derive(Debug, Default)]
+struct Span {
+    last: Entered,
+    lane: u64,
+    is_on_several_threads: bool,
+    /// It was entered in a span that is none of its ancestors.
+    is_inside_others: bool,
+    is_closed: bool,
+    is_closed_at_once: bool,
 }
 
 /// A slice that lasted longer is work that is worth seeing.
 const LONGEST_NS: u64 = 100_000;
 
-impl Drops {
+/// More futures are not taken to be dropped in one slice, nor are more ancestors looked at.
+const MOST: usize = 64;
+
+impl<'r> Drops<'r> {
+    pub(super) fn new(recorded: &'r Recorded) -> Drops<'r> {
+        let (lane, open, other, others, spans, closed) = Default::default();
+        Drops { recorded, lane, open, other, others, spans, closed }
+    }
+
     /// Takes note of a record; `ends` has the ends of slices whose own record does not say it.
-    pub(super) fn meet(&mut self, record: &Record<'_>, ends: &HashMap<u64, Ticks>, converter: &Converter) {
+    pub(super) fn meet(&mut self, record: &Record<'_>, ends: &HashMap<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
             Tag::Lane => {
@@ -57,26 +92,45 @@ impl Drops {
                 self.others.insert(std::mem::replace(&mut self.lane, lane), before);
                 self.other = Ticks(0);
             }
-            Tag::Close if record.head.flags & flag::AFTER_EXIT != 0 => self.close(record.words[0], ends, converter),
+            Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
+            Tag::Instant | Tag::Counter => self.happened(Ticks(record.words[0]), ends),
+            Tag::Values => self.happened(Ticks(record.words[1]), ends),
+            Tag::Span => self.count_in(|around| around.span == record.words[0]),
+            Tag::Error => self.count_in(|around| around.slice == record.words[0]),
             // These belong to a slice, or are not drawn in it.
-            Tag::Slice | Tag::Close | Tag::End | Tag::Stack | Tag::Counts | Tag::Memory => {}
-            _ => {
-                match record.head.tag {
-                    Tag::Instant | Tag::Counter => self.other = Ticks(record.words[0]),
-                    Tag::Values => self.other = Ticks(record.words[1]),
-                    _ => {}
-                }
-                self.open.iter_mut().next_back().into_iter().for_each(|entered| entered.records += 1);
-            }
+            Tag::Slice | Tag::End | Tag::Follows | Tag::Stack | Tag::Counts | Tag::Memory => {}
         }
+    }
+
+    fn happened(&mut self, at: Ticks, ends: &HashMap<u64, Ticks>) {
+        self.other = at;
+        self.count_in(|around| around.end(ends).is_none_or(|end| at <= end));
+    }
+
+    /// Counts a record for the slice entered last, if it lies in it.
+    fn count_in(&mut self, is_in: impl Fn(&Entered) -> bool) {
+        self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
 
     fn enter(&mut self, slice: &Record<'_>, ends: &HashMap<u64, Ticks>) {
         let ([start, end, _], span) = (slice.words, slice.span());
-        let has_ended = |entered: &mut Entered| entered.end(ends).is_some_and(|end| end.0 <= start);
-        let ended = std::iter::from_fn(|| self.open.pop_if(has_ended)).last();
-        let is_call = slice.head.flags & flag::FIRST != 0 || self.open.iter().any(|around| around.span == span);
-        self.open.iter_mut().next_back().into_iter().for_each(|around| around.records += 1);
+        let is_first = slice.head.flags & flag::FIRST != 0;
+        let mut follows = false;
+        while let Some(ended) = self.open.pop_if(|entered| entered.end(ends).is_some_and(|end| end.0 <= start)) {
+            follows = ended.span == span && ended.end(ends) > Some(self.other);
+            self.left(ended, self.lane);
+        }
+        let is_call = is_first || self.open.iter().any(|around| around.span == span);
+        let is_known = || self.spans.get(&span).is_some_and(|known| known.is_inside_others);
+        let is_foreign = |around: &Entered| !is_known() && !self.is_ancestor(around.span, slice);
+        let is_foreign = !is_call && self.open.last().is_some_and(is_foreign);
+        if let Some(around) = self.open.last_mut() {
+            if is_call || around.is_call || around.inside.len() >= MOST {
+                around.records += 1;
+            } else {
+                around.inside.push(slice.id());
+            }
+        }
         self.open.push(Entered {
             slice: slice.id(),
             span,
@@ -84,36 +138,85 @@ impl Drops {
             start: Ticks(start),
             end: Ticks(end),
             records: 0,
+            inside: Vec::new(),
+            is_first,
             is_call,
-            follows: ended.is_some_and(|last| last.span == span && last.end(ends) > Some(self.other)),
+            is_foreign,
+            follows,
         });
     }
 
-    /// The span closes that the thread left last.
-    fn close(&mut self, span: u64, ends: &HashMap<u64, Ticks>, converter: &Converter) {
-        let is_its = |last: &mut Entered| last.span == span && !last.is_call && last.records == 0;
-        let Some(dropped) = self.open.pop_if(is_its) else { return };
-        let Some(end) = dropped.end(ends) else { return };
-        if converter.timestamp(end).since(converter.timestamp(dropped.start)) >= LONGEST_NS {
+    /// Whether the span of a slice was made in that span, or in one inside of it.
+    fn is_ancestor(&self, span: u64, slice: &Record<'_>) -> bool {
+        let first = self.recorded.definition(slice);
+        let up = |made: &Record<'_>| self.recorded.record(made.parent()?);
+        std::iter::successors(first, up).take(MOST).any(|made| made.parent() == Some(span))
+    }
+
+    /// Takes note of a slice of which all is known.
+    fn left(&mut self, entered: Entered, lane: u64) {
+        if entered.is_first {
             return;
         }
-        self.open.iter_mut().next_back().into_iter().for_each(|around| around.records -= 1);
-        if dropped.follows {
-            self.sites.insert(dropped.site);
-            self.found.push(dropped.slice);
-        } else {
-            self.cancelled.push((dropped.site, dropped.slice));
+        match self.spans.entry(entered.span) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Span { is_inside_others: entered.is_foreign, last: entered, lane, ..Span::default() });
+            }
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.is_inside_others |= entered.is_foreign;
+                known.is_on_several_threads |= known.lane != lane;
+                if entered.start >= known.last.start {
+                    (known.last, known.lane) = (entered, lane);
+                }
+            }
         }
     }
 
     /// Returns the slices in which futures are dropped, in order, and the callsites of the spans of futures.
-    pub(super) fn finish(mut self) -> (Vec<u64>, HashSet<u32>) {
+    pub(super) fn finish(mut self, ends: &HashMap<u64, Ticks>, converter: &Converter) -> (Vec<u64>, HashSet<u32>) {
+        self.others.insert(self.lane, std::mem::take(&mut self.open));
+        for (lane, open) in std::mem::take(&mut self.others) {
+            open.into_iter().for_each(|entered| self.left(entered, lane));
+        }
+        for (span, at_once) in &self.closed {
+            if let Some(span) = self.spans.get_mut(span) {
+                (span.is_closed, span.is_closed_at_once) = (true, *at_once);
+            }
+        }
+        let is_short = |last: &Entered| {
+            let end = last.end(ends).map(|end| converter.timestamp(end));
+            end.is_some_and(|end| end.since(converter.timestamp(last.start)) < LONGEST_NS)
+        };
+        let ends_empty = |span: &&Span| span.is_closed && !span.last.is_call && span.last.records == 0;
+        let mut spans: Vec<&Span> =
+            self.spans.values().filter(ends_empty).filter(|span| is_short(&span.last)).collect();
+        // What lies inside comes first.
+        spans.sort_unstable_by_key(|span| Reverse((span.last.start, span.last.slice)));
+        let (mut found, mut cancelled, mut sites) = (HashSet::new(), Vec::new(), HashSet::new());
+        for span in spans {
+            let last = &span.last;
+            if !last.inside.iter().all(|slice| found.contains(slice)) {
+                continue;
+            }
+            if last.follows && (span.is_closed_at_once || !span.is_inside_others) {
+                sites.insert(last.site);
+                found.insert(last.slice);
+            } else if span.is_closed_at_once || span.is_on_several_threads && !span.is_inside_others {
+                found.insert(last.slice);
+                cancelled.push((last.site, last.slice));
+            }
+        }
         // A sync span may be entered elsewhere and end so, too: its last call is not passed over.
-        let cancelled = self.cancelled.iter().filter(|(site, _)| self.sites.contains(site));
-        self.found.extend(cancelled.map(|(_, slice)| *slice));
-        self.found.sort_unstable();
-        self.sites.extend(self.cancelled.iter().map(|(site, _)| *site));
-        (self.found, self.sites)
+        for (site, slice) in &cancelled {
+            if !sites.contains(site) {
+                found.remove(slice);
+            }
+        }
+        sites.extend(cancelled.iter().map(|(site, _)| *site));
+        let mut found: Vec<u64> = found.into_iter().collect();
+        found.sort_unstable();
+        (found, sites)
     }
 }
 

@@ -31,8 +31,7 @@ pub(crate) struct Index {
     pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: HashMap<u64, Track>,
-    /// Callsites of which a span ended as that of a future does: see [`Drops`]. A span that is made once
-    /// and entered for each call (a layer of a model, a system of a game) ends otherwise.
+    /// Callsites of which a span is known to be a future's: see [`Drops`].
     pub(crate) polled_sites: HashSet<u32>,
     /// Slices in which a future was dropped and nothing else happened, in order.
     drops: Vec<u64>,
@@ -102,7 +101,7 @@ impl Index {
     pub(crate) fn new(recorded: &Recorded, converter: &Converter, progress: &Progress) -> Index {
         let mut index = Index::default();
         let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::default());
+        let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::new(recorded));
         index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
             let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
@@ -118,7 +117,7 @@ impl Index {
                     continue;
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
-                drops.meet(&record, &index.ends, converter);
+                drops.meet(&record, &index.ends);
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
@@ -168,7 +167,7 @@ impl Index {
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
-        (index.drops, index.polled_sites) = drops.finish();
+        (index.drops, index.polled_sites) = drops.finish(&index.ends, converter);
         index.slices -= index.drops.len() as u64;
         index.find_tracks(recorded, &again, &closes);
         // What follows was first entered before the trace, where no arrow leads to.

@@ -201,7 +201,7 @@ impl<'t> Walk<'t> {
     /// The spans that get a track of their own.
     ///
     /// By default, those that are entered more than once and are of a callsite whose spans are polled: one by one it
-    /// could not be told, as a span ends late whose handle another task holds.
+    /// could not be told of those that go on.
     fn tracks(&self) -> impl Iterator<Item = (u64, Track)> + '_ {
         let wanted = move |track: &Track| match self.async_spans {
             AsyncSpans::PerPoll => false,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use support::{File, record};
+use support::{File, on_thread, record};
 use tracing::{Instrument, Span, info_span};
 
 /// Polls a future to its end, here.
@@ -31,6 +31,11 @@ async fn never_waits() {}
 #[tracing::instrument]
 async fn waits_once() {
     wait(1).await;
+}
+
+#[tracing::instrument]
+async fn outer() {
+    waits_once().await;
 }
 
 /// A layer of a model.
@@ -125,4 +130,72 @@ fn drop_of_a_future_is_drawn_when_it_does_something() {
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     });
     assert_eq!(file.tree(&[]), "main\n  cancelled\n  cancelled\n    cleanup\n");
+}
+
+/// Runs a future whose span is closed by what `keep` makes inside of it, when `close` lets go of that.
+fn closes_late<K>(polls: usize, keep: impl FnOnce() -> K, close: impl FnOnce(K)) {
+    let mut kept = None;
+    run(async {
+        kept = Some(keep());
+        wait(polls - 1).await;
+    }
+    .instrument(info_span!("request")));
+    info_span!("next").in_scope(|| ());
+    close(kept.unwrap());
+}
+
+#[test]
+fn future_has_its_track_when_a_child_closes_it_late() {
+    let elsewhere = |child: Span| on_thread("closer", move || drop(child));
+    let file = record(|| {
+        closes_late(3, || info_span!("child"), |child| info_span!("cleanup").in_scope(|| drop(child)));
+        closes_late(2, || info_span!("child"), elsewhere);
+        closes_late(2, Span::current, drop);
+        closes_late(1, || info_span!("child"), drop);
+    });
+    assert_eq!(tracks(&file), [("request", 3), ("request", 2), ("request", 2)]);
+    assert_eq!(averages(&file)[2], row("request", 4, 8));
+}
+
+#[test]
+fn future_has_its_track_when_it_is_dropped_on_another_thread() {
+    let file = record(|| {
+        let mut child = None;
+        let work = async {
+            child = Some(info_span!("child"));
+            wait(100).await;
+        };
+        let mut future = Box::pin(work.instrument(info_span!("request")));
+        let mut poll = || assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        poll();
+        info_span!("next").in_scope(|| ());
+        poll();
+        on_thread("canceller", || drop(future));
+        drop(child);
+    });
+    assert_eq!(tracks(&file).len(), 1);
+}
+
+#[test]
+fn model_has_no_track_when_it_is_dropped_late() {
+    let file = record(|| {
+        let model = model();
+        (0..3).for_each(|_| info_span!("step").in_scope(|| model.forward()));
+        info_span!("report").in_scope(|| drop(model));
+    });
+    let expected = [row("attention", 3, 3), row("linear", 6, 6), row("model", 3, 3)];
+    assert_eq!((tracks(&file), averages(&file)[..3].to_vec()), (vec![], expected.to_vec()));
+}
+
+#[test]
+fn future_and_those_inside_it_are_cancelled_without_a_slice() {
+    let file = record(|| {
+        run(waits_once());
+        run(outer());
+        let mut future = Box::pin(outer());
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        info_span!("next").in_scope(|| ());
+        drop(future);
+    });
+    assert_eq!(averages(&file), [row("next", 1, 1), row("outer", 2, 3), row("waits_once", 3, 5)]);
 }
