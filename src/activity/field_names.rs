@@ -10,8 +10,19 @@ use super::catalogue::{Entry, HTA_ARGUMENTS, Owner, lookup};
 pub(crate) const SUFFIX: &str = " (field)";
 
 /// Arguments that a row of a span has without any field.
-const OF_ROWS: [&str; 10] =
-    ["span id", "parent id", "clipped", "target", "location", "level", "thread id", "polls", "busy us", "wall us"];
+const OF_ROWS: [&str; 11] = [
+    "span id",
+    "parent id",
+    "request id",
+    "clipped",
+    "target",
+    "location",
+    "level",
+    "thread id",
+    "polls",
+    "busy us",
+    "wall us",
+];
 
 /// Arguments that no row of a span has, and that readers believe whatever the row.
 const OF_READERS: [&str; 5] = ["stream", "correlation", "context", "external id", "Input dims"];

@@ -160,6 +160,12 @@ impl Builder {
         self.async_spans.insert(id);
     }
 
+    /// Takes note of the span of an async track: the one that the arguments name, else the first on that track.
+    pub(super) fn async_span_of(&mut self, arguments: Span, track: Option<u64>) {
+        let span = number(&self.events.arguments, arguments, self.keys.span);
+        self.async_spans.extend(span.or(track));
+    }
+
     /// Returns the number of a row of the viewer, which is new if nothing was put onto it before.
     pub(super) fn track(&mut self, process: TrackId, thread: TrackId) -> u32 {
         let tracks = &mut self.events.tracks;

@@ -150,7 +150,7 @@ impl Rows for Builder {
         Ok(())
     }
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.async_span(row.id);
+        self.async_span(row.span);
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod operations;
 mod progress;
 mod recorded;
 mod related;
+mod requests;
 pub(crate) mod rows;
 mod stats;
 mod symbols;
@@ -54,6 +55,7 @@ use device::{Host, Linked};
 use index::Index;
 use operations::{Wanted, WithOperations};
 use related::{Finder, Related};
+use requests::Requests;
 use rows::{Rows, ThreadRow};
 use std::io::{self, Write};
 use std::path::Path;
@@ -84,6 +86,7 @@ struct Inner {
     index: OnceLock<Index>,
     linked: OnceLock<Vec<Linked>>,
     related: OnceLock<Related>,
+    requests: OnceLock<Requests>,
     met: OnceLock<Met>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
@@ -113,7 +116,7 @@ impl Trace {
         metadata: Arc<Metadata>,
         facts: Facts,
     ) -> Trace {
-        let (index, linked, related, met) = Default::default();
+        let (index, linked, related, requests, met) = Default::default();
         let (violations, is_saved, progress, is_told) = Default::default();
         let inner = Inner {
             recorded,
@@ -125,6 +128,7 @@ impl Trace {
             index,
             linked,
             related,
+            requests,
             met,
             violations,
             is_saved,
@@ -416,6 +420,12 @@ impl Trace {
         self.inner.index.get_or_init(|| Index::new(&self.inner.recorded, &self.inner.converter, &self.inner.progress))
     }
 
+    fn requests(&self) -> &Requests {
+        let inner = &*self.inner;
+        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.facts.async_spans);
+        inner.requests.get_or_init(find)
+    }
+
     fn linked(&self) -> &[Linked] {
         let inner = &*self.inner;
         let link = || {
@@ -458,6 +468,7 @@ impl Trace {
         Walk {
             recorded: &inner.recorded,
             index: self.index(),
+            requests: self.requests(),
             collections: &inner.collections,
             linked: self.linked(),
             selected: inner.facts.selected,

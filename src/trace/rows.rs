@@ -181,13 +181,15 @@ impl Args for SiteRow {
     }
 }
 
-/// A span on a track of its own, apart from the threads that ran it.
+/// A span on a track apart from the threads that ran it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AsyncRow<'t> {
     /// The span's name.
     pub(crate) name: &'t str,
-    /// The span's id; spans of one id share a track.
-    pub(crate) id: u64,
+    /// The span's id.
+    pub(crate) span: u64,
+    /// Spans that share a track have one number here.
+    pub(crate) track: u64,
     /// Where it was entered first.
     pub(crate) begin: Track<'t>,
     /// When it was entered first.

@@ -8,6 +8,7 @@ use super::index::{Index, Run, is_clipped};
 use super::memory::{MemoryRecord, MemoryRows, is_replaced};
 use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
+use super::requests::RequestCache;
 use super::rows::{Rows, SliceRow, SpanArgs};
 use super::walk::{Met, Walk};
 use crate::activity::{
@@ -40,6 +41,7 @@ pub(super) struct Thread<'w> {
     words: Vec<Word>,
     companions: Companions,
     memory: MemoryRows,
+    requests: RequestCache,
 }
 
 /// What the recording says of a slice.
@@ -52,6 +54,8 @@ struct Marks<'m> {
     function: Option<u64>,
     /// How often its future was polled, if that was more than once.
     polls: Option<u64>,
+    /// The span of the request that it is part of.
+    request: Option<u64>,
     /// What was recorded beside it.
     beside: Option<&'m dyn Args>,
 }
@@ -68,8 +72,8 @@ impl<'w> Thread<'w> {
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), Vec::new());
-        let (companions, memory) = (Companions::default(), MemoryRows::default());
-        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, companions, memory }
+        let (companions, memory, requests) = Default::default();
+        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, companions, memory, requests }
     }
 
     /// Returns how many rows the thread needs.
@@ -110,6 +114,7 @@ impl<'w> Thread<'w> {
                 thread: self.stranger(place.row),
                 function: None,
                 polls: None,
+                request: None,
                 beside: None,
             };
             self.rows.activity(&Activity {
@@ -157,6 +162,8 @@ impl<'w> Thread<'w> {
         }
         self.last = start;
         let place = self.nest.place(start, end);
+        let definition = walk.recorded.definition(record);
+        let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
         let mut marks = Marks {
             finished,
@@ -164,12 +171,10 @@ impl<'w> Thread<'w> {
             thread,
             function,
             polls: walk.index.polls(span),
+            request: walk.requests.of(walk.recorded, &mut self.requests, span, parent),
             beside: None,
         };
         self.met.add(&marks);
-
-        let definition = walk.recorded.definition(record);
-        let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         self.words.clear();
         let all = FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id };
         let more: Option<&dyn Args> = if source.has_more(span) { Some(&all) } else { None };
@@ -294,7 +299,8 @@ impl Marks<'_> {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
-        if is_usual && self.polls.is_none() && self.beside.is_none() { None } else { Some(self) }
+        let is_sync = self.polls.is_none() && self.request.is_none();
+        if is_usual && is_sync && self.beside.is_none() { None } else { Some(self) }
     }
 }
 
@@ -314,6 +320,9 @@ impl Args for Marks<'_> {
         }
         if let Some(polls) = self.polls {
             each("polls", ArgValue::U64(polls));
+        }
+        if let Some(request) = self.request {
+            each("request id", ArgValue::U64(request));
         }
         self.beside.iter().for_each(|beside| beside.visit(each));
     }

@@ -3,9 +3,10 @@
 use super::args::{FieldArgs, Source};
 use super::cpu::CpuRows;
 use super::device::{DeviceRows, Linked};
-use super::index::{Index, Track};
+use super::index::Index;
 use super::keys::Keys;
 use super::recorded::Recorded;
+use super::requests::{AsyncTrack, Requests};
 use super::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
 use super::symbols::Symbols;
 use super::thread::Thread;
@@ -27,6 +28,7 @@ use tracing_core::Metadata;
 pub(crate) struct Walk<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
+    pub(super) requests: &'t Requests,
     /// What collectors recorded, and how it is linked.
     pub(crate) collections: &'t [Collection],
     pub(crate) linked: &'t [Linked],
@@ -87,8 +89,8 @@ impl<'t> Walk<'t> {
         devices.all(start, rows, &mut met)?;
         devices.memory(rows)?;
         self.own.all_others((start, self.resolution_ns()), rows, &mut met)?;
-        for (span, track) in self.tracks() {
-            self.async_track(span, track, &source, rows)?;
+        for track in self.requests.tracks() {
+            self.async_track(track, &source, rows)?;
         }
         if let Some(name) = self.span_name {
             rows.span(&SpanRow { name, iteration: 0, start, end, op_count: met.slices })?;
@@ -198,48 +200,34 @@ impl<'t> Walk<'t> {
         self.async_spans != AsyncSpans::Track || self.index.tracks.is_empty() || !self.index.tracks.contains_key(&span)
     }
 
-    /// The spans that get a track of their own.
-    ///
-    /// By default, those that are entered more than once and are of a callsite whose spans are polled: one by one it
-    /// could not be told of those that go on.
-    fn tracks(&self) -> impl Iterator<Item = (u64, Track)> + '_ {
-        let wanted = move |track: &Track| match self.async_spans {
-            AsyncSpans::PerPoll => false,
-            AsyncSpans::Auto => self.index.polled_sites.contains(&track.site),
-            _ => true,
-        };
-        let tracks = self.index.tracks.iter().filter(|(_, track)| wanted(track));
-        tracks.map(|(span, track)| (*span, *track)).collect::<BTreeMap<u64, Track>>().into_iter()
-    }
-
-    fn async_track(&self, span: u64, track: Track, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        let Some(site) = source.sites.get(track.site as usize) else { return Ok(()) };
-        let window_end = self.recorded.windows.last().map_or(track.last, |window| window.end);
-        let end = track.closed.unwrap_or(window_end).max(track.last).min(window_end.max(track.last));
+    fn async_track(&self, track: &AsyncTrack, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
+        let AsyncTrack { span, start, end, polls, .. } = *track;
+        let Some(site) = source.sites.get(polls.site as usize) else { return Ok(()) };
         let lane = |lane: usize| self.recorded.lanes.get(lane).map_or(0, |row| row.thread);
-        let (start, end) = (self.converter.timestamp(track.first), self.converter.timestamp(end));
-        let busy = self.converter.timestamp(Ticks(track.first.0 + track.busy_ticks)).since(start);
+        let busy = self.converter.timestamp(Ticks(polls.first.0 + polls.busy_ticks)).since(start);
         let figures = [
-            ("polls", ArgValue::U64(track.polls)),
+            ("request id", ArgValue::U64(track.request)),
+            ("polls", ArgValue::U64(polls.polls)),
             ("busy us", ArgValue::F64(busy as f64 / 1000.0)),
             ("wall us", ArgValue::F64(end.since(start) as f64 / 1000.0)),
             ("finished", ArgValue::Bool(false)),
         ];
-        let closed = figures.first_chunk::<3>().filter(|_| track.closed.is_some());
+        let closed = figures.first_chunk::<4>().filter(|_| polls.closed.is_some());
         let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
         let definition = self.recorded.record(span);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
-        let fields = FieldArgs { source, site: track.site, span, definition: definition.as_ref(), slice: 0 };
+        let fields = FieldArgs { source, site: polls.site, span, definition: definition.as_ref(), slice: 0 };
         let args = SpanArgs { span, parent, made_with: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = Vec::new();
-        let named = source.span_name(span, track.site, &mut name);
+        let named = source.span_name(span, polls.site, &mut name);
         rows.async_track(&AsyncRow {
             name: named.unwrap_or(site.name),
-            id: span,
-            begin: Row::new(self.process, lane(track.first_lane)),
+            span,
+            track: track.track,
+            begin: Row::new(self.process, lane(polls.first_lane)),
             start,
-            finish: Row::new(self.process, lane(track.last_lane)),
-            end,
+            finish: Row::new(self.process, lane(polls.last_lane)),
+            end: track.drawn,
             args: &args,
         })
     }

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 use std::future::{self, Future};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use tracing::{Instrument, info_span};
-use tracing_kineto::{AsyncSpans, KinetoLayer};
+use tracing_kineto::{ArgValue, AsyncSpans, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Records what `work` does; returns the "b" and "e" rows.
@@ -112,4 +112,75 @@ fn a_track_ends_also_if_another_thread_has_looked_for_another_span_meanwhile() {
     });
     assert_eq!(names(&rows), ["request"]);
     assert!(rows[0]["args"]["finished"].is_null(), "{rows:#?}");
+}
+
+/// A future that waits as often as is said, inside a span of a name.
+async fn step(name: &'static str, waits: usize) {
+    let mut left = waits;
+    let wait = future::poll_fn(move |_| {
+        left = left.saturating_sub(1);
+        if left > 0 { Poll::Pending } else { Poll::Ready(()) }
+    });
+    wait.instrument(info_span!("step", name)).await;
+}
+
+/// Runs futures side by side until all are done.
+async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
+    future::poll_fn(|context| {
+        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Two steps one after the other, then three at once, the middle one within the first.
+async fn request() {
+    step("first", 2).await;
+    step("second", 3).await;
+    join(vec![Box::pin(step("long", 9)), Box::pin(step("short", 3)), Box::pin(step("longest", 12))]).await;
+    info_span!("answer").in_scope(|| info_span!("write").in_scope(|| ()));
+}
+
+#[test]
+fn request_shares_its_track_with_what_nests_in_it() {
+    let rows = tracks(AsyncSpans::Auto, || {
+        let mut requests: Vec<_> = (0..2).map(|_| Box::pin(request().instrument(info_span!("request")))).collect();
+        while !requests.is_empty() {
+            requests.retain_mut(|request| request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+    });
+    let begins = || rows.iter().filter(|row| row["ph"] == "b");
+    let requests: Vec<_> = begins().filter(|row| row["name"] == "request").collect();
+    assert_eq!((requests.len(), begins().count()), (2, 12));
+    for request in requests {
+        let id = &request["args"]["span id"];
+        assert_eq!(&request["args"]["request id"], id);
+        let steps: Vec<_> = begins().filter(|row| row["name"] == "step" && row["args"]["request id"] == *id).collect();
+        let shares = |row: &&Value| (row["args"]["name"].as_str().unwrap().to_owned(), row["id2"] == request["id2"]);
+        let shares: Vec<_> = steps.iter().map(shares).collect();
+        let expected = [("first", true), ("second", true), ("long", true), ("short", false), ("longest", false)];
+        assert_eq!(shares, expected.map(|(name, shares)| (name.to_owned(), shares)));
+        assert_ne!(steps[3]["id2"], steps[4]["id2"]);
+    }
+}
+
+#[test]
+fn rows_of_a_request_carry_its_id() {
+    let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let mut future = pin!(request().instrument(info_span!("request")));
+        while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+        info_span!("after").in_scope(|| ());
+    });
+    let events = guard.finish().unwrap().events();
+    let request = events.iter().find(|event| event.name() == "request").and_then(|event| event.span());
+    assert!(request.is_some());
+    for event in events.iter() {
+        let shown = event.arg("request id").map(|id| match id {
+            ArgValue::I64(id) => id.cast_unsigned(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(shown, request.filter(|_| event.name() != "after"), "{event:?}");
+    }
+    assert!(["step", "answer", "write"].iter().all(|name| events.iter().any(|event| event.name() == *name)));
 }

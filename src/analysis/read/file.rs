@@ -203,8 +203,8 @@ impl FileReader {
             ('M', _) => self.about(line),
             ('s' | 'f', Some(at)) => self.arrow(line, phase, at),
             ('b' | 'e' | 'n', _) => {
-                if let (Some("async"), Some(id)) = (line.category.as_deref(), line.span_id()) {
-                    self.builder.async_span(id);
+                if line.category.as_deref() == Some("async") {
+                    self.builder.async_span_of(line.arguments, line.local_id());
                 }
                 self.drop_line(line, Note::AsyncTrack);
             }

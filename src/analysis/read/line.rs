@@ -93,8 +93,8 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The span of an async track, as this crate writes it.
-    pub(super) fn span_id(&self) -> Option<u64> {
+    /// The number of an async track, as this crate writes it.
+    pub(super) fn local_id(&self) -> Option<u64> {
         u64::from_str_radix(self.local_id.as_deref()?.strip_prefix("0x")?, 16).ok()
     }
 }

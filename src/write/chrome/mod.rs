@@ -129,7 +129,7 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b"\",\"cat\":\"async\",\"name\":");
         self.out.string(row.name);
         self.out.raw(b",\"id2\":{\"local\":\"0x");
-        self.out.piece(|piece| piece.hex(row.id));
+        self.out.piece(|piece| piece.hex(row.track));
         self.out.raw(b"\"}");
         self.place_and_time(track, at);
     }
@@ -286,7 +286,8 @@ mod tests {
     fn async_tracks_to_the_byte() {
         let args: [(&str, ArgValue<'_>); 1] = [("busy", ArgValue::U64(1))];
         let (begin, finish) = (Track::new(1, 2), Track::new(1, 3));
-        let row = AsyncRow { name: "get", id: 0xabc, begin, start: ns(2000), finish, end: ns(5000), args: &args };
+        let row =
+            AsyncRow { name: "get", span: 7, track: 0xabc, begin, start: ns(2000), finish, end: ns(5000), args: &args };
         let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":2,"ts":1.000,"args":{"busy":1}}"#;
         let e = r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":3,"ts":4.000}"#;
         assert_eq!(lines(|writer| writer.async_track(&row).unwrap()), [b, e]);

@@ -312,7 +312,8 @@ impl Slice {
 
 /// The args of a row that come from fields, as JSON text.
 pub fn fields(args: &Value) -> String {
-    let own = ["External id", "span id", "parent id", "target", "level", "finished", "clipped", "thread id", "polls"];
+    let own = ["External id", "span id", "parent id", "request id", "target", "level", "finished", "clipped"];
+    let own = [&own[..], &["thread id", "polls"]].concat();
     let args = args.as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
     Value::Object(args.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
 }

@@ -1,0 +1,140 @@
+//! Which async spans belong to one request, and which of them share a track.
+
+use super::index::{Index, Track};
+use super::recorded::Recorded;
+use crate::clock::Converter;
+use crate::config::AsyncSpans;
+use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// The spans that have an async track.
+///
+/// A request is such a span none of whose ancestors is one. A span shares the track of its nearest ancestor that has one
+/// where it nests directly inside that; one that overlaps another there, or outlives the ancestor, has a track of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// In the order of their start.
+    tracks: Vec<AsyncTrack>,
+    /// The request of each span.
+    of_span: HashMap<u64, u64>,
+}
+
+/// How a span is drawn beside the slices in which it was polled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AsyncTrack {
+    pub(crate) span: u64,
+    /// Spans that share a track have one id here.
+    pub(crate) track: u64,
+    pub(crate) request: u64,
+    pub(crate) start: Timestamp,
+    /// When it was closed, or the recording ended.
+    pub(crate) end: Timestamp,
+    /// Where it is drawn to end: within the span around.
+    pub(crate) drawn: Timestamp,
+    pub(crate) polls: Track,
+}
+
+/// Remembers the requests of spans that were looked up lately.
+#[derive(Debug)]
+pub(super) struct RequestCache([(u64, Option<u64>); CACHED]);
+
+const CACHED: usize = 64;
+
+/// No span has so many ancestors.
+const MOST_ANCESTORS: usize = 1 << 20;
+
+impl Requests {
+    pub(super) fn new(recorded: &Recorded, index: &Index, converter: &Converter, how: AsyncSpans) -> Requests {
+        let has_track = |track: &Track| match how {
+            AsyncSpans::PerPoll => false,
+            AsyncSpans::Auto => index.polled_sites.contains(&track.site),
+            _ => true,
+        };
+        let window_end = recorded.windows.last().map(|window| window.end);
+        let to_row = |(span, track): (&u64, &Track)| {
+            let last = window_end.unwrap_or(track.last).max(track.last);
+            let end = track.closed.unwrap_or(last).clamp(track.last, last);
+            let (start, end) = (converter.timestamp(track.first), converter.timestamp(end));
+            AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
+        };
+        let mut tracks: Vec<AsyncTrack> =
+            index.tracks.iter().filter(|(_, track)| has_track(track)).map(to_row).collect();
+        tracks.sort_unstable_by_key(|track| (track.start, Reverse(track.end), track.span));
+        let mut requests = Requests { of_span: tracks.iter().map(|track| (track.span, track.span)).collect(), tracks };
+        requests.share_tracks(recorded);
+        requests
+    }
+
+    fn share_tracks(&mut self, recorded: &Recorded) {
+        // What is open on each track, and where what was placed before is drawn.
+        let mut open: HashMap<u64, Vec<AsyncTrack>> = HashMap::new();
+        let mut placed: HashMap<u64, u64> = HashMap::new();
+        let parent = |span: u64| recorded.record(span).and_then(|made| made.parent()).filter(|parent| *parent != 0);
+        for track in &mut self.tracks {
+            let ancestors = std::iter::successors(parent(track.span), |span| parent(*span)).take(MOST_ANCESTORS);
+            let mut ancestors = ancestors.filter(|span| self.of_span.contains_key(span));
+            let nearest = ancestors.next();
+            track.request = ancestors.last().or(nearest).unwrap_or(track.span);
+            if let Some((around, on)) = nearest.and_then(|around| Some((around, *placed.get(&around)?))) {
+                let open = open.entry(on).or_default();
+                while open.pop_if(|ended| ended.drawn <= track.start).is_some() {}
+                if let Some(around) = open.last().filter(|open| open.span == around && track.end <= open.end) {
+                    // Readers take what ends together for an overlap.
+                    let before = Timestamp::from_nanos(around.drawn.as_nanos().saturating_sub(1));
+                    (track.track, track.drawn) = (on, track.end.min(before).max(track.start));
+                }
+            }
+            placed.insert(track.span, track.track);
+            open.entry(track.track).or_default().push(*track);
+        }
+        self.of_span = self.tracks.iter().map(|track| (track.span, track.request)).collect();
+    }
+
+    /// Returns the spans with a track, in the order of their start.
+    pub(super) fn tracks(&self) -> &[AsyncTrack] {
+        &self.tracks
+    }
+
+    /// Returns the request that a span belongs to, of which `parent` is the parent; `None` if to none.
+    pub(super) fn of(&self, recorded: &Recorded, cache: &mut RequestCache, span: u64, parent: u64) -> Option<u64> {
+        if self.tracks.is_empty() {
+            return None;
+        }
+        let known =
+            |cache: &RequestCache, span| self.of_span.get(&span).map(|request| Some(*request)).or(cache.get(span));
+        let (mut at, mut next, mut request) = (span, parent, known(cache, span));
+        for _ in 0..MOST_ANCESTORS {
+            if request.is_some() || next == 0 {
+                break;
+            }
+            at = next;
+            request = known(cache, at);
+            next = recorded.record(at).and_then(|made| made.parent()).unwrap_or(0);
+        }
+        let request = request.flatten();
+        cache.put(span, request);
+        cache.put(at, request);
+        request
+    }
+}
+
+impl RequestCache {
+    fn get(&self, span: u64) -> Option<Option<u64>> {
+        self.0.get(place(span)).filter(|(known, _)| *known == span).map(|(_, request)| *request)
+    }
+
+    fn put(&mut self, span: u64, request: Option<u64>) {
+        self.0.get_mut(place(span)).into_iter().for_each(|slot| *slot = (span, request));
+    }
+}
+
+impl Default for RequestCache {
+    fn default() -> RequestCache {
+        RequestCache([(0, None); CACHED])
+    }
+}
+
+fn place(span: u64) -> usize {
+    usize::try_from(span % CACHED as u64).unwrap_or(0)
+}
