@@ -158,11 +158,13 @@ impl Hook<'_> {
 
     /// Records something small; returns its id, 0 if it is lost.
     fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
-        let id = self.with(|lane| lane.put(head, words, payload)).unwrap_or(0);
-        if id == 0 {
-            self.recorder.losses.add(Loss::EventsOverLimit, 1);
+        let id = self.with(|lane| lane.put(head, words, payload));
+        if id.is_none_or(|id| id == 0) {
+            // A thread without a lane is ending, or in the middle of another hook.
+            let cause = if id.is_none() { Loss::Reentered } else { Loss::EventsOverLimit };
+            self.recorder.losses.add(cause, 1);
         }
-        id
+        id.unwrap_or(0)
     }
 
     /// Records something with fields.

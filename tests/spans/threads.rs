@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
-use support::{File, enter, exit, layer, on_thread, record, spawn};
+use support::{File, enter, exit, layer, on_thread, record, record_with, spawn};
 use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_kineto::Loss;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 
 #[test]
@@ -120,6 +121,17 @@ fn spans_in_destructors_of_thread_locals_do_no_harm() {
         let counted = file.lost(Loss::Reentered) > 0;
         assert!(local_first || counted || file.all("late").len() == 1, "{:?}", file.trace.stats());
     }
+}
+
+#[test]
+fn an_event_of_an_ending_thread_is_not_over_the_limit() {
+    let file = record_with(
+        |builder| builder.events(LevelFilter::INFO),
+        || at_the_end_of_a_thread(true, || info_span!("before").in_scope(|| ()), || tracing::info!(n = 3, "late")),
+    );
+    // It is recorded if the platform takes the lane down later.
+    let recorded = file.rows("i").len() as u64;
+    assert_eq!((recorded + file.lost(Loss::Reentered), file.lost(Loss::EventsOverLimit)), (1, 0));
 }
 
 #[test]
