@@ -86,6 +86,9 @@ losses! {
     Overlapping = "overlapping_slices";
     /// Records of collectors for which there was no room, in the vendor's buffers or in the trace.
     DeviceRecordsOverLimit = "device_records_over_limit";
+    /// Buffers with records that the vendor's library had not handed over by the time limit of the stop; how many records
+    /// they hold is not known.
+    DeviceBuffersKept = "device_buffers_kept";
     /// Records that the vendor's library says it has dropped.
     VendorDropped = "vendor_dropped_records";
     /// Records of collectors that cannot be read: cut off, of impossible size, or of a kind that is not known.

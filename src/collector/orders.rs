@@ -36,10 +36,24 @@ pub(super) enum Order<E> {
     Look,
 }
 
-/// How long to wait for a library at the end of a recording: beyond the deadline, for what has to be done whatever the time.
-pub(super) fn patience(deadline: Instant) -> Duration {
-    const GRACE: Duration = Duration::from_secs(2);
-    deadline.saturating_duration_since(Instant::now()) + GRACE
+/// How long the end of a recording may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EndLimits {
+    /// Until then, the end waits for device work that has begun.
+    pub(super) work: Instant,
+    /// For so long, it waits for the library.
+    pub(super) library: Duration,
+}
+
+impl EndLimits {
+    /// Divides the time that is left until `deadline`. Its last part is for the calls behind the wait for work: a library
+    /// flushes its buffers and gives up what it held.
+    pub(super) fn new(now: Instant, deadline: Instant) -> EndLimits {
+        /// For these calls, and what a library that hangs costs at least.
+        const CALLS: Duration = Duration::from_millis(500);
+        let left = deadline.saturating_duration_since(now);
+        EndLimits { work: now + (left - CALLS.min(left / 2)), library: left.max(CALLS) }
+    }
 }
 
 impl<E: Copy> Orders<E> {
@@ -120,6 +134,17 @@ impl<E: Copy> Orders<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_library_has_no_longer_than_the_limit() {
+        let now = Instant::now();
+        let limits = |ms| {
+            let limits = EndLimits::new(now, now + Duration::from_millis(ms));
+            ((limits.work - now).as_millis(), limits.library.as_millis())
+        };
+        assert_eq!([0, 200, 1000, 5000].map(limits), [(0, 500), (100, 500), (500, 1000), (4500, 5000)]);
+        assert_eq!(EndLimits::new(now + Duration::from_secs(1), now).library.as_millis(), 500, "the deadline is over");
+    }
 
     #[test]
     fn what_is_ordered_is_taken_and_waited_for() {

@@ -80,6 +80,8 @@ struct State {
     /// The one that goes to all who would get nothing else, where nobody may get nothing.
     last_scrap: Option<Buffer>,
     requests: u64,
+    /// The requests that came before the recording.
+    earlier: u64,
     counts: Counts,
 }
 
@@ -94,6 +96,8 @@ pub(super) struct Counts {
     pub(super) strangers: u64,
     /// Buffers that came back and whose records could not even be counted.
     pub(super) uncounted: u64,
+    /// Buffers with records that were not read before the recording was over.
+    pub(super) kept: u64,
 }
 
 impl Instead {
@@ -161,7 +165,7 @@ impl Filled {
 
 impl Pool {
     pub(super) const fn new() -> Pool {
-        let counts = Counts { filled: 0, refused: 0, strangers: 0, uncounted: 0 };
+        let counts = Counts { filled: 0, refused: 0, strangers: 0, uncounted: 0, kept: 0 };
         let state = State {
             size: 0,
             limit: 0,
@@ -173,6 +177,7 @@ impl Pool {
             scraps: 0,
             last_scrap: None,
             requests: 0,
+            earlier: 0,
             counts,
         };
         Pool { state: Mutex::new(state), changed: Condvar::new() }
@@ -190,6 +195,7 @@ impl Pool {
         let mut state = self.state();
         (state.size, state.limit, state.instead) = (size, limit, instead);
         state.counts = Counts::default();
+        state.earlier = state.requests;
         state.forget_free();
         if let Instead::AlwaysScraps(scraps) = instead
             && state.last_scrap.is_none()
@@ -208,6 +214,9 @@ impl Pool {
     /// Hands out no more buffers. Those that the library has still are freed when they come back.
     pub(super) fn close(&self) -> Counts {
         let mut state = self.state();
+        if state.size > 0 {
+            state.counts.kept = (state.ready.len() + state.with_records(u64::MAX).count()) as u64;
+        }
         state.size = 0;
         let waiting = std::mem::take(&mut state.ready);
         waiting.into_iter().for_each(|filled| state.recycle(filled.buffer));
@@ -306,11 +315,10 @@ impl Pool {
         self.state().requests
     }
 
-    /// Whether the library has written records into one of the first `requests` buffers that has not come back.
+    /// Whether the library has written records into one of the recording's buffers up to that request, and not handed it
+    /// over.
     pub(super) fn holds_records(&self, requests: u64) -> bool {
-        let state = self.state();
-        let mut out = state.out.iter().filter(|buffer| buffer.request <= requests);
-        out.any(|buffer| buffer.first().load(Ordering::Relaxed) != 0)
+        self.state().with_records(requests).next().is_some()
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -324,6 +332,13 @@ pub(super) fn leaked(bytes: usize) -> Option<(NonNull<u8>, usize)> {
 }
 
 impl State {
+    /// The recording's buffers up to that request that the library has, with records in them.
+    fn with_records(&self, requests: u64) -> impl Iterator<Item = &Buffer> {
+        let of_recording =
+            self.out.iter().filter(move |buffer| buffer.request > self.earlier && buffer.request <= requests);
+        of_recording.filter(|buffer| buffer.first().load(Ordering::Relaxed) != 0)
+    }
+
     fn empty(&mut self) -> Option<Buffer> {
         let is_recording = self.size > 0;
         if is_recording {

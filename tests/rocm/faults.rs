@@ -246,7 +246,7 @@ fn skewed(file: &File, by: i64) {
 fn hung(file: &File) {
     assert_eq!(launches(file).len(), KERNELS);
     assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
-    assert!(amd::report(file).notes.iter().any(|note| note.contains("does not return")));
+    assert!(amd::report(file).notes.iter().any(|note| note.contains("hung during the stop")));
 }
 
 /// Goes through faults of one library.

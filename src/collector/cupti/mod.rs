@@ -29,10 +29,11 @@ pub(crate) use markers::OWN_DOMAIN;
 
 use super::clock::{now, on_their_clock};
 use super::library::{Attempt, Places};
-use super::orders::patience;
+use super::orders::EndLimits;
 use super::sought::Sought;
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
+use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
@@ -172,9 +173,12 @@ impl Collector for Cupti {
         let Some(running) = self.running.lock().take() else { return };
         let Some(loaded) = self.loaded.get() else { return };
         self.takes_ids.store(false, Ordering::Release);
-        let end = End { at: on_their_clock(end, loaded.api.timestamp()), deadline, teardown: running.teardown };
-        if !running.orders.end(end, patience(deadline)) {
-            running.sink.note("libcupti does not return from a call: what it had is missing");
+        let limits = EndLimits::new(Instant::now(), deadline);
+        let at = on_their_clock(end, loaded.api.timestamp());
+        let end = End { at, deadline: limits.work, teardown: running.teardown };
+        if !running.orders.end(end, limits.library) {
+            running.sink.note("libcupti hung during the stop; the records in its buffers are lost");
+            running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
         }
     }
 

@@ -201,6 +201,7 @@ impl Worker {
 
     fn tell_losses(&self, counts: &Counts) {
         let sink = self.reader.sink();
+        sink.lost(Loss::DeviceBuffersKept, counts.kept);
         if counts.refused > 0 {
             let note = format!(
                 "CUPTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use, and was \

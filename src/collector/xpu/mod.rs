@@ -25,10 +25,11 @@ mod worker;
 
 use super::clock::now;
 use super::library::{Attempt, Places};
-use super::orders::patience;
+use super::orders::EndLimits;
 use super::sought::Sought;
 use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::activity::{ActivityTypes, CorrelationId};
+use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
@@ -156,8 +157,10 @@ impl Collector for Xpu {
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         let Some(running) = self.running.lock().take() else { return };
         self.takes_ids.store(false, Ordering::Release);
-        if !running.orders.end(deadline, patience(deadline)) {
-            running.sink.note("libpti_view does not return from a call: what it had is missing");
+        let limits = EndLimits::new(Instant::now(), deadline);
+        if !running.orders.end(limits.work, limits.library) {
+            running.sink.note("libpti_view hung during the stop; the records in its buffers are lost");
+            running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
         }
     }
 

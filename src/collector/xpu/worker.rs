@@ -144,6 +144,7 @@ impl Worker {
 
     fn tell_losses(&self, counts: &Counts) {
         let sink = self.reader.sink();
+        sink.lost(Loss::DeviceBuffersKept, counts.kept);
         if counts.refused > 0 {
             sink.note(format!(
                 "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in \

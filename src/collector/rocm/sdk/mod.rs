@@ -18,7 +18,7 @@ use super::search;
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::clock::on_their_clock;
 use crate::collector::library::{Attempt, Places};
-use crate::collector::orders::patience;
+use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
 use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
@@ -186,8 +186,9 @@ impl Collector for Sdk {
     fn stop(&self, end: Timestamp, deadline: Instant) {
         let Some(Running { hub, sink }) = self.running.lock().take() else { return };
         let at = self.loaded.get().map_or(u64::MAX, |loaded| on_their_clock(end, loaded.api.timestamp()));
-        if !call_out(patience(deadline), move || hub.end(at, deadline)) {
-            sink.note("rocprofiler-sdk does not return from a call: what it had is missing");
+        let limits = EndLimits::new(Instant::now(), deadline);
+        if !call_out(limits.library, move || hub.end(at, limits.work)) {
+            sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
         }
     }
 

@@ -19,7 +19,7 @@ mod worker;
 
 use crate::activity::ActivityTypes;
 use crate::collector::library::{Attempt, Places};
-use crate::collector::orders::patience;
+use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
 use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
 use crate::os::fork;
@@ -90,8 +90,9 @@ impl Collector for Tracer {
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         let Some(running) = self.running.lock().take() else { return };
-        if !running.orders.end(deadline, patience(deadline)) {
-            running.sink.note("roctracer does not return from a call: what it had is missing");
+        let limits = EndLimits::new(Instant::now(), deadline);
+        if !running.orders.end(limits.work, limits.library) {
+            running.sink.note("roctracer hung during the stop; the records in its buffers are lost");
         }
     }
 

@@ -11,6 +11,7 @@ use crate::writer;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Whose records a buffer takes: a context's, by its id.
 pub(crate) type Owner = u32;
@@ -117,6 +118,10 @@ impl Pool {
 
 /// Delivers the buffers all of whose work is complete, or with `forced` all.
 pub(crate) fn flush(forced: bool) {
+    let options = link::options();
+    while options.hanging_flush && link::options().configured_at == options.configured_at {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let mut out = Vec::new();
     {
         let mut pool = lock();
