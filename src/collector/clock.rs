@@ -104,7 +104,8 @@ impl ClockMap {
         let offset = match (before, self.points.get(after)) {
             (Some((from, low)), Some((to, high))) => {
                 let (passed, length) = (i128::from(theirs - from), i128::from(to - from));
-                let change = (i128::from(*high) - i128::from(*low)) * passed / length;
+                // Times of a broken clock may be further apart than the product has bits.
+                let change = (i128::from(*high) - i128::from(*low)).saturating_mul(passed) / length;
                 low.saturating_add(i64::try_from(change).unwrap_or(0))
             }
             (Some((_, offset)), None) | (None, Some((_, offset))) => *offset,
@@ -140,6 +141,15 @@ mod tests {
         assert_eq!((map.error_ns(), map.error_at_most_ns()), (1, 101), "it lost 100 ns somewhere");
         let ahead = ClockMap::new(&[reading(1000, 5000, 1010)]);
         assert_eq!((at(&ahead, 5000), at(&ahead, 100), ahead.offset_ns()), (1005, 0, -3995));
+    }
+
+    #[test]
+    fn a_broken_clock_does_no_harm() {
+        let map = ClockMap::new(&[reading(u64::MAX, 0, u64::MAX), reading(0, u64::MAX, 0)]);
+        for theirs in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+            let _ = at(&map, theirs);
+        }
+        assert!(map.error_at_most_ns() > 0);
     }
 
     #[test]

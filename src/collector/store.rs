@@ -195,7 +195,8 @@ impl Drop for Store {
 impl Held {
     fn lost(&mut self, cause: Loss, count: u64) {
         match self.losses.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, lost)) => *lost += count,
+            // It may be a vendor's number.
+            Some((_, lost)) => *lost = lost.saturating_add(count),
             None if count > 0 => self.losses.push((cause, count)),
             None => {}
         }

@@ -288,7 +288,7 @@ impl Trace {
         let mut losses = self.inner.facts.losses;
         let mut set = |loss: Loss, count: u64| {
             if let Some(slot) = losses.get_mut(loss as usize) {
-                *slot += count;
+                *slot = slot.saturating_add(count);
             }
         };
         set(Loss::Late, self.inner.recorded.committed_late());

@@ -1,14 +1,20 @@
 //! What can go wrong with a GPU, and what the trace then says: the host's part is whole, and what is missing is counted.
-#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "tests count little, and are told their settings by the environment"
+)]
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use support::faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_host, go_through, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, machine};
-use support::{File, cuda, faults, gpu, record_with};
+use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
 use tracing_kineto::Loss;
+use tracing_kineto::analysis::Events;
 use tracing_kineto::collector::Why;
+use tracing_subscriber::layer::SubscriberExt;
 
 const FAULTS: &[Fault] = &[
     ("", |file| whole(file, &[])),
@@ -44,6 +50,12 @@ const FAULTS: &[Fault] = &[
     // Records that are not there or make no sense.
     ("drop=2", dropped),
     ("drop=4", dropped),
+    ("many_dropped=1", |file| {
+        whole(file, &[(Loss::VendorDropped, usize::MAX)]);
+        assert_eq!(gpu::report(file).notes, Vec::<String>::new());
+        let again = gpu::record(|| ());
+        assert!(gpu::report(&again).state.is_ok(), "libcupti is free again");
+    }),
     ("garbage=5", |file| {
         accounted(file, launches(file));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
@@ -230,4 +242,37 @@ fn child_without_its_buffers() {
         assert_eq!(cuda::count("unsubscribes"), 0, "it has not come back");
     }
     gpu::say(row(&settings, &file).trim_end());
+}
+
+/// Records of which any number may be anything: the host's part is whole, and the file can be read. `MUTATIONS` says how many
+/// sessions.
+#[test]
+fn mutated_records_do_no_harm() {
+    let sessions = std::env::var("MUTATIONS").map_or(20, |sessions| sessions.parse().unwrap());
+    for seed in 1..=sessions {
+        let machine = machine(&format!("mutate={seed}"));
+        let kernel = machine.only_kernel("work_us1");
+        let (layer, guard) = layer(|builder| gpu::all(builder).flush_timeout(Duration::from_millis(1)));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..STEPS {
+                let _step = info_span!("step").entered();
+                info_span!("one").in_scope(|| machine.launch(kernel, 4, cuda::Stream::NULL));
+                info_span!("two").in_scope(|| machine.synchronize());
+            }
+        });
+        let trace = guard.finish().unwrap();
+        let stats = trace.stats();
+        let report = stats.collectors.iter().find(|report| report.name == "cupti").unwrap();
+        assert!(report.state.is_ok(), "{seed}: {report:?}");
+        assert!(!report.notes.iter().any(|note| note.contains("panicked")), "{seed}: {report:?}");
+        assert_eq!(stats.slices, 3 * STEPS as u64, "{seed}");
+        // The file, and the tables of both.
+        let mut text = Vec::new();
+        trace.write_chrome(&mut text).unwrap();
+        let read = Events::from_reader(&text[..]).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        assert_eq!(read.iter().count(), trace.events().iter().count(), "{seed}");
+        assert!(
+            !read.key_averages().table().to_string().is_empty() && !trace.key_averages().table().to_string().is_empty()
+        );
+    }
 }

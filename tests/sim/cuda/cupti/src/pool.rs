@@ -51,7 +51,19 @@ pub(crate) fn add(owner: Owner, record: &Record, pending: Option<Pending>) {
         record.scramble(if ordinal.is_multiple_of(2) { 0xa5 } else { 0xff });
         record
     });
-    add_one(owner, garbage.as_ref().unwrap_or(record), pending, garbage.is_some());
+    let mutated = (options.mutate != 0).then(|| {
+        let mut record = record.clone();
+        let mut seed = options.mutate ^ ordinal.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        record.mutate(|| {
+            // xorshift64*
+            seed ^= seed >> 12;
+            seed ^= seed << 25;
+            seed ^= seed >> 27;
+            seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+        });
+        record
+    });
+    add_one(owner, garbage.as_ref().or(mutated.as_ref()).unwrap_or(record), pending, garbage.is_some());
     if is_each(options.unknown_kinds)
         && let Some(unknown) = Record::new(layout::kind::UNKNOWN)
     {
@@ -145,5 +157,6 @@ pub(crate) fn retime(id: u64, start: u64, end: u64, done_at: u64) {
 
 /// The records dropped since the last call.
 pub(crate) fn take_dropped() -> usize {
-    DROPPED.swap(0, Ordering::Relaxed)
+    let dropped = DROPPED.swap(0, Ordering::Relaxed);
+    if link::options().many_dropped { usize::MAX } else { dropped }
 }

@@ -56,6 +56,28 @@ impl Record {
         &self.bytes[..self.length]
     }
 
+    /// Puts an extreme number, or a random one, into a few places that `random` chooses; the kind and the name of a kernel
+    /// stay.
+    pub(crate) fn mutate(&mut self, mut random: impl FnMut() -> u64) {
+        let is_kernel = matches!(self.kind(), kind::KERNEL | kind::CONCURRENT_KERNEL);
+        for _ in 0..random() % 4 {
+            let width = [1, 4, 8][(random() % 3) as usize];
+            let at = 4 + (random() as usize % self.length.saturating_sub(4).max(1)) / 4 * 4;
+            let value = match random() % 6 {
+                0 => 0,
+                1 => 1,
+                2 => u64::MAX,
+                3 => u64::MAX - 1,
+                4 => 1 << 63,
+                _ => random(),
+            };
+            let is_name = is_kernel && at < 112 && at + width > 104;
+            if at + width <= self.length && !is_name {
+                self.bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+            }
+        }
+    }
+
     /// Makes nonsense of all fields but the kind and the name of a kernel, which a reader cannot but follow.
     pub(crate) fn scramble(&mut self, nonsense: u8) {
         let is_kernel = matches!(self.kind(), kind::KERNEL | kind::CONCURRENT_KERNEL);
