@@ -59,6 +59,19 @@ pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unav
     })
 }
 
+/// Runs the body of a thread that reads a library's records. A panic is a note in `sink` by the time this returns, so the
+/// thread can give up what it holds as it does otherwise.
+pub(super) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
+    if let Err(reason) = attempt("the thread that reads records", body) {
+        sink.note(format!("{}; the records that it had not read are lost", reason.message()));
+    }
+}
+
+/// Runs a callback, which must not unwind into foreign code; the default value stands for what a panic left undone.
+pub(super) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
+    attempt("a callback", act).unwrap_or_default()
+}
+
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
@@ -140,5 +153,32 @@ impl Collector for Contained {
 
     fn clock(&self) -> Option<u64> {
         self.ask("clock", |collector| collector.clock())
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::super::orders::{Orders, SaysEnded};
+    use super::super::pool::Pool;
+    use super::super::trial;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_reader_that_panics_leaves_a_note_and_ends() {
+        static POOL: Pool = Pool::new();
+        let sink = trial::sink();
+        let orders = Arc::new(Orders::<()>::new(&POOL));
+        let (ended, own) = (SaysEnded(orders.clone()), sink.clone());
+        let thread = std::thread::Builder::new().spawn(move || {
+            let _ended = ended;
+            run_reader(&own, || panic!("a number of the vendor's"));
+        });
+        assert!(orders.end((), Duration::from_secs(60)));
+        let notes = &sink.collect(true).notes;
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].contains("a number of the vendor's"), "{notes:?}");
+        thread.unwrap().join().unwrap();
+        assert!(!in_callback::<bool>(|| panic!("in a callback")));
     }
 }

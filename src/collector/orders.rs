@@ -2,7 +2,7 @@
 
 use super::pool::Pool;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The way to the thread of a recording; `E` says how the recording is to end.
@@ -23,6 +23,16 @@ struct Wanted<E> {
     drained: u64,
     end: Option<E>,
     ended: bool,
+}
+
+/// Says that the recording has ended when it is dropped, whatever ended it.
+#[derive(Debug)]
+pub(super) struct SaysEnded<E: Copy>(pub(super) Arc<Orders<E>>);
+
+impl<E: Copy> Drop for SaysEnded<E> {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
 }
 
 /// What the thread is to do.
@@ -125,7 +135,7 @@ impl<E: Copy> Orders<E> {
     }
 
     /// The recording has ended.
-    pub(super) fn ended(&self) {
+    fn ended(&self) {
         self.wanted().ended = true;
         self.done.notify_all();
     }

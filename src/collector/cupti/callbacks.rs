@@ -4,6 +4,7 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
+use crate::collector::contained::in_callback;
 use std::ffi::c_void;
 
 /// A function by which a program begins or ends a range.
@@ -61,6 +62,6 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     // A range begins when the call that begins it returns, and ends when the one that ends it begins.
     let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));
     if let Some(mark) = mark.filter(|mark| mark.begins == (site == EXIT)) {
-        HUB.mark(mark.begins);
+        in_callback(|| HUB.mark(mark.begins));
     }
 }

@@ -29,11 +29,22 @@ pub(super) struct Hub {
     range: Mutex<Option<CaptureRange>>,
 }
 
+/// The right to record with libcupti, which one recording of the process has; given up when it is dropped.
+#[derive(Debug)]
+pub(super) struct Lease(&'static Hub);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Nobody is told of marks any more.
+        self.0.watch(None);
+        self.0.turn.release();
+    }
+}
+
 impl Hub {
-    /// Gives up the turn: nobody is told of marks any more.
-    pub(super) fn release(&self) {
-        self.watch(None);
-        self.turn.release();
+    /// Takes the lease; `None` if another recording has it.
+    pub(super) fn lease(&'static self) -> Option<Lease> {
+        self.turn.take().then(|| Lease(self))
     }
 
     /// Says who is told of the program's marks.

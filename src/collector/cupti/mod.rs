@@ -22,6 +22,7 @@ mod search;
 mod shapes;
 mod start;
 mod steps;
+mod subscription;
 mod worker;
 
 pub(crate) use injection::nvtx_fault;
@@ -114,11 +115,10 @@ impl Collector for Cupti {
             return Err(Unavailable::in_fork("recorded CUDA"));
         }
         let mut running = self.running.lock();
-        if running.is_some() || !HUB.turn.take() {
-            return Err(Unavailable::taken("libcupti"));
-        }
+        let lease = if running.is_some() { None } else { HUB.lease() };
+        let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
         HUB.watch(selection.range.clone());
-        let (capabilities, orders, kinds) = loaded.start(selection, &sink).inspect_err(|_| HUB.release())?;
+        let (capabilities, orders, kinds) = loaded.start(selection, &sink, lease)?;
         let teardown = selection.teardown;
         *running = Some(Running { orders, kinds, sink, teardown });
         self.takes_ids.store(true, Ordering::Release);

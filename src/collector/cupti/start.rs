@@ -3,16 +3,18 @@
 use super::callbacks;
 use super::error::CuptiError;
 use super::ffi::{Api, RUNTIME, Subscriber};
-use super::hub::HUB;
+use super::hub::{HUB, Lease};
 use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
+use super::subscription::Subscription;
 use super::worker::{Orders, Worker};
 use super::{holders, names, search};
 use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::collector::cuda::{Driver, is_inside_init, version_text};
 use crate::collector::library::{Attempt, Places};
+use crate::collector::orders::SaysEnded;
 use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
@@ -105,6 +107,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
+        lease: Lease,
     ) -> Result<(Capabilities, Arc<Orders>, Arc<Kinds>), Unavailable> {
         // Inside of it, what the driver finds is to be seen, and records come once it is done.
         let is_inside = is_inside_init();
@@ -115,11 +118,8 @@ impl Loaded {
         let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::text());
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
-        let started = self.arm(selection, sink, subscriber, &mut capabilities);
-        let (orders, kinds) = started.inspect_err(|_| {
-            HUB.pool.close();
-            let _ = self.api.unsubscribe(subscriber);
-        })?;
+        let subscription = Subscription::new(self.api, subscriber, lease);
+        let (orders, kinds) = self.arm(selection, sink, subscription, &mut capabilities)?;
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
         capabilities.proven = self.prove(proof, capabilities.types, &orders);
         if capabilities.proven == Some(false) {
@@ -150,7 +150,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
-        subscriber: Subscriber,
+        mut subscription: Subscription,
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
         let api = self.api;
@@ -168,24 +168,23 @@ impl Loaded {
         // Those are another's.
         api.dropped();
         let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
+        subscription.enabled(kinds.clone());
         let orders = Arc::new(Orders::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
         let worker = Worker {
             api,
             driver: self.driver,
-            subscriber,
             kinds: kinds.clone(),
             reader,
             orders: orders.clone(),
+            subscription,
+            _ended: SaysEnded(orders.clone()),
             is_missing_records: false,
             pausing: None,
         };
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
-        thread.spawn(move || worker.run()).map_err(|error| {
-            kinds.end();
-            Unavailable::no_thread(&error)
-        })?;
+        thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
         Ok((orders, kinds))
     }
 

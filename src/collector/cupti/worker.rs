@@ -4,10 +4,12 @@ use super::ffi::{Api, DRIVER, Subscriber};
 use super::hub::HUB;
 use super::kinds::Kinds;
 use super::reader::Reader;
+use super::subscription::Subscription;
 use crate::buffer::Loss;
 use crate::collector::clock::now;
+use crate::collector::contained::run_reader;
 use crate::collector::cuda::Driver;
-use crate::collector::orders::{self, Order};
+use crate::collector::orders::{self, Order, SaysEnded};
 use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use crate::os::{fork, thread};
@@ -41,7 +43,6 @@ pub(super) struct End {
 pub(super) struct Worker {
     pub(super) api: &'static Api,
     pub(super) driver: &'static Driver,
-    pub(super) subscriber: Subscriber,
     pub(super) kinds: Arc<Kinds>,
     pub(super) reader: Reader,
     pub(super) orders: Arc<Orders>,
@@ -49,6 +50,9 @@ pub(super) struct Worker {
     pub(super) is_missing_records: bool,
     /// A pause before which something was launched that owes its record.
     pub(super) pausing: Option<Pausing>,
+    /// Given up with the worker, and only then whoever waits for the end is told.
+    pub(super) subscription: Subscription,
+    pub(super) _ended: SaysEnded<End>,
 }
 
 /// A pause that has begun.
@@ -78,6 +82,12 @@ impl Last {
 impl Worker {
     /// Reads what comes until the recording ends.
     pub(super) fn run(mut self) {
+        let sink = self.reader.sink().clone();
+        run_reader(&sink, || self.record());
+        sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
+    }
+
+    fn record(&mut self) {
         self.ask_for_devices();
         let orders = self.orders.clone();
         let mut flush_at = Instant::now() + FLUSH_EVERY;
@@ -162,7 +172,7 @@ impl Worker {
     ///
     /// A forced flush takes kernels that have not ended, and their ends with them, so it comes last, when there is no
     /// more time. The program is not made to wait for its devices: it may be in the middle of a capture.
-    fn end(mut self, end: &End) {
+    fn end(&mut self, end: &End) {
         self.reader.ledger.close(end.at);
         let last = Last::new(end.at);
         let mut wait = SHORTEST_WAIT;
@@ -188,9 +198,9 @@ impl Worker {
         self.reader.finish();
         let counts = HUB.pool.close();
         self.tell_losses(&counts);
-        self.give_up(end.teardown);
-        HUB.release();
-        self.orders.ended();
+        if end.teardown {
+            self.let_go();
+        }
     }
 
     fn count_dropped(&mut self) {
@@ -201,7 +211,6 @@ impl Worker {
 
     fn tell_losses(&self, counts: &Counts) {
         let sink = self.reader.sink();
-        sink.lost(Loss::DeviceBuffersKept, counts.kept);
         if counts.refused > 0 {
             let note = format!(
                 "CUPTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use, and was \
@@ -215,22 +224,20 @@ impl Worker {
         }
     }
 
-    fn give_up(&self, teardown: bool) {
-        if teardown {
-            // The library is let go of as a call returns: one of ours, so that nobody waits for one of the program's.
-            *LETTING_GO.lock() = Some((self.api, self.subscriber));
-            HUB.let_go();
-            if self.api.enable_domain(self.subscriber, DRIVER).is_ok() {
-                let _ = self.driver.ask_version();
-            }
-            if !HUB.is_to_let_go() {
-                // A thread of the program may be at it still.
-                drop(LETTING_GO.lock());
-                return;
-            }
-            self.reader.sink().note("libcupti could not be let go of (KINETO_TEARDOWN_CUPTI)");
+    /// Lets go of the library, as a call returns: one of ours, so that nobody waits for one of the program's.
+    fn let_go(&mut self) {
+        let subscriber = self.subscription.subscriber;
+        *LETTING_GO.lock() = Some((self.api, subscriber));
+        HUB.let_go();
+        if self.api.enable_domain(subscriber, DRIVER).is_ok() {
+            let _ = self.driver.ask_version();
         }
-        let _ = self.api.unsubscribe(self.subscriber);
+        if HUB.is_to_let_go() {
+            return self.reader.sink().note("libcupti could not be let go of (KINETO_TEARDOWN_CUPTI)");
+        }
+        // A thread of the program may be at it still.
+        drop(LETTING_GO.lock());
+        self.subscription.let_go();
     }
 }
 

@@ -4,6 +4,7 @@
 use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
 use super::events::{Events, Refused};
 use crate::collector::Device;
+use crate::collector::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -35,8 +36,8 @@ impl<T> Desk<T> {
 
     /// Has what is open take something, if anything is; returns what foreign code is told.
     fn take(desk: Option<&Desk<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
-        let taken = desk.map(|desk| desk.0.lock().as_mut().map_or(Err(Refused), take));
-        if matches!(taken, Some(Ok(()))) { 0 } else { -1 }
+        let take = || desk.is_some_and(|desk| desk.0.lock().as_mut().is_some_and(|open| take(open).is_ok()));
+        if in_callback(take) { 0 } else { -1 }
     }
 }
 

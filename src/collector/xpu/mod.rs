@@ -32,7 +32,7 @@ use crate::activity::{ActivityTypes, CorrelationId};
 use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
-use hub::HUB;
+use hub::{HUB, Lease};
 use start::Loaded;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -108,10 +108,9 @@ impl Collector for Xpu {
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
         let mut running = self.running.lock();
-        if running.is_some() || !HUB.turn.take() {
-            return Err(Unavailable::taken("libpti_view"));
-        }
-        let (capabilities, orders, views) = loaded.start(selection, &sink).inspect_err(|_| HUB.turn.release())?;
+        let lease = if running.is_some() { None } else { Lease::take() };
+        let lease = lease.ok_or_else(|| Unavailable::taken("libpti_view"))?;
+        let (capabilities, orders, views) = loaded.start(selection, &sink, lease)?;
         *running = Some(Running { orders, views, sink });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)

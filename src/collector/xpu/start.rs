@@ -3,7 +3,7 @@
 use super::callbacks;
 use super::error::PtiError;
 use super::ffi::{Api, Version, version};
-use super::hub::HUB;
+use super::hub::{HUB, Lease};
 use super::level_zero::{Gpu, LevelZero};
 use super::reader::Reader;
 use super::scope::Sampling;
@@ -14,6 +14,7 @@ use super::views::{self, Refused, Views};
 use super::worker::{Orders, Worker};
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::library::{Attempt, Library, Places};
+use crate::collector::orders::SaysEnded;
 use crate::collector::pool::Instead;
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
 use std::path::PathBuf;
@@ -88,6 +89,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
+        lease: Lease,
     ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
@@ -95,8 +97,7 @@ impl Loaded {
         }
         HUB.pool.make_ready();
         self.streams.clear();
-        let armed = self.arm(selection, sink, &mut capabilities);
-        let (orders, views) = armed.inspect_err(|_| _ = HUB.pool.close())?;
+        let (orders, views) = self.arm(selection, sink, lease, &mut capabilities)?;
         Ok((capabilities, orders, views))
     }
 
@@ -105,6 +106,7 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
+        mut lease: Lease,
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<Orders>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
@@ -121,15 +123,21 @@ impl Loaded {
         }
         capabilities.notes.extend(refused.iter().filter(|refused| !refused.is_beside).map(said_of));
         let (views, orders) = (Arc::new(views), Arc::new(Orders::new(&HUB.pool)));
+        lease.views = Some(views.clone());
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
-        let worker =
-            Worker { api: self.api, views: views.clone(), reader, orders: orders.clone(), sampling, pausing: None };
+        let worker = Worker {
+            api: self.api,
+            views: views.clone(),
+            reader,
+            orders: orders.clone(),
+            sampling,
+            pausing: None,
+            _lease: lease,
+            _ended: SaysEnded(orders.clone()),
+        };
         let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
-        thread.spawn(move || worker.run()).map_err(|error| {
-            views.end();
-            Unavailable::no_thread(&error)
-        })?;
+        thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
         Ok((orders, views))
     }
 

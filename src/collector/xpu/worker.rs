@@ -2,12 +2,13 @@
 
 use super::error::PtiError;
 use super::ffi::Api;
-use super::hub::HUB;
+use super::hub::{HUB, Lease};
 use super::reader::Reader;
 use super::scope::Sampling;
 use super::views::Views;
 use crate::buffer::Loss;
-use crate::collector::orders::{self, Order};
+use crate::collector::contained::run_reader;
+use crate::collector::orders::{self, Order, SaysEnded};
 use crate::collector::pool::{Counts, Filled};
 use crate::collector::walk::Records;
 use std::sync::Arc;
@@ -34,11 +35,20 @@ pub(super) struct Worker {
     pub(super) sampling: Option<Sampling>,
     /// A pause whose views do not rest yet: when to look again, and how often that was done.
     pub(super) pausing: Option<(Instant, u32)>,
+    /// Given up with the worker, and only then whoever waits for the end is told.
+    pub(super) _lease: Lease,
+    pub(super) _ended: SaysEnded<Instant>,
 }
 
 impl Worker {
     /// Reads what comes until the recording ends.
     pub(super) fn run(mut self) {
+        let sink = self.reader.sink().clone();
+        run_reader(&sink, || self.record());
+        sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
+    }
+
+    fn record(&mut self) {
         let orders = self.orders.clone();
         loop {
             HUB.pool.make_ready();
@@ -114,7 +124,7 @@ impl Worker {
     ///
     /// PTI sees that a kernel has ended when the program waits for it. The program is not made to wait: what it has not
     /// waited for by the deadline has no record.
-    fn end(mut self, deadline: Instant) {
+    fn end(&mut self, deadline: Instant) {
         self.views.close();
         let mut wait = SHORTEST_WAIT;
         loop {
@@ -138,13 +148,10 @@ impl Worker {
         self.reader.finish();
         let counts = HUB.pool.close();
         self.tell_losses(&counts);
-        HUB.turn.release();
-        self.orders.ended();
     }
 
     fn tell_losses(&self, counts: &Counts) {
         let sink = self.reader.sink();
-        sink.lost(Loss::DeviceBuffersKept, counts.kept);
         if counts.refused > 0 {
             sink.note(format!(
                 "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in \

@@ -97,6 +97,15 @@ pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
     Err(hub.reason(what, status))
 }
 
+/// Gives the hub up when it is dropped, also by a panic.
+struct Release<'h>(&'h Hub);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 impl Hub {
     fn new(api: &'static Api) -> Hub {
         Hub {
@@ -272,6 +281,7 @@ impl Hub {
 
     /// Waits until the work of what was launched until then has come, but not beyond the deadline, and ends the recording.
     pub(super) fn end(&self, at: u64, deadline: Instant) {
+        let _release = Release(self);
         self.read(|reader| reader.close(at));
         let patience_ends = Instant::now() + PATIENCE;
         let mut wait = SHORTEST_WAIT;
@@ -293,7 +303,6 @@ impl Hub {
             let note = format!("{owed} launches had not ended by the time limit: their work is not here");
             self.read(|reader| reader.sink().note(note));
         }
-        self.release();
     }
 
     fn owed(&self) -> [usize; 2] {

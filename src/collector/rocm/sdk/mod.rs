@@ -17,6 +17,7 @@ mod runtime;
 use super::search;
 use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::clock::on_their_clock;
+use crate::collector::contained::run_reader;
 use crate::collector::library::{Attempt, Places};
 use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
@@ -187,7 +188,8 @@ impl Collector for Sdk {
         let Some(Running { hub, sink }) = self.running.lock().take() else { return };
         let at = self.loaded.get().map_or(u64::MAX, |loaded| on_their_clock(end, loaded.api.timestamp()));
         let limits = EndLimits::new(Instant::now(), deadline);
-        if !call_out(limits.library, move || hub.end(at, limits.work)) {
+        let own = sink.clone();
+        if !call_out(limits.library, move || run_reader(&own, || hub.end(at, limits.work))) {
             sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
         }
     }

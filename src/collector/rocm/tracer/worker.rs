@@ -3,6 +3,7 @@
 use super::ffi::Pool;
 use super::hub::HUB;
 use super::start::Loaded;
+use crate::collector::contained::run_reader;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ impl Orders {
 
     fn give(&self, order: impl FnOnce(SyncSender<()>) -> Order, patience: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
-        self.0.send(order(done)).is_ok() && is_done.recv_timeout(patience).is_ok()
+        // A thread that has ended, by a panic too, keeps nobody waiting.
+        self.0.send(order(done)).is_err() || is_done.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
     }
 }
 
@@ -66,6 +68,20 @@ impl Worker {
     }
 
     fn run(mut self) {
+        let mut done = None;
+        if let Some(sink) = HUB.with(|recording| recording.sink.clone()) {
+            run_reader(&sink, || done = self.record());
+        }
+        // Also after a panic: the hub is another recording's turn.
+        self.loaded.let_go(self.pool.is_some());
+        HUB.release();
+        if let Some(done) = done {
+            let _ = done.try_send(());
+        }
+    }
+
+    /// Flushes until the recording ends; returns what waits for that.
+    fn record(&mut self) -> Option<SyncSender<()>> {
         loop {
             match self.orders.recv_timeout(FLUSH_EVERY) {
                 Ok(Order::Flush(done)) => {
@@ -74,11 +90,13 @@ impl Worker {
                 }
                 Ok(Order::End(deadline, done)) => {
                     self.end(deadline);
-                    let _ = done.try_send(());
-                    return;
+                    return Some(done);
                 }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
-                Err(RecvTimeoutError::Disconnected) => return self.end(Instant::now()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.end(Instant::now());
+                    return None;
+                }
             }
         }
     }
@@ -120,6 +138,5 @@ impl Worker {
                     .note(format!("of {owed} launches there is no work: they had not ended in time, or failed"));
             }
         });
-        HUB.release();
     }
 }
