@@ -12,10 +12,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+#[cfg(unix)]
+use crate::os::stderr;
 use crate::time::UtcTime;
 use line::{Line, thread_number};
 pub use severity::Severity;
@@ -201,13 +203,31 @@ pub(crate) fn show(page: &str) {
 
 /// Shows a text in place of the terminal's current line, which stays the current one; nothing clears it.
 pub(crate) fn show_status(text: &str) {
-    let _ = io::stderr().write_all(format!("\r\x1b[K{text}").as_bytes());
+    write_now(format!("\r\x1b[K{text}").as_bytes());
 }
 
-/// Writes the line with one call, so that lines of several threads do not mix; a closed stderr is nobody's concern.
+/// Writes the line with one call, so that lines of several threads do not mix. A stderr that is closed or full takes none;
+/// the next line that it takes says how many are missing.
 fn write_to_stderr(message: &Message<'_>) {
-    let line = Line::new(format_args!("{message}"));
-    let _ = io::stderr().write_all(line.as_bytes());
+    /// Lines that stderr did not take.
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: a counter.
+    let dropped = DROPPED.swap(0, Ordering::Relaxed);
+    let line = match dropped {
+        0 => Line::new(format_args!("{message}")),
+        n => Line::new(format_args!("{message} ({n} earlier messages were dropped: stderr did not take them)")),
+    };
+    if !write_now(line.as_bytes()) {
+        DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
+    }
+}
+
+/// Writes what stderr takes without waiting for its reader; `false` if that is nothing.
+fn write_now(text: &[u8]) -> bool {
+    #[cfg(unix)]
+    return stderr::write(text);
+    #[cfg(not(unix))]
+    io::stderr().write_all(text).is_ok()
 }
 
 fn unix_seconds() -> u64 {

@@ -13,6 +13,8 @@ pub(crate) mod memory;
 pub(crate) mod note;
 pub(crate) mod process;
 pub(crate) mod signal;
+#[cfg(unix)]
+pub(crate) mod stderr;
 pub(crate) mod terminal;
 pub(crate) mod thread;
 

@@ -31,6 +31,21 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         std::fs::create_dir(folder.join("folder")).unwrap();
         work();
     }),
+    ("full_stderr", |folder| {
+        let _guard = record(folder);
+        work();
+        sys::fill_stderr();
+    }),
+    ("full_stderr_at_exit", |folder| {
+        Box::leak(Box::new(record(folder)));
+        work();
+        sys::fill_stderr();
+    }),
+    ("broken_stderr", |folder| {
+        let _guard = record(folder);
+        work();
+        sys::break_stderr();
+    }),
     ("abandoned", |folder| {
         std::fs::write(folder.join("x.json.7-0-0123456789abcdef.tmp"), "{").unwrap();
         let _guard = record(folder);
@@ -73,6 +88,11 @@ pub(crate) const TESTS: &[Test] = &[
             let told =
                 played.stderr.lines().filter(|line| line.contains("the trace was not written: cannot write")).count();
             assert_eq!(told, 1, "{scenario}: {}", played.stderr);
+        }
+    }),
+    ("a_stderr_that_takes_nothing_keeps_no_program", || {
+        for scenario in ["full_stderr", "full_stderr_at_exit", "broken_stderr"] {
+            assert_eq!(play(scenario).succeeded().output().slices("work"), 1, "{scenario}");
         }
     }),
     ("an_output_that_cannot_be_written_is_said_at_the_end", || {

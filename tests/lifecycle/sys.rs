@@ -129,3 +129,36 @@ pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
+
+/// Puts a pipe in place of stderr that is full and that nobody reads.
+pub(crate) fn fill_stderr() {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` is a valid place for two descriptors.
+    let failed = unsafe { libc::pipe(ends.as_mut_ptr()) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    let [_reader, writer] = ends;
+    // SAFETY: takes numbers; both descriptors are open.
+    unsafe { libc::fcntl(writer, libc::F_SETFL, libc::O_NONBLOCK) };
+    let page = [b'.'; 4096];
+    // SAFETY: the bytes are there, as many as are said.
+    while unsafe { libc::write(writer, page.as_ptr().cast(), page.len()) } > 0 {}
+    // SAFETY: takes numbers; both descriptors are open.
+    unsafe { libc::fcntl(writer, libc::F_SETFL, 0) };
+    // SAFETY: takes numbers; both descriptors are open.
+    let moved = unsafe { libc::dup2(writer, libc::STDERR_FILENO) };
+    assert_eq!(moved, libc::STDERR_FILENO, "{}", std::io::Error::last_os_error());
+}
+
+/// Puts a pipe in place of stderr whose reader is gone; a write to it ends the process.
+pub(crate) fn break_stderr() {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` is a valid place for two descriptors.
+    let failed = unsafe { libc::pipe(ends.as_mut_ptr()) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    let [reader, writer] = ends;
+    restore(libc::SIGPIPE);
+    // SAFETY: takes numbers; both descriptors are open, and nobody uses the reader.
+    unsafe { libc::dup2(writer, libc::STDERR_FILENO) };
+    // SAFETY: takes a number; nobody uses the reader.
+    unsafe { libc::close(reader) };
+}
