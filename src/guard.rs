@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Patience, Session, Status};
+use crate::session::{Cycle, Ending, Session, Status};
 use crate::trace::Trace;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl KinetoGuard {
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
-        session.iter().for_each(|session| session.close_requests(Patience::WhileAlive(session.flush_timeout())));
+        session.iter().for_each(|session| session.close_requests(session.patience()));
         Profiler::new(session).stop()
     }
 
@@ -80,7 +80,7 @@ impl KinetoGuard {
     }
 
     fn write(&self, session: &Session) -> Result<(), Error> {
-        session.close_requests(Patience::WhileAlive(session.flush_timeout()));
+        session.close_requests(session.patience());
         if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
             return Ok(());
         }
@@ -93,10 +93,7 @@ impl KinetoGuard {
         match session.finish(true) {
             Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
                 Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_so_early(session, lived, why)),
-                None => {
-                    let patience = Patience::WhileAlive(session.flush_timeout());
-                    session.write_in_time(trace, patience).or_else(failed)?;
-                }
+                None => session.write_in_time(trace, session.patience()).or_else(failed)?,
             },
             // What went wrong has been reported.
             Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),

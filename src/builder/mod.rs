@@ -162,8 +162,9 @@ impl KinetoLayerBuilder {
 
     /// The longest time without progress that dropping the guard, or the end of a cycle, waits for the file. Default: 5 s.
     ///
-    /// At the end of the process, by `exit` or a signal, it is the longest time in all: the file is closed before, with what is
-    /// in it by then, and says so under `tracing_kineto_incomplete`.
+    /// At the end of the process, by `exit` or a signal, it is the longest time in all, for all files together: one that takes
+    /// longer is closed before, with what is in it by then, and says so under `tracing_kineto_incomplete`. Files are waited for
+    /// at least a second, however short the time is.
     ///
     /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {

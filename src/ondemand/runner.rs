@@ -283,18 +283,15 @@ impl Outside for Runner {
         self.is_closing.store(true, Ordering::Relaxed);
         self.bell.ring();
         let session = self.session.upgrade();
-        let steps = || session.as_ref().map_or(0, |session| session.write_steps());
-        let (Patience::WhileAlive(limit) | Patience::InAll(limit)) = patience;
-        let (mut deadline, mut seen) = (Instant::now() + limit, steps());
+        let mut wait = patience.wait();
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
-            if matches!(patience, Patience::WhileAlive(_)) && steps() != seen {
-                (deadline, seen) = (Instant::now() + limit, steps());
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
+            // A trace is announced when its recording has ended.
+            session.iter().for_each(|session| session.limit_writes(patience));
+            let left = wait.left(session.as_ref().map_or(0, |session| session.write_steps()));
             if left.is_zero() {
                 drop(has_ended);
-                diag!(Error, "ondemand", "a requested trace was not written within {limit:?}; raise flush_timeout");
+                diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());
                 return;
             }
             has_ended = self.end.wait_timeout(has_ended, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;

@@ -2,12 +2,13 @@
 
 use super::observer::Event;
 use super::requested::FOREIGN;
-use super::saving::Patience;
-use super::{Session, Status};
+use super::saving::{Patience, PendingWrite};
+use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{exit, fork};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// The sessions of this process.
 static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess::of_first(Mutex::new(Vec::new()));
@@ -37,68 +38,83 @@ pub(crate) fn newest() -> Option<Arc<Session>> {
 /// Writes what every recording of this process has so far to its output; recordings go on.
 ///
 /// For panic hooks, signal tasks and places that end the process without dropping the guard; `process::exit` calls it by
-/// itself. Each file is waited for as long as its `flush_timeout` says; one that would take longer is closed before, with
-/// what is in it by then. Does nothing in a forked child, and nothing for
-/// recordings that have no output.
+/// itself. The files are waited for as long as `flush_timeout` says, all together; one that would take longer is closed
+/// before, with what is in it by then. Does nothing in a forked child, and nothing for recordings that have no output.
 pub fn flush_all() {
-    flush_each(Session::look_and_write);
+    flush(&ending_sessions(Instant::now()), Session::begin_flush);
 }
 
 /// The process ends: as [`flush_all`], and handlers of traces get what there is. For observers, that is the end.
+///
+/// Whatever is written now is waited for until one deadline, which comes `flush_timeout` from now.
 pub(crate) fn at_exit() {
-    each(|session| session.close_requests(Patience::InAll(session.flush_timeout())));
-    each(|session| session.writes.wait_for_others(session.flush_timeout()));
-    flush_each(|session| {
+    let sessions = ending_sessions(Instant::now());
+    for (session, deadline) in &sessions {
+        session.close_requests(Patience::Until(*deadline));
+        session.writes.wait_for_others(*deadline);
+    }
+    flush(&sessions, |session, deadline| {
         let _call = session.call();
-        let flushed = if session.hand_over() { Ok(()) } else { session.look_and_write() };
+        let begun = if session.hand_over(deadline) { Ok(None) } else { session.begin_flush(deadline) };
         session.observers.note(Event::Stopped);
-        flushed
+        begun
     });
     // A guard may have been dropped meanwhile.
-    each(|session| session.writes.wait_for_others(session.flush_timeout()));
+    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
 }
 
-fn each(work: impl Fn(&Session)) {
+/// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
+fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     // A thread that was stopped with the lock in hand must not hang the end of the process.
-    let Ok(sessions) = sessions().try_lock() else { return };
+    let Some(sessions) = lock_within(sessions(), Duration::from_secs(1)) else { return Vec::new() };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
-    live.iter().for_each(|session| work(session));
+    live.into_iter().map(|session| (session.clone(), session.deadline(now))).collect()
 }
 
-fn flush_each(flush: impl Fn(&Session) -> Result<(), Error>) {
-    each(|session| {
-        if !session.is_reachable() {
+/// Has `begin` flush each session that records something of the program's own, then waits for all files.
+fn flush(
+    sessions: &[(Arc<Session>, Instant)],
+    begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite<'_>>, Error>,
+) {
+    let failed = |error: Error| diag!(Error, "flush", "the trace was not written: {error}");
+    let mut pending = Vec::new();
+    for (session, deadline) in sessions.iter().filter(|(session, deadline)| session.has_unwritten(*deadline)) {
+        match begin(session, *deadline) {
+            Ok(write) => pending.extend(write),
+            Err(error) => failed(error),
+        }
+    }
+    pending.into_iter().for_each(|write| write.wait().unwrap_or_else(failed));
+}
+
+impl Session {
+    /// Whether it records something that the end of the process has to write.
+    fn has_unwritten(&self, deadline: Instant) -> bool {
+        if !self.is_reachable(deadline) {
             diag!(
                 Error,
                 "flush",
                 "the trace was not written: a recording is being started or stopped and does not come to an end"
             );
-            return;
+            return false;
         }
-        let is_recording = matches!(session.status(), Status::Recording | Status::Paused);
         // What was asked for from outside is written where that was said, when it ends.
-        if session.is_forked() || !is_recording || session.guest().is_some() {
-            return;
-        }
-        if let Err(error) = flush(session) {
-            diag!(Error, "flush", "the trace was not written: {error}");
-        }
-    });
-}
+        let is_recording = matches!(self.status(), Status::Recording | Status::Paused);
+        is_recording && !self.is_forked() && self.guest().is_none()
+    }
 
-impl Session {
-    /// Writes what was recorded so far to the output in time, if there is one.
-    fn look_and_write(&self) -> Result<(), Error> {
+    /// Begins to write what was recorded so far to the output, if there is one, for a process that ends at `deadline`.
+    fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite<'_>>, Error> {
         if self.output().is_none() {
-            return Ok(());
+            return Ok(None);
         }
         let trace = self.look()?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
-            return Ok(());
+            return Ok(None);
         }
-        self.write_in_time(trace, Patience::InAll(self.flush_timeout()))
+        self.begin_write(trace, Patience::Until(deadline))
     }
 
     /// Writes what was recorded so far to the output.
@@ -111,5 +127,30 @@ impl Session {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
         }
         self.look()?.save_all(&path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Another thread that ends the process has the list for a moment; one that has panicked with it has left it whole.
+    #[test]
+    fn sessions_are_found_while_another_thread_has_the_list() {
+        let session = Session::for_tests();
+        register(&session);
+        let is_found = || ending_sessions(Instant::now()).iter().any(|(found, _)| Arc::ptr_eq(found, &session));
+        let (taken, is_taken) = mpsc::channel();
+        let holder = std::thread::Builder::new().spawn(move || {
+            let _held = sessions().lock().unwrap_or_else(PoisonError::into_inner);
+            taken.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            std::panic::resume_unwind(Box::new("with the list in hand"));
+        });
+        is_taken.recv().unwrap();
+        assert!(is_found(), "another thread has the list");
+        assert!(holder.unwrap().join().is_err());
+        assert!(is_found(), "a thread has panicked with the list");
     }
 }

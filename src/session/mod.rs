@@ -231,10 +231,10 @@ impl Session {
         lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
     }
 
-    /// Whether the session can be used: nobody who will not come back, such as this very thread, is starting or stopping
-    /// a recording.
-    fn is_reachable(&self) -> bool {
-        lock_within(&self.state, self.flush_timeout()).is_some()
+    /// Whether the session can be used before `deadline`: nobody who will not come back, such as this very thread, is
+    /// starting or stopping a recording.
+    fn is_reachable(&self, deadline: Instant) -> bool {
+        lock_until(&self.state, deadline).is_some()
     }
 
     /// Starts a recording.
@@ -515,13 +515,17 @@ fn facts(config: &Config, trace_id: String) -> Facts {
 
 /// Locks if that takes no longer than `wait`.
 fn lock_within<T>(lock: &Mutex<T>, wait: Duration) -> Option<MutexGuard<'_, T>> {
-    let begun = Instant::now();
+    lock_until(lock, later(wait))
+}
+
+/// Locks if that is possible before `deadline`.
+fn lock_until<T>(lock: &Mutex<T>, deadline: Instant) -> Option<MutexGuard<'_, T>> {
     loop {
         match lock.try_lock() {
             Ok(held) => return Some(held),
             Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < wait => std::thread::sleep(Duration::from_micros(100)),
-            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
         }
     }
 }
@@ -535,9 +539,11 @@ fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Co
     Converter::new(&anchors)
 }
 
-/// Returns the time so much from now; of what is later than a year, nobody sees the difference.
+/// Nobody sees the difference to a longer wait, and no clock overflows.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// Returns the time so much from now.
 fn later(wait: Duration) -> Instant {
-    const YEAR: Duration = Duration::from_secs(365 * 86_400);
     Instant::now() + wait.min(YEAR)
 }
 

@@ -1,25 +1,66 @@
 //! Writes a trace to the output in time, shows how far it has come, and says where it is.
 
-use super::{Session, later};
+use super::{Session, YEAR, later};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::trace::Trace;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a writer is waited for.
+/// How long writers are waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// As long as it makes progress, and that long without any.
+    /// As long as they make progress, and that long without any.
     WhileAlive(Duration),
-    /// That long in all: the process ends. Then the writer closes the file with the rows that it has.
-    InAll(Duration),
+    /// Until then: the process ends. Then they close their files with the rows that they have.
+    Until(Instant),
 }
 
 /// How long a writer whose time is up may take to close its file.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
+
+/// A shorter `flush_timeout` counts as this: a writer that is at work may make no progress for some milliseconds.
+const LEAST: Duration = Duration::from_secs(1);
+
+impl Patience {
+    /// Returns how long writers are waited for from now on, if they make no progress.
+    pub(crate) fn wait(self) -> Wait {
+        let end = match self {
+            Patience::WhileAlive(limit) => later(limit),
+            Patience::Until(deadline) => deadline + TIME_TO_CLOSE,
+        };
+        Wait { patience: self, end, steps: None }
+    }
+}
+
+/// A wait for writers.
+pub(crate) struct Wait {
+    patience: Patience,
+    end: Instant,
+    steps: Option<u64>,
+}
+
+impl Wait {
+    /// Returns how much longer they are waited for, whose progress is `steps` by now.
+    pub(crate) fn left(&mut self, steps: u64) -> Duration {
+        if let Patience::WhileAlive(limit) = self.patience
+            && self.steps.replace(steps) != Some(steps)
+        {
+            self.end = later(limit);
+        }
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Returns why they are waited for no longer.
+    pub(crate) fn why_over(&self) -> String {
+        match self.patience {
+            Patience::WhileAlive(limit) => format!("no progress for {limit:?}; raise flush_timeout"),
+            Patience::Until(_) => "the process ended before; raise flush_timeout".to_owned(),
+        }
+    }
+}
 
 /// The traces that threads of the program are ending and writing now; a forked child has none of its parent's.
 #[derive(Debug, Default)]
@@ -42,21 +83,20 @@ impl Writes {
         ActiveWrite { writes: self, thread }
     }
 
-    /// Waits until other threads have written what they are writing, no longer than `limit`: the process ends.
-    pub(super) fn wait_for_others(&self, limit: Duration) {
+    /// Makes all writers close their files at that time, with the rows that they have then.
+    fn close_at(&self, deadline: Instant) {
+        let active = self.active.lock();
+        active.iter().filter_map(|(_, trace)| trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
+    }
+
+    /// Waits until other threads have written what they are writing: the process ends at `deadline`.
+    pub(super) fn wait_for_others(&self, deadline: Instant) {
         const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
-        let deadline = later(limit);
-        loop {
-            let active = self.active.lock();
-            let others = active.iter().filter(|(thread, _)| *thread != own);
-            let traces: Vec<_> = others.filter_map(|(_, trace)| trace.clone()).collect();
-            let has_ended = active.iter().all(|(thread, _)| *thread == own);
-            drop(active);
-            if has_ended || Instant::now() >= deadline + TIME_TO_CLOSE {
-                return;
-            }
-            traces.iter().for_each(|trace| trace.progress().close_at(deadline));
+        let is_over = || self.active.lock().iter().all(|(thread, _)| *thread == own);
+        let mut wait = Patience::Until(deadline).wait();
+        while !is_over() && !wait.left(0).is_zero() {
+            self.close_at(deadline);
             std::thread::sleep(INTERVAL);
         }
     }
@@ -89,12 +129,34 @@ impl Session {
         active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
+    /// Makes all writers close their files in time, if the process ends.
+    pub(crate) fn limit_writes(&self, patience: Patience) {
+        if let Patience::Until(deadline) = patience {
+            self.writes.close_at(deadline);
+        }
+    }
+
+    /// Returns how long the program waits for a file.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::WhileAlive(self.flush_timeout().max(LEAST))
+    }
+
+    /// Returns when a process that ends at `now` waits for nothing more.
+    pub(super) fn deadline(&self, now: Instant) -> Instant {
+        now + self.flush_timeout().clamp(LEAST, YEAR)
+    }
+
     /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it.
     pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
-        let Some(path) = self.output() else { return Ok(()) };
-        let _active = self.writes.enter(Some(&trace));
-        if let Patience::InAll(limit) = patience {
-            trace.progress().close_at(later(limit));
+        self.begin_write(trace, patience)?.map_or(Ok(()), PendingWrite::wait)
+    }
+
+    /// Begins to write a trace to the output, if there is one, on a thread of its own.
+    pub(super) fn begin_write(&self, trace: Trace, patience: Patience) -> Result<Option<PendingWrite<'_>>, Error> {
+        let Some(path) = self.output() else { return Ok(None) };
+        let active = self.writes.enter(Some(&trace));
+        if let Patience::Until(deadline) = patience {
+            trace.progress().close_at(deadline);
         }
         let (done, outcome) = mpsc::channel();
         let (written, target) = (trace.clone(), path.clone());
@@ -113,36 +175,41 @@ impl Session {
             let text = format!("cannot start a thread to write {}: {why}; free some threads", path.display());
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        wait(&outcome, &trace, &path, patience)
+        Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
     }
 }
 
-fn wait(outcome: &Receiver<Result<(), Error>>, trace: &Trace, path: &Path, patience: Patience) -> Result<(), Error> {
-    const INTERVAL: Duration = Duration::from_millis(100);
-    let (begun, mut steps, mut last_step) = (Instant::now(), trace.progress().steps(), Instant::now());
-    let (Patience::WhileAlive(limit) | Patience::InAll(limit)) = patience;
-    let mut shown = ShownProgress { trace, path, begun, lines: 0, has_bar: false };
-    loop {
-        match outcome.recv_timeout(INTERVAL.min(limit)) {
-            Ok(saved) => return saved,
-            Err(RecvTimeoutError::Disconnected) => {
-                let text = format!("{} was not written: the thread that writes it panicked", path.display());
-                return Err(Error::new(ErrorKind::Handler, text));
+/// A trace that a thread is writing.
+pub(super) struct PendingWrite<'w> {
+    outcome: Receiver<Result<(), Error>>,
+    trace: Trace,
+    path: PathBuf,
+    patience: Patience,
+    _active: ActiveWrite<'w>,
+}
+
+impl PendingWrite<'_> {
+    /// Waits until the file is written.
+    pub(super) fn wait(self) -> Result<(), Error> {
+        const INTERVAL: Duration = Duration::from_millis(100);
+        let PendingWrite { outcome, trace, path, .. } = &self;
+        let mut wait = self.patience.wait();
+        let mut shown = ShownProgress { trace, path, begun: Instant::now(), lines: 0, has_bar: false };
+        loop {
+            let left = wait.left(trace.progress().steps());
+            match outcome.recv_timeout(INTERVAL.min(left)) {
+                Ok(saved) => return saved,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let text = format!("{} was not written: the thread that writes it panicked", path.display());
+                    return Err(Error::new(ErrorKind::Handler, text));
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    let text = format!("{} was not written: {}", path.display(), wait.why_over());
+                    return Err(Error::new(ErrorKind::Timeout, text));
+                }
+                Err(RecvTimeoutError::Timeout) => shown.update(),
             }
-            Err(RecvTimeoutError::Timeout) => {}
         }
-        if trace.progress().steps() != steps {
-            (steps, last_step) = (trace.progress().steps(), Instant::now());
-        }
-        let (is_over, text) = match patience {
-            Patience::WhileAlive(_) => (last_step.elapsed() >= limit, "no progress for"),
-            Patience::InAll(_) => (begun.elapsed() >= limit.saturating_add(TIME_TO_CLOSE), "it takes longer than"),
-        };
-        if is_over {
-            let text = format!("{} was not written: {text} {limit:?}; raise flush_timeout", path.display());
-            return Err(Error::new(ErrorKind::Timeout, text));
-        }
-        shown.update();
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
-use super::saving::Patience;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
 use crate::config::Output;
@@ -17,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a program's steps have come to, and what it said about them.
 #[derive(Debug, Default)]
@@ -127,9 +126,8 @@ impl Steps {
         let patience = patience.or(is_new.then_some(FORKED_LOCK));
         let run = match patience {
             None => self.run.lock().unwrap_or_else(PoisonError::into_inner),
-            Some(patience) => lock_within(&self.run, patience).ok_or_else(|| {
-                Error::new(ErrorKind::Timeout, format!("another thread is stepping for more than {patience:?}"))
-            })?,
+            Some(patience) => lock_within(&self.run, patience)
+                .ok_or_else(|| Error::new(ErrorKind::Timeout, "another thread is in the middle of a step"))?,
         };
         self.owner.store(own, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
@@ -379,16 +377,17 @@ impl Session {
             };
         }
         let Some(path) = self.output() else { return Ok(None) };
-        self.write_in_time(trace.clone(), Patience::WhileAlive(self.flush_timeout()))?;
+        self.write_in_time(trace.clone(), self.patience())?;
         Ok(Some(path))
     }
 
     /// The process ends without the guard: hands what is recorded so far to the handler. Returns whether there is one.
-    pub(super) fn hand_over(&self) -> bool {
+    pub(super) fn hand_over(&self, deadline: Instant) -> bool {
         if !self.steps.has_handler() || self.guest().is_some() {
             return false;
         }
-        let taken = self.steps.turn(Some(self.flush_timeout())).and_then(|mut turn| {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let taken = self.steps.turn(Some(patience)).and_then(|mut turn| {
             let trace = self.look()?;
             let _ = trace.check_violations();
             self.deliver(&mut turn.run, &trace)

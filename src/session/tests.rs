@@ -2,18 +2,17 @@
 
 use super::*;
 
-fn session() -> Arc<Session> {
-    Session::new(
-        Arc::new(Recorder::for_tests()),
-        Config::default(),
-        Sinks::default(),
-        CollectorSet::new(vec![], vec![]),
-    )
+impl Session {
+    /// One that nothing records into.
+    pub(super) fn for_tests() -> Arc<Session> {
+        let recorder = Arc::new(Recorder::for_tests());
+        Session::new(recorder, Config::default(), Sinks::default(), CollectorSet::new(vec![], vec![]))
+    }
 }
 
 #[test]
 fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
-    let session = session();
+    let session = Session::for_tests();
     session.start().unwrap();
     session.pause(ActivityTypes::ALL).unwrap();
     session.resume(ActivityTypes::ALL).unwrap();
@@ -30,7 +29,7 @@ fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
 #[test]
 #[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
 fn the_clocks_are_read_each_second_after_a_pause_too() {
-    let session = session();
+    let session = Session::for_tests();
     session.start().unwrap();
     drop(session.recorder.open_chunk(session.recorder.epoch()));
     session.pause(ActivityTypes::ALL).unwrap();
@@ -44,14 +43,11 @@ fn the_clocks_are_read_each_second_after_a_pause_too() {
 
 #[test]
 fn who_holds_the_state_for_ever_is_not_waited_for_for_ever() {
-    let mut config = Config::default();
-    config.flush_timeout = Duration::from_millis(1);
-    let recorder = Arc::new(Recorder::for_tests());
-    let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+    let session = Session::for_tests();
     let held = session.lock().unwrap();
-    assert!(!session.is_reachable());
+    assert!(!session.is_reachable(Instant::now()));
     drop(held);
-    assert!(session.is_reachable());
+    assert!(session.is_reachable(Instant::now()));
 }
 
 #[test]
@@ -77,7 +73,7 @@ fn a_recording_has_one_name_of_its_own() {
 fn records_that_cannot_be_are_told_and_left_out() {
     use crate::buffer::{Head, Tag, Writer};
     use crate::time::Ticks;
-    let session = session();
+    let session = Session::for_tests();
     session.start().unwrap();
     let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
     let writer = Writer::of(&chunk);
@@ -101,7 +97,7 @@ fn records_that_cannot_be_are_told_and_left_out() {
 
 #[test]
 fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
-    let session = session();
+    let session = Session::for_tests();
     for _ in 0..40 {
         session.start().unwrap();
         let epoch = session.recorder.epoch();

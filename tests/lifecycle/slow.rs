@@ -61,7 +61,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("guard_gives_up_when_a_write_makes_no_progress", || {
         let played = play("stuck_drop").succeeded();
         assert_eq!(played.report(), "gave up\n", "{}", played.stderr);
-        assert!(played.stderr.contains("stuck://x.json was not written: no progress for 300ms"), "{}", played.stderr);
+        assert!(played.stderr.contains("stuck://x.json was not written: no progress for 1s"), "{}", played.stderr);
     }),
 ];
 

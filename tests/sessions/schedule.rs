@@ -469,6 +469,23 @@ fn without_a_handler_each_cycle_has_a_file_of_its_own() {
 }
 
 #[test]
+fn cycles_are_saved_with_a_flush_timeout_of_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("run.json");
+    let configure = |builder: KinetoLayerBuilder| {
+        builder.output(&output).schedule(cycles(0, 0, 1).repeat(3)).flush_timeout(std::time::Duration::ZERO)
+    };
+    with_profiler(configure, |profiler| {
+        profiler.start().unwrap();
+        for step in 0..3 {
+            work(step);
+            let cycle = profiler.step().cycle.unwrap();
+            assert!(cycle.error.is_none() && cycle.path.is_some_and(|path| path.exists()), "{:?}", cycle.error);
+        }
+    });
+}
+
+#[test]
 fn tensorboards_folder_is_made_and_filled() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("a/b");
