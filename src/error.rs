@@ -14,8 +14,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     path: Option<PathBuf>,
-    #[source]
-    source: Option<io::Error>,
+    io: Option<io::Error>,
     trace: Option<Trace>,
 }
 
@@ -61,7 +60,7 @@ pub enum ErrorKind {
 impl Error {
     /// Makes an error of that kind; `message` is lower case, without a full stop, and says what to do next.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), path: None, source: None, trace: None }
+        Error { kind, message: message.into(), path: None, io: None, trace: None }
     }
 
     /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
@@ -70,7 +69,7 @@ impl Error {
             kind: ErrorKind::Io,
             message: format!("cannot {what} {}: {source}; {advice}", path.display()),
             path: Some(path.to_owned()),
-            source: Some(source),
+            io: Some(source),
             trace: None,
         }
     }
@@ -97,17 +96,21 @@ impl Error {
         self.path.as_deref()
     }
 
+    /// Returns what the operating system said, of [`ErrorKind::Io`]; the text has it too.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.io.as_ref()
+    }
+
     /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
     }
 }
 
-/// The message, then its cause if there is one: what a `main` that returns this error shows.
+/// The message: what a `main` that returns this error shows.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        self.source.as_ref().map_or(Ok(()), |source| write!(f, "\n\nCaused by:\n    {source}"))
+        f.write_str(&self.message)
     }
 }
 
@@ -120,6 +123,14 @@ mod tests {
         let error = Error::new(ErrorKind::Config, "cannot use `\"x\"`; correct it");
         assert_eq!(format!("{error:?}"), "cannot use `\"x\"`; correct it");
         let error = Error::io("read", Path::new("/a \"b\""), io::Error::other("no luck"), "name another");
-        assert_eq!(format!("{error:?}"), "cannot read /a \"b\": no luck; name another\n\nCaused by:\n    no luck");
+        assert_eq!(format!("{error:?}"), "cannot read /a \"b\": no luck; name another");
+    }
+
+    /// Reports of errors print the text, and then each source.
+    #[test]
+    fn error_has_its_cause_once() {
+        let error = Error::io("read", Path::new("/a"), io::Error::other("no luck"), "name another");
+        assert!(error.to_string().contains("no luck") && std::error::Error::source(&error).is_none());
+        assert_eq!(error.io_error().map(ToString::to_string).as_deref(), Some("no luck"));
     }
 }

@@ -79,7 +79,7 @@ impl From<Error> for Fault {
             ErrorKind::Json | ErrorKind::UnknownScheme => Status::BadArgument,
             _ => Status::Failed,
         };
-        Fault::new(status, format!("{error:?}").replace("\n\nCaused by:\n    ", ": "))
+        Fault::new(status, error.to_string())
     }
 }
 
@@ -134,8 +134,7 @@ mod tests {
         assert_eq!(fault.status, Status::Io);
         fault.keep();
         let said = last(|text| text.to_str().unwrap().to_owned()).unwrap();
-        assert!(said.starts_with("cannot write a.json: disk full; make room"), "{said}");
-        assert!(!said.contains('\n'), "{said}");
+        assert_eq!(said, "cannot write a.json: disk full; make room");
         Fault::new(Status::Failed, "a\0b").keep();
         assert_eq!(last(CStr::to_owned).unwrap().as_c_str(), c"ab");
     }
