@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
 use crate::session::{Cycle, Ending, Session, Status};
 use crate::trace::Trace;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,17 @@ use std::time::{Duration, Instant};
 /// grows, and gives up after the builder's `flush_timeout` without progress. Where the file is, and what was lost, is reported in
 /// one line on stderr; if nothing was recorded, why, and there is no file.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
-#[derive(Debug)]
 pub struct KinetoGuard {
     session: Option<Arc<Session>>,
     built: Instant,
+}
+
+impl fmt::Debug for KinetoGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KinetoGuard")
+            .field("status", &self.session.as_ref().map_or(Status::Idle, |session| session.status_now()))
+            .finish_non_exhaustive()
+    }
 }
 
 impl KinetoGuard {

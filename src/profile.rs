@@ -15,11 +15,16 @@ use tracing_core::dispatcher::{self, Dispatch};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// The recording of a block; prints its table when it is dropped, unless by a panic.
-#[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Recording {
     name: String,
     state: Result<(Profiler, Extent), Error>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// What of a recording is the block's.

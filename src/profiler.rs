@@ -8,15 +8,24 @@ use crate::schedule::Schedule;
 use crate::session::{Cycle, Ending, Session, Status, StepOutcome, StepState, ThreadRecording};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Starts, stops and describes recordings; a cheap clone, for any thread.
 ///
 /// Handed out by [`KinetoGuard::profiler`](crate::KinetoGuard::profiler). One recording goes on at a time.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Profiler {
     session: Option<Arc<Session>>,
+}
+
+impl fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiler")
+            .field("status", &self.session.as_ref().map_or(Status::Idle, |session| session.status_now()))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Profiler {
@@ -388,12 +397,17 @@ impl Profiler {
 }
 
 /// Collectors that run and wait for a recording to begin; see [`Profiler::prepare`].
-#[derive(Debug)]
 #[must_use = "dropping it lets go of the collectors"]
 pub struct Prepared {
     session: Arc<Session>,
     ticket: u64,
     reports: Vec<CollectorReport>,
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("collectors", &self.reports.len()).finish_non_exhaustive()
+    }
 }
 
 impl Prepared {

@@ -1,6 +1,7 @@
 //! A layer that lets the recording go on only while a span of some name is open.
 
 use crate::session::Session;
+use std::fmt;
 use std::sync::Arc;
 use tracing_core::Subscriber;
 use tracing_core::span::Id;
@@ -13,11 +14,16 @@ use tracing_subscriber::registry::LookupSpan;
 /// Made by [`Profiler::record_while`](crate::Profiler::record_while). Put it on the registry before the
 /// [`KinetoLayer`](crate::KinetoLayer), so that the span that opens a window is in it; it ends with the window, marked
 /// `"finished": false`.
-#[derive(Debug)]
 #[must_use = "put it on the registry, before the KinetoLayer: until then, nothing is recorded"]
 pub struct RecordWhile {
     session: Option<Arc<Session>>,
     name: String,
+}
+
+impl fmt::Debug for RecordWhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordWhile").field("span", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl RecordWhile {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A name that stands for no activity type, set of types or group; its message lists those that are known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownActivity {
     what: &'static str,
     name: String,
@@ -24,6 +24,13 @@ impl UnknownActivity {
     /// Returns the names that could have stood there.
     pub fn known(&self) -> &[&'static str] {
         &self.known
+    }
+}
+
+/// The message: what a `main` that returns this error shows.
+impl fmt::Debug for UnknownActivity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

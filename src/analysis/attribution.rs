@@ -5,17 +5,24 @@ use super::events::Events;
 use super::nesting::Nesting;
 use super::timed::is_timed;
 use std::collections::HashMap;
+use std::fmt;
 
 /// For each thing that a device did, the call that launched it and the operation that it belongs to.
 ///
 /// torch goes by "External id" alone, which graph launches and calls of the driver lack, and which old versions of
 /// Kineto filled with another number. Here the launch is found by its correlation id, and the operation is the one that
 /// the "External id" names, if the launch happened inside it; else the innermost one around the launch.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Attribution {
     /// By event: its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,
     counts: AttributionCounts,
+}
+
+impl fmt::Debug for Attribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attribution").field("counts", &self.counts).finish_non_exhaustive()
+    }
 }
 
 /// How the operations were found, by number of device events.

@@ -4,6 +4,7 @@ use super::averaging::Averaging;
 use super::events::Events;
 use super::table::Table;
 use crate::trace::Trace;
+use std::fmt;
 
 /// Counts and times of operations and kernels that have something in common, their name as a rule.
 ///
@@ -25,7 +26,7 @@ use crate::trace::Trace;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct KeyAverages {
     pub(super) ops: Vec<Average>,
     pub(super) kernels: Vec<Average>,
@@ -41,8 +42,18 @@ pub struct KeyAverages {
     pub(super) notes: Vec<String>,
 }
 
+impl fmt::Debug for KeyAverages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyAverages")
+            .field("ops", &self.ops.len())
+            .field("kernels", &self.kernels.len())
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What the operations of one row of [`KeyAverages`] took together, or the kernels.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Average {
     pub(super) name: String,
     pub(super) keys: Vec<String>,
@@ -63,6 +74,17 @@ pub struct Average {
     pub(super) flops: u64,
     /// How long each took, sorted.
     pub(super) durations: Vec<u64>,
+}
+
+impl fmt::Debug for Average {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Average")
+            .field("name", &self.name)
+            .field("count", &self.count())
+            .field("self_host_ns", &self.self_host_ns)
+            .field("self_device_ns", &self.self_device_ns)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the rows of a table are about.

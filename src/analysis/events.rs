@@ -6,13 +6,14 @@ use super::notes::{Note, Notes};
 use super::strings::{Strings, Text};
 use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
 use crate::time::Timestamp;
+use std::fmt;
 
 /// The events of a trace, for those who look into it: slices, instants and counters, in the order of their start.
 ///
 /// Of a recording by [`Trace::events`](crate::Trace::events), of a file by [`Events::read`]. Everything is a column in
 /// one piece of memory, about 70 bytes an event and its arguments; an [`Event`] is a view on it. torch's `events()` is a
 /// list of objects.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Events {
     pub(super) rows: Vec<Row>,
     pub(super) strings: Strings,
@@ -31,6 +32,15 @@ pub struct Events {
     pub(super) header: Vec<(String, String)>,
     pub(super) window: Option<(Timestamp, Timestamp)>,
     pub(super) notes: Notes,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events")
+            .field("events", &self.rows.len())
+            .field("tracks", &self.tracks.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What each event has.

@@ -16,7 +16,7 @@ pub trait Shape: fmt::Debug + Sync {
 }
 
 /// A record as its [`Shape`] sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Shaped<'t> {
     pub(crate) words: &'t [u64],
     pub(crate) names: &'t Names,
@@ -34,6 +34,16 @@ pub struct Shaped<'t> {
     pub stream: u32,
     /// Of a wait for an event, where that was recorded.
     pub wait: Option<Wait>,
+}
+
+impl fmt::Debug for Shaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shaped")
+            .field("words", &self.words)
+            .field("start", &self.start)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Where an event was recorded that something waits for.

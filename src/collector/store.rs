@@ -32,9 +32,15 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
 /// Takes the records of a collector; a cheap clone, for any thread.
 ///
 /// What comes after the recording was handed out is dropped and counted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RecordSink {
     store: Arc<Store>,
+}
+
+impl fmt::Debug for RecordSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordSink").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -76,11 +82,16 @@ const CONTEXTS: usize = 4096;
 const UNWANTED: usize = 1 << 16;
 
 /// Some records on their way in.
-#[derive(Debug)]
 pub struct Batch<'s> {
     budget: &'s dyn Budget,
     pauses: &'s Pauses,
     held: MutexGuard<'s, Held>,
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("bytes", &self.held.bytes).finish_non_exhaustive()
+    }
 }
 
 impl RecordSink {

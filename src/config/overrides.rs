@@ -77,7 +77,8 @@ impl Overrides {
         reading
     }
 
-    fn values(&self) -> impl Iterator<Item = (Key, Value)> {
+    /// Returns what is set, by key.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Key, Value)> {
         let flag = |key: Key, flag: Option<bool>| (key, flag.map(Value::Bool));
         let int = |key: Key, value: Option<i64>| (key, value.map(Value::Int));
         // A number too large for i64 is too large for its key.

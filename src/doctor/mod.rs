@@ -17,6 +17,7 @@ use crate::collector::{
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use machine::Machine;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +36,23 @@ use std::time::Duration;
 /// let diagnosis = Doctor::new().examine();
 /// println!("{diagnosis}");
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Doctor {
     cupti: Option<PathBuf>,
     start: bool,
     collectors: Vec<Contained>,
     /// The process's, unless a test has one of its own.
     env: Option<Env>,
+}
+
+impl fmt::Debug for Doctor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Doctor")
+            .field("cupti", &self.cupti)
+            .field("start", &self.start)
+            .field("collectors", &self.collectors.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the host records without any collector: spans and events, and what no device does but spans may say that they are.

@@ -229,12 +229,6 @@ unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
 /// The host's functions that take events.
 pub(super) struct Out<'o>(&'o Builder);
 
-impl std::fmt::Debug for Out<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Out").finish_non_exhaustive()
-    }
-}
-
 impl Out<'_> {
     pub(super) fn event(&mut self, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
         let Event { kind, name, start, end, device, resource, correlation, span } = *event;

@@ -16,6 +16,7 @@ pub use export::__register;
 use crate::activity::ArgValue;
 use crate::time::Timestamp;
 use export::Out;
+use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.
 ///
@@ -63,8 +64,13 @@ pub trait Plugin: Send + Sync + 'static {
 pub struct NotStarted;
 
 /// Takes what a plugin recorded.
-#[derive(Debug)]
 pub struct TraceBuilder<'o>(Out<'o>);
+
+impl fmt::Debug for TraceBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceBuilder").finish_non_exhaustive()
+    }
+}
 
 /// Something that happened, on a device or on the host.
 #[derive(Clone, Copy, Debug)]

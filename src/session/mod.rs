@@ -442,7 +442,7 @@ impl Session {
     }
 
     /// The same without a wait for whoever starts or stops, and so without knowing what is prepared.
-    fn status_now(&self) -> Status {
+    pub(crate) fn status_now(&self) -> Status {
         match (!self.recorder.is_forked()).then(|| self.gate.is_open()).flatten() {
             Some(true) => Status::Recording,
             Some(false) => Status::Paused,

@@ -3,18 +3,24 @@
 use super::{Phase, Session};
 use crate::error::{Error, ErrorKind};
 use crate::layer::reach;
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The calling thread is recorded until this is dropped; from
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread).
-#[derive(Debug)]
 #[must_use = "dropping it leaves the thread out again; call `keep` to have it recorded to the end"]
 pub struct ThreadRecording {
     session: Arc<Session>,
     recording: u64,
     /// It is of one thread.
     _thread: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for ThreadRecording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadRecording").field("recording", &self.recording).finish_non_exhaustive()
+    }
 }
 
 impl ThreadRecording {

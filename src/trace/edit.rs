@@ -11,13 +11,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// An event on its way out, for [`KinetoLayerBuilder::post_process`](crate::KinetoLayerBuilder::post_process) to change.
-#[derive(Debug)]
 pub struct EventEdit<'t> {
     activity: Activity<'t>,
     name: Option<String>,
     /// Arguments by key; `None` for those that are taken away.
     args: Vec<(String, Option<Value>)>,
     left_out: bool,
+}
+
+impl fmt::Debug for EventEdit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventEdit")
+            .field("name", &self.name.as_deref().unwrap_or(self.activity.name))
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is called with every event.

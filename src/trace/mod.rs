@@ -57,6 +57,7 @@ use operations::{Wanted, WithOperations};
 use related::{Finder, Related};
 use requests::Requests;
 use rows::{Rows, ThreadRow};
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,9 +69,18 @@ use walk::{Met, Walk};
 ///
 /// It owns the records as the threads wrote them. Rows are made from them whenever they are asked for and never kept,
 /// so saving a trace takes a few megabytes whatever its size. The memory goes back when the last clone is dropped.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Trace {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace")
+            .field("id", &self.inner.facts.trace_id)
+            .field("bytes", &self.inner.recorded.bytes())
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]

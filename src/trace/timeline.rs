@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 use crate::write::file;
 use crate::write::timeline as write;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -17,13 +18,23 @@ use std::path::Path;
 /// As in `torch.profiler`'s `export_memory_timeline`, each row is something that happened to a piece of memory. What was
 /// allocated before the recording comes first: a row for each piece that the recording sees freed, and one for the rest,
 /// as far as the allocator says its totals, so that the sum of all rows so far is what the allocator had handed out.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MemoryTimeline {
     device: Device,
     rows: Vec<MemoryRow>,
     max_allocated: u64,
     max_reserved: u64,
     gzip_level: u32,
+}
+
+impl fmt::Debug for MemoryTimeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryTimeline")
+            .field("device", &self.device)
+            .field("rows", &self.rows.len())
+            .field("max_allocated", &self.max_allocated)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Something that happened to a piece of memory.

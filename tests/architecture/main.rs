@@ -120,6 +120,7 @@ fn every_file_keeps_the_rules_of_the_house() {
         rules::no_environment,
         rules::no_printing,
         rules::statics_survive_forks,
+        rules::debug_is_short,
         rules::no_formats,
         rules::no_tracing_macros,
         rules::no_extensions,

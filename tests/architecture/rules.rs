@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lexer::{Token, tokens};
+use crate::lexer::{Kind, Token, tokens};
 use crate::paths::{Path, module_of, paths};
 
 /// One source file: its name from `src` on, and its text.
@@ -187,6 +187,47 @@ pub(crate) fn statics_survive_forks(source: &Source) -> Vec<String> {
     faults
 }
 
+/// A public type whose private fields can hold much has a `Debug` written by hand: programs record it of their arguments.
+pub(crate) fn debug_is_short(source: &Source) -> Vec<String> {
+    const LARGE: [&str; 11] =
+        ["Arc", "Box", "Vec", "VecDeque", "HashMap", "BTreeMap", "Mutex", "MutexGuard", "RwLock", "Own", "dyn"];
+    let derives = source.shipped.iter().enumerate().filter(|(_, token)| token.is_word("derive"));
+    let structs = derives.filter_map(|(at, derive)| {
+        let item: Vec<_> = source.shipped.iter().skip(at).take_while(|token| !token.is_word("impl")).collect();
+        let derived = item.iter().position(|token| token.is_sign(']'))?;
+        let is_public = |pair: &[&Token]| matches!(pair, [a, b] if a.is_word("pub") && b.is_word("struct"));
+        let public = item.windows(2).position(is_public)?;
+        // Attributes alone lie between.
+        let is_its = item.get(derived..public)?.iter().all(|token| !token.is_word("struct") && !token.is_word("enum"));
+        let has_debug = item.iter().take(derived).any(|token| token.is_word("Debug"));
+        (is_its && has_debug).then(|| (derive, private_words(item.get(public..).unwrap_or_default())))
+    });
+    let large = structs.filter(|(_, words)| words.iter().any(|word| LARGE.contains(word)));
+    large.map(|(derive, _)| source.fault(derive.line, "derives a Debug that may be long; write a short one")).collect()
+}
+
+/// The words in the types of a structure's private fields.
+fn private_words<'t>(item: &[&'t Token]) -> Vec<&'t str> {
+    let (mut depth, mut words, mut is_public) = (0usize, Vec::new(), false);
+    for (at, token) in item.iter().enumerate() {
+        match token.kind {
+            Kind::Sign('{' | '(' | '<' | '[') => depth += 1,
+            Kind::Sign('}' | ')' | '>' | ']') => depth = depth.saturating_sub(1),
+            Kind::Sign(',') if depth == 1 => is_public = false,
+            Kind::Sign(';') if depth == 0 => break,
+            Kind::Word(ref word) if word == "pub" => {
+                is_public = depth == 1 && item.get(at + 1).is_some_and(|next| !next.is_sign('('));
+            }
+            Kind::Word(ref word) if depth > 0 && !is_public => words.push(word.as_str()),
+            _ => {}
+        }
+        if depth == 0 && token.is_sign('}') {
+            break;
+        }
+    }
+    words
+}
+
 /// Only writers and readers of files know their format.
 pub(crate) fn no_formats(source: &Source) -> Vec<String> {
     const WORDS: [&str; 3] = ["traceEvents", "\"ph\"", "\\\"ph\\\""];
@@ -361,6 +402,25 @@ mod tests {
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
         for text in ["fn f() { span.extensions() }", "fn f() { ctx.span(id)?.extensions_mut() }"] {
             assert_eq!(no_extensions(&Source::new("layer/find.rs", text)).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn debug_of_public_types_with_much_inside_is_not_derived() {
+        for wrong in [
+            "#[derive(Clone, Debug)] #[must_use = \"x\"] pub struct A<'a> { pub b: u8, c: Option<Arc<B>> }",
+            "#[derive(Debug)] pub struct A(Vec<u8>);",
+            "#[derive(Debug)] struct A; #[derive(Debug)] pub struct B { pub(crate) c: &'static dyn C }",
+        ] {
+            assert_eq!(debug_is_short(&Source::new("a.rs", wrong)).len(), 1, "{wrong}");
+        }
+        for right in [
+            "#[derive(Clone)] pub struct A { b: Arc<B> } #[derive(Debug)] pub struct C { d: u8 }",
+            "#[derive(Debug)] pub struct A { pub b: Vec<u8>, c: Option<String> }",
+            "#[derive(Debug)] struct A { b: Arc<B> } pub struct C { d: Vec<u8> }",
+            "#[derive(Debug)] enum A { B(Vec<u8>) } pub struct C { d: Vec<u8> }",
+        ] {
+            assert_eq!(debug_is_short(&Source::new("a.rs", right)), [""; 0], "{right}");
         }
     }
 

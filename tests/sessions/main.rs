@@ -3,6 +3,7 @@
 
 mod collectives;
 mod collectors;
+mod debug;
 mod deferred_events;
 mod event_timers;
 mod invariants;

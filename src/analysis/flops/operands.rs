@@ -4,15 +4,21 @@ use crate::activity::ArgValue;
 use crate::analysis::event::Event;
 use crate::analysis::shape::Shape;
 use crate::write::json_text;
+use std::fmt;
 
 /// The inputs of one operation.
 ///
 /// Of the arguments `Input Dims` and `Concrete Inputs`, which a span's fields `dims` and `concrete_inputs` become.
-#[derive(Debug)]
 pub struct Operands<'e> {
     event: &'e Event<'e>,
     shapes: Vec<Shape>,
     values: Vec<String>,
+}
+
+impl fmt::Debug for Operands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operands").field("event", self.event).finish_non_exhaustive()
+    }
 }
 
 impl<'e> Operands<'e> {

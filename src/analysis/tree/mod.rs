@@ -6,12 +6,13 @@ mod spans;
 use super::event::Event;
 use super::events::Events;
 use std::collections::VecDeque;
+use std::fmt;
 
 /// The events of a trace as a tree (a forest: what has no parent is a root).
 ///
 /// [`Events::tree`] nests by time, as torch's tables do, [`Events::span_tree`] by the spans' own parents. Both put what
 /// a device did below what launched it. Made in time that grows with the number of events, however deep.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EventTree<'e> {
     events: &'e Events,
     parents: Vec<Option<u32>>,
@@ -21,6 +22,16 @@ pub struct EventTree<'e> {
     first: Vec<u32>,
     children: Vec<u32>,
     violations: Vec<Violation>,
+}
+
+impl fmt::Debug for EventTree<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventTree")
+            .field("events", &self.parents.len())
+            .field("roots", &self.roots.len())
+            .field("violations", &self.violations.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a trace should not have: torch logs such things, or stops; numbers are those of events.

@@ -41,6 +41,7 @@ use hub::HUB;
 use kinds::Kinds;
 use start::Loaded;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,12 +52,17 @@ use worker::{End, Orders};
 ///
 /// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
 /// process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
-#[derive(Debug)]
 pub struct Cupti {
     loaded: Sought<Loaded>,
     running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
+}
+
+impl fmt::Debug for Cupti {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cupti").finish_non_exhaustive()
+    }
 }
 
 thread_local! {

@@ -16,6 +16,7 @@ use super::{Attempt, Capabilities, Collector, Device, Places, RecordSink, Select
 use crate::activity::{ActivityTypes, CorrelationId};
 use crate::time::Timestamp;
 use sdk::Sdk;
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -28,7 +29,6 @@ use tracer::Tracer;
 ///
 /// rocprofiler-sdk has to be told of a profiler before the program's first call of HIP: by a recording that is started, or
 /// by [`Profiler::prepare`](crate::Profiler::prepare). Later, some versions refuse it.
-#[derive(Debug)]
 pub struct Rocm {
     /// The ways to the devices, best first.
     ways: [Box<dyn Collector>; 2],
@@ -36,6 +36,12 @@ pub struct Rocm {
     chosen: OnceLock<usize>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
+}
+
+impl fmt::Debug for Rocm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rocm").finish_non_exhaustive()
+    }
 }
 
 /// The collector's name, whichever way is gone.

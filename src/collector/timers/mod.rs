@@ -11,6 +11,7 @@ use crate::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use crate::os::fork;
 use crate::time::Timestamp;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -33,12 +34,17 @@ use timeline::{Mark, Pair, Timed};
 /// [`ExternalCorrelation`](ActivityType::ExternalCorrelation) among the selected types, which it is by default.
 ///
 /// It costs two events for each span, a microsecond or more each, and bears them until the stop.
-#[derive(Debug)]
 pub struct EventTimers<T> {
     timer: T,
     most: usize,
     runs: AtomicBool,
     taken: fork::Own<Taken>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventTimers").field("timer", &self.timer).field("most", &self.most).finish_non_exhaustive()
+    }
 }
 
 /// What a recording has so far.
@@ -152,7 +158,7 @@ impl Taken {
     /// Leaves what was not timed as notes; `untimed` are pairs that could not be measured, `late` those that had not ended.
     fn tell(&self, sink: &RecordSink, untimed: usize, late: usize) {
         let open = self.open.values().map(Vec::len).sum::<usize>() as u64;
-        let note = |count: u64, why: &dyn std::fmt::Display| {
+        let note = |count: u64, why: &dyn fmt::Display| {
             if count > 0 {
                 sink.note(format!("{count} spans were not timed: {why}"));
             }

@@ -35,6 +35,7 @@ use crate::time::Timestamp;
 use hub::{HUB, Lease};
 use start::Loaded;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -46,12 +47,17 @@ use worker::Orders;
 ///
 /// Works with libpti_view 0.12 to 1.2 and, as far as records only grow, newer ones. There may be any number of these in
 /// a process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
-#[derive(Debug)]
 pub struct Xpu {
     loaded: Sought<Loaded>,
     running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
+}
+
+impl fmt::Debug for Xpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Xpu").finish_non_exhaustive()
+    }
 }
 
 thread_local! {

@@ -10,6 +10,7 @@ use crate::time::Timestamp;
 use owned::{Lane, Owned};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Takes activities that the program has timed itself: another profiler's, a runtime's, those of a file.
@@ -30,7 +31,6 @@ use std::sync::Arc;
 /// assert_eq!(trace.events().len(), 1);
 /// # Ok::<(), tracing_kineto::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct CpuTraceBuilder {
     name: String,
     start: Timestamp,
@@ -38,6 +38,15 @@ pub struct CpuTraceBuilder {
     room: Room,
     /// How many activities found no room.
     refused: u64,
+}
+
+impl fmt::Debug for CpuTraceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CpuTraceBuilder")
+            .field("name", &self.name)
+            .field("records", &self.records.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The records of a builder that takes no more.
