@@ -20,12 +20,23 @@ use std::sync::Arc;
 /// ```
 /// use tracing_kineto::{ProfilerAction, Schedule};
 ///
-/// let schedule = Schedule::new(1, 1, 2)?.repeat(1);
+/// let schedule = Schedule::default().wait(1).warmup(1).active(2).repeat(1);
 /// let actions: Vec<_> = (0..5).map(|step| schedule.action(step)).collect();
-/// use ProfilerAction::{None, Record, RecordAndSave, Warmup};
-/// assert_eq!(actions, [None, Warmup, Record, RecordAndSave, None]);
-/// # Ok::<(), tracing_kineto::Error>(())
+/// assert_eq!(
+///     actions,
+///     [
+///         ProfilerAction::None,
+///         ProfilerAction::Warmup,
+///         ProfilerAction::Record,
+///         ProfilerAction::RecordAndSave,
+///         ProfilerAction::None,
+///     ]
+/// );
 /// ```
+///
+/// Numbers that cannot be followed, such as `active(0)`, are an error where the schedule begins or is set:
+/// [`build`](crate::KinetoLayerBuilder::build), [`Profiler::start`](crate::Profiler::start) and
+/// [`Profiler::schedule`](crate::Profiler::schedule).
 #[derive(Clone)]
 pub struct Schedule {
     plan: Plan,
@@ -74,15 +85,8 @@ impl Schedule {
     /// # Errors
     /// [`Config`](ErrorKind::Config) if `active` is 0, or a cycle has more than 2^64 steps.
     pub fn new(wait: u64, warmup: u64, active: u64) -> Result<Schedule, Error> {
-        let refused = |why: &str| Err(Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}")));
-        if active == 0 {
-            return refused("active is 0, so it would never record; give at least 1");
-        }
-        if wait.checked_add(warmup).and_then(|steps| steps.checked_add(active)).is_none() {
-            return refused("a cycle has more than 2^64 steps; give smaller numbers");
-        }
-        let cycles = Cycles { wait, warmup, active, repeat: 0, skip_first: 0, skip_first_wait: false };
-        Ok(Schedule { plan: Plan::Cycles(cycles) })
+        let schedule = Schedule::default().wait(wait).warmup(warmup).active(active);
+        schedule.checked(0).map(|_| schedule)
     }
 
     /// Makes a schedule of a function from the number of a step, which begins at 0, to an action.
@@ -92,6 +96,26 @@ impl Schedule {
     /// [`DeviceStopped`](ProfilerAction::DeviceStopped) or panics, the step is refused and nothing changes.
     pub fn custom(action: impl Fn(u64) -> ProfilerAction + Send + Sync + 'static) -> Schedule {
         Schedule { plan: Plan::Custom(Arc::new(action)) }
+    }
+
+    /// Does nothing for so many steps at the beginning of a cycle. Default: 0. Changes nothing of a custom schedule.
+    #[must_use]
+    pub fn wait(self, steps: u64) -> Schedule {
+        self.with(|plan| plan.wait = steps)
+    }
+
+    /// Has collectors run for so many steps before a cycle is recorded. Default: 0. Changes nothing of a custom schedule.
+    ///
+    /// Without warm-up, the first recorded step has the start of the collectors in it.
+    #[must_use]
+    pub fn warmup(self, steps: u64) -> Schedule {
+        self.with(|plan| plan.warmup = steps)
+    }
+
+    /// Records so many steps of a cycle, into one trace. Default: 1. Changes nothing of a custom schedule.
+    #[must_use]
+    pub fn active(self, steps: u64) -> Schedule {
+        self.with(|plan| plan.active = steps)
     }
 
     /// Ends after so many cycles; 0, the default, never. Changes nothing of a custom schedule.
@@ -136,6 +160,10 @@ impl Schedule {
             let message = format!("the schedule {what} at step {step}; {advice}");
             Err(Error::new(ErrorKind::Config, message))
         };
+        if let Plan::Cycles(cycles) = &self.plan {
+            let fault = |why| Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}"));
+            cycles.fault().map_or(Ok(()), |why| Err(fault(why)))?;
+        }
         match catch_unwind(AssertUnwindSafe(|| self.action(step))) {
             Ok(ProfilerAction::DeviceStopped) => {
                 refused("says DeviceStopped, which only the profiler may", "say None, Warmup, Record or RecordAndSave")
@@ -177,11 +205,23 @@ enum Place {
 }
 
 impl Cycles {
+    /// Returns why it cannot be followed, if it cannot.
+    fn fault(&self) -> Option<&'static str> {
+        let steps = self.wait.checked_add(self.warmup).and_then(|steps| steps.checked_add(self.active));
+        match steps {
+            _ if self.active == 0 => Some("active is 0, so it would never record; give at least 1"),
+            None => Some("a cycle has more than 2^64 steps; give smaller numbers"),
+            Some(_) => None,
+        }
+    }
+
     fn place(&self, step: u64) -> Place {
+        if self.fault().is_some() {
+            return Place::Over;
+        }
         let Some(step) = step.checked_sub(self.skip_first) else { return Place::Before(self.skip_first - step) };
         // Without the first wait, the first cycle is one that has waited already.
         let step = step.saturating_add(if self.skip_first_wait { self.wait } else { 0 });
-        // At least 1, and no more than 2^64, as `new` has seen to.
         let steps = self.wait + self.warmup + self.active;
         match self.repeat > 0 && step / steps >= self.repeat {
             true => Place::Over,
@@ -190,24 +230,33 @@ impl Cycles {
     }
 
     fn action(&self, step: u64) -> ProfilerAction {
-        let last = self.wait + self.warmup + self.active - 1;
         match self.place(step) {
             Place::Before(_) | Place::Over => ProfilerAction::None,
             Place::In(position) if position < self.wait => ProfilerAction::None,
             Place::In(position) if position < self.wait + self.warmup => ProfilerAction::Warmup,
-            Place::In(position) if position == last => ProfilerAction::RecordAndSave,
+            Place::In(position) if position == self.wait + self.warmup + self.active - 1 => {
+                ProfilerAction::RecordAndSave
+            }
             Place::In(_) => ProfilerAction::Record,
         }
     }
 
     fn steps_to_record(&self, step: u64) -> Option<u64> {
-        let idle = self.wait + self.warmup;
+        let idle = self.wait.saturating_add(self.warmup);
         match self.place(step) {
             Place::Before(steps) if self.skip_first_wait => steps.checked_add(self.warmup),
             Place::Before(steps) => steps.checked_add(idle),
             Place::In(position) => idle.checked_sub(position),
             Place::Over => None,
         }
+    }
+}
+
+/// Records each step into a trace of its own, for ever.
+impl Default for Schedule {
+    fn default() -> Schedule {
+        let cycles = Cycles { wait: 0, warmup: 0, active: 1, repeat: 0, skip_first: 0, skip_first_wait: false };
+        Schedule { plan: Plan::Cycles(cycles) }
     }
 }
 
@@ -300,6 +349,9 @@ mod tests {
     fn what_cannot_be_followed_is_refused() {
         for (wait, warmup, active) in [(1, 1, 0), (u64::MAX, 1, 1), (0, u64::MAX, 1)] {
             assert_eq!(Schedule::new(wait, warmup, active).unwrap_err().kind(), ErrorKind::Config);
+            let named = Schedule::default().active(active).warmup(warmup).wait(wait);
+            assert_eq!(named.checked(0).unwrap_err().kind(), ErrorKind::Config);
+            assert_eq!((named.action(0), named.is_over(0)), (ProfilerAction::None, true));
         }
         let long = Schedule::new(u64::MAX - 1, 0, 1).unwrap().skip_first_wait(true);
         assert_eq!(long.action(0), ProfilerAction::RecordAndSave);
