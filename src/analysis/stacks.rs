@@ -5,13 +5,15 @@ use super::event::Event;
 use super::events::Events;
 use super::forest::Forest;
 use super::nesting::Nesting;
+use super::sort::SortBy;
 use super::values;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::trace::Trace;
 use crate::write::file;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::str::FromStr;
 
 /// What the last column of folded stacks counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -22,6 +24,22 @@ pub enum StackMetric {
     SelfHost,
     /// The time of the kernels that the operation launched itself; torch's `self_cuda_time_total`.
     SelfDevice,
+}
+
+impl FromStr for StackMetric {
+    type Err = Error;
+
+    /// Reads torch's `self_cpu_time_total` or `self_cuda_time_total`, and what [`SortBy`] takes for the same.
+    fn from_str(name: &str) -> Result<StackMetric, Error> {
+        match name.parse() {
+            Ok(SortBy::SelfHost) => Ok(StackMetric::SelfHost),
+            Ok(SortBy::SelfDevice) => Ok(StackMetric::SelfDevice),
+            _ => {
+                let text = format!("stacks have no `{name}`; give self_cpu_time_total or self_device_time_total");
+                Err(Error::new(ErrorKind::Config, text))
+            }
+        }
+    }
 }
 
 /// Folded stacks: one line for each stack, frames from the root on with `;` between, then microseconds.
@@ -197,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn torchs_names_of_metrics_are_read() {
+        for (name, metric) in [
+            ("self_cpu_time_total", StackMetric::SelfHost),
+            ("self_cuda_time_total", StackMetric::SelfDevice),
+            ("self_device_time_total", StackMetric::SelfDevice),
+        ] {
+            assert_eq!(name.parse::<StackMetric>().unwrap(), metric);
+        }
+        assert_eq!("cuda_time_total".parse::<StackMetric>().unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
     fn equal_stacks_are_one_line_from_the_root_on() {
         let location = [("location", ArgValue::Str("src/a b.rs:7"))];
         let sample = Sample::default()
@@ -234,6 +264,6 @@ mod tests {
         events.export_stacks(&path, StackMetric::SelfHost).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 2\n");
         let error = events.export_stacks(folder.path().join("none/stacks"), StackMetric::SelfHost).unwrap_err();
-        assert_eq!(error.kind(), crate::error::ErrorKind::Io);
+        assert_eq!(error.kind(), ErrorKind::Io);
     }
 }
