@@ -1,6 +1,6 @@
-//! What `profile!` does: records a block by itself, and prints what took how long.
+//! Recordings of a block: `profile!`, which prints what took how long, and `Trace::of`.
 
-use crate::activity::ActivityType;
+use crate::activity::{ActivityGroup, ActivityType};
 use crate::analysis::{Events, KeyAverages, TrackId};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
@@ -9,6 +9,7 @@ use crate::layer::KinetoLayer;
 use crate::os::{terminal, thread};
 use crate::profiler::Profiler;
 use crate::session::{self, Status};
+use crate::trace::Trace;
 use std::fmt;
 use std::sync::OnceLock;
 use tracing_core::dispatcher::{self, Dispatch};
@@ -107,6 +108,32 @@ impl Drop for Recording {
 
 /// Of each section.
 const ROWS: usize = 30;
+
+impl Trace {
+    /// Records the spans and events that `work` emits on the calling thread, for tests and for a look.
+    ///
+    /// The thread's subscriber is replaced meanwhile by one with a layer at its defaults, without devices and without an
+    /// output. What other threads emit is not recorded.
+    ///
+    /// ```
+    /// use tracing_kineto::Trace;
+    ///
+    /// let trace = Trace::of(|| tracing::info_span!("outer").in_scope(|| tracing::info_span!("inner").in_scope(|| ())))?;
+    /// let names: Vec<_> = trace.events().iter().map(|event| event.name().to_owned()).collect();
+    /// assert_eq!(names, ["outer", "inner"]);
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the environment has a setting that keeps a layer from being built, or switches it off.
+    pub fn of(work: impl FnOnce()) -> Result<Trace, Error> {
+        let builder = KinetoLayer::builder().no_output().record_from_start(true);
+        let (layer, guard) = builder.activities(ActivityGroup::Cpu.types()).build()?;
+        let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
+        dispatcher::with_default(&dispatch, work);
+        guard.finish()
+    }
+}
 
 /// Puts a layer on the global default subscriber, if the program has none, and keeps it for good.
 fn install() -> Result<Profiler, Error> {
