@@ -22,8 +22,9 @@ use crate::schedule::Schedule;
 use crate::session::{self, Habits, Observer, Session, SessionObserver};
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
-use crate::write::sink::Sinks;
+use crate::write::sink::{OneWriter, Sinks};
 use std::fmt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,6 +232,23 @@ impl KinetoLayerBuilder {
     pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
         self.sinks.push((scheme.into(), Arc::new(sink)));
         self
+    }
+
+    /// Writes the trace to `writer` as JSON, in place of a file.
+    ///
+    /// It takes one trace and is dropped then: the first that is saved by itself, as at the guard's end. A further one is an
+    /// error, which is reported. For several traces, use [`sink`](Self::sink) or
+    /// [`on_trace_ready`](Self::on_trace_ready).
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let socket = std::net::TcpStream::connect("collector:4000")?;
+    /// let (layer, _guard) = tracing_kineto::KinetoLayer::builder().writer(socket).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn writer(self, writer: impl Write + Send + 'static) -> Self {
+        self.sink(OneWriter::SCHEME, OneWriter::new(writer)).output(OneWriter::URL)
     }
 
     /// Changes the events of all traces: `edit` is called with each slice, instant and set of counter values whenever a

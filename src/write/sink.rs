@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::file::{self, Format};
 use crate::error::{Error, ErrorKind};
@@ -41,6 +41,25 @@ where
 {
     fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>> {
         self(url)
+    }
+}
+
+/// Hands one writer out once.
+pub(crate) struct OneWriter(Mutex<Option<Box<dyn Write + Send>>>);
+
+impl OneWriter {
+    pub(crate) const SCHEME: &str = "writer";
+    pub(crate) const URL: &str = "writer://trace.json";
+
+    pub(crate) fn new(writer: impl Write + Send + 'static) -> OneWriter {
+        OneWriter(Mutex::new(Some(Box::new(writer))))
+    }
+}
+
+impl TraceSink for OneWriter {
+    fn open(&self, _url: &str) -> io::Result<Box<dyn Write + Send>> {
+        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        writer.ok_or_else(|| io::Error::other("the writer has got a trace already"))
     }
 }
 
