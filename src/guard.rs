@@ -1,4 +1,4 @@
-//! Writes the trace when the program is done.
+//! Guards that end a recording and write its trace when they are dropped.
 
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -82,35 +82,11 @@ impl KinetoGuard {
     /// nothing was written.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let closed = self.write(&session);
+        session.close_requests(session.patience());
+        let lived = self.built.elapsed();
+        let closed = write(&session, |why| why_so_early(&session, lived, why));
         session.end_guard();
         closed
-    }
-
-    fn write(&self, session: &Session) -> Result<(), Error> {
-        session.close_requests(session.patience());
-        if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
-            return Ok(());
-        }
-        let lived = self.built.elapsed();
-        let failed = |error: Error| {
-            diag!(Error, "guard", "the trace was not written: {error}");
-            Err(error)
-        };
-        let _ending = session.begin_ending();
-        match session.finish(true) {
-            Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
-                Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_so_early(session, lived, why)),
-                None => session.write_in_time(trace, session.patience()).or_else(failed)?,
-            },
-            // What went wrong has been reported.
-            Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
-            Ok(Ending::Cycle(_) | Ending::Nothing { has_traces: true, .. }) => {}
-            Ok(Ending::Nothing { why, .. }) => diag!(Warning, "guard", "nothing was recorded: {why}"),
-            Err(error) if error.kind() == ErrorKind::NotActive => {}
-            Err(error) => return failed(error),
-        }
-        Ok(())
     }
 }
 
@@ -119,6 +95,93 @@ impl Drop for KinetoGuard {
         // Why nothing was written has been said.
         let _ = self.close();
     }
+}
+
+/// Records from [`Profiler::record`] until it is dropped, and writes the trace then.
+///
+/// The file is the layer's output; that of the second recording and of later ones has a number in its name, such as
+/// `app.2.json`. Without an output, only [`finish`](RecordingGuard::finish) keeps the trace. What is written, waited for and
+/// reported is as for [`KinetoGuard`].
+///
+/// ```
+/// # use tracing_subscriber::prelude::*;
+/// # use tracing_kineto::KinetoLayer;
+/// let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+/// let profiler = guard.profiler();
+/// # tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+/// let recording = profiler.record()?;
+/// tracing::info_span!("slow part").in_scope(|| { /* ... */ });
+/// let trace = recording.finish()?; // or drop it, which writes the trace
+/// assert_eq!(trace.stats().slices, 1);
+/// # Ok::<(), tracing_kineto::Error>(()) })?;
+/// # Ok::<(), tracing_kineto::Error>(())
+/// ```
+#[must_use = "the recording ends when this is dropped: keep it in a variable"]
+pub struct RecordingGuard {
+    session: Option<Arc<Session>>,
+}
+
+impl Profiler {
+    /// Starts a recording, or begins the schedule if there is one, until the guard that this returns is dropped.
+    ///
+    /// # Errors
+    /// Those of [`start`](Profiler::start).
+    pub fn record(&self) -> Result<RecordingGuard, Error> {
+        self.start()?;
+        Ok(RecordingGuard { session: self.session().ok().cloned() })
+    }
+}
+
+impl RecordingGuard {
+    /// Ends the recording and returns the trace instead of writing it.
+    ///
+    /// # Errors
+    /// Those of [`Profiler::stop`].
+    pub fn finish(mut self) -> Result<Trace, Error> {
+        Profiler::new(self.session.take()).stop()
+    }
+}
+
+impl Drop for RecordingGuard {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            // What went wrong has been reported.
+            let _ = write(session, str::to_owned);
+            session.steps.end_numbered_file();
+        }
+    }
+}
+
+impl fmt::Debug for RecordingGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.session.as_ref().map_or(Status::Idle, |session| session.status_now());
+        f.debug_struct("RecordingGuard").field("status", &status).finish_non_exhaustive()
+    }
+}
+
+/// Ends the recording or the schedule, if one goes on, and writes the trace; `why_empty` may know better why it is empty.
+fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
+    if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
+        return Ok(());
+    }
+    let failed = |error: Error| {
+        diag!(Error, "guard", "the trace was not written: {error}");
+        Err(error)
+    };
+    let _ending = session.begin_ending();
+    match session.finish(true) {
+        Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
+            Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
+            None => session.write_in_time(trace, session.patience()).or_else(failed)?,
+        },
+        // What went wrong has been reported.
+        Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
+        Ok(Ending::Cycle(_) | Ending::Nothing { has_traces: true, .. }) => {}
+        Ok(Ending::Nothing { why, .. }) => diag!(Warning, "guard", "nothing was recorded: {why}"),
+        Err(error) if error.kind() == ErrorKind::NotActive => {}
+        Err(error) => return failed(error),
+    }
+    Ok(())
 }
 
 /// Returns why nothing was recorded: that the guard was dropped at once, if it was, else `why`.

@@ -110,7 +110,7 @@ pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGrou
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
 pub use error::{Error, ErrorKind};
-pub use guard::KinetoGuard;
+pub use guard::{KinetoGuard, RecordingGuard};
 pub use handler::{Handled, HandlerError, TensorboardTraceHandler, TraceHandler, tensorboard_trace_handler};
 pub use layer::KinetoLayer;
 #[doc(hidden)]

@@ -33,9 +33,11 @@ impl Profiler {
         Profiler { session }
     }
 
-    /// Whether anything is recorded now.
-    #[cfg(feature = "capi")]
-    pub(crate) fn is_recording(&self) -> bool {
+    /// Whether spans are recorded now: not while a recording is paused, nor where its host types are.
+    ///
+    /// Costs about as much as reading an atomic; for work that is only worth its time in a trace.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_recording())
     }
 

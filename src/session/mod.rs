@@ -451,7 +451,6 @@ impl Session {
     }
 
     /// Whether anything is recorded now, without a wait for whoever starts or stops.
-    #[cfg(feature = "capi")]
     pub(crate) fn is_recording(&self) -> bool {
         self.recorder.epoch() != 0 && !self.recorder.is_forked()
     }

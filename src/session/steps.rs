@@ -27,7 +27,7 @@ pub(crate) struct Steps {
     /// In which process somebody had it last.
     generation: AtomicU64,
     habits: OnceLock<Habits>,
-    /// The number that the file of the cycle has in its name; 0 if it has none.
+    /// The number that the next file has in its name; 0 if it has none.
     file: AtomicU64,
     has_handler: AtomicBool,
     iterations: Mutex<Iterations>,
@@ -144,6 +144,14 @@ impl Steps {
     fn number(&self, run: &Run) {
         let is_numbered = run.schedule.as_ref().is_some_and(|schedule| !schedule.is_single());
         self.file.store(if is_numbered { run.cycles + 1 } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Has the next file carry a number: one without it, or with this one, has been written.
+    pub(crate) fn end_numbered_file(&self) {
+        // Cycles have numbers of their own.
+        if self.turn(None).is_ok_and(|turn| turn.run.schedule.is_none()) {
+            self.file.store(self.file.load(Ordering::Relaxed).max(1) + 1, Ordering::Relaxed);
+        }
     }
 
     /// Returns where the recording of this time goes by itself, if `path` is where one goes.

@@ -13,6 +13,7 @@ mod own_records;
 mod post_process;
 mod private_use1;
 mod profile;
+mod recording_guard;
 mod schedule;
 mod session_observers;
 mod windows;

@@ -1,0 +1,124 @@
+//! Recordings of a scope, of a closure, and into a writer.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use support::layer;
+use tracing::info_span;
+use tracing_kineto::analysis::Events;
+use tracing_kineto::{ErrorKind, KinetoLayer, Profiler, Schedule, Trace};
+use tracing_subscriber::prelude::*;
+
+fn work(name: &str) {
+    info_span!("work", kineto.name = name).in_scope(|| ());
+}
+
+/// Runs `run` with a layer that writes to `output` and records nothing by itself.
+fn with_profiler(output: &Path, run: impl FnOnce(&Profiler)) {
+    let (layer, guard) = KinetoLayer::builder().output(output).record_from_start(false).build().unwrap();
+    let profiler = guard.profiler();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || run(&profiler));
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let events = Events::read(path).unwrap();
+    events.iter().filter(|event| event.is_slice()).map(|event| event.name().to_owned()).collect()
+}
+
+#[test]
+fn recording_guard_writes_what_its_scope_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("app.json");
+    with_profiler(&output, |profiler| {
+        work("before");
+        {
+            let _recording = profiler.record().unwrap();
+            work("first");
+            assert_eq!(profiler.record().unwrap_err().kind(), ErrorKind::AlreadyActive);
+        }
+        work("between");
+        let finished = profiler.record().unwrap();
+        work("finished");
+        assert_eq!(finished.finish().unwrap().stats().slices, 1);
+        for name in ["second", "third"] {
+            let _recording = profiler.record().unwrap();
+            work(name);
+        }
+        profiler.start().unwrap();
+        work("by the guard");
+    });
+    assert_eq!(names(&output), ["first"]);
+    for (number, name) in [(2, "second"), (3, "third"), (4, "by the guard")] {
+        assert_eq!(names(&folder.path().join(format!("app.{number}.json"))), [name]);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+}
+
+#[test]
+fn recording_guard_of_a_schedule_writes_its_cycles() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("app.json");
+    with_profiler(&output, |profiler| {
+        profiler.schedule(Schedule::default().active(2)).unwrap();
+        let _recording = profiler.record().unwrap();
+        for step in ["0", "1", "2"] {
+            work(step);
+            profiler.step();
+        }
+    });
+    assert!(names(&folder.path().join("app.1.json")).contains(&"1".to_owned()));
+    assert!(names(&folder.path().join("app.2.json")).contains(&"2".to_owned()));
+}
+
+#[test]
+fn is_recording_while_spans_are_recorded() {
+    let (_layer, guard) = layer(|builder| builder.record_from_start(false));
+    let profiler = guard.profiler();
+    assert!(!profiler.is_recording());
+    let recording = profiler.record().unwrap();
+    assert!(profiler.is_recording());
+    profiler.pause().unwrap();
+    assert!(!profiler.is_recording());
+    profiler.resume().unwrap();
+    assert!(profiler.is_recording());
+    drop(recording);
+    assert!(!profiler.is_recording());
+}
+
+#[test]
+fn trace_of_a_closure_has_its_spans_alone() {
+    work("before");
+    let trace = Trace::of(|| {
+        work("inside");
+        std::thread::scope(|scope| scope.spawn(|| work("elsewhere")).join().unwrap());
+    });
+    let events = trace.unwrap().events();
+    let names: Vec<_> = events.iter().map(|event| event.name()).collect();
+    assert_eq!(names, ["inside"]);
+}
+
+/// Keeps what it gets.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn writer_gets_one_trace() {
+    let kept = Kept::default();
+    let (layer, guard) = KinetoLayer::builder().writer(kept.clone()).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work("written"));
+    guard.flush().unwrap();
+    let error = guard.flush().unwrap_err();
+    assert!(error.to_string().contains("the writer has got a trace already"), "{error}");
+    drop(guard.finish().unwrap());
+    let events = Events::from_reader(kept.0.lock().unwrap().as_slice()).unwrap();
+    assert_eq!(events.iter().filter(|event| event.name() == "written").count(), 1);
+}
