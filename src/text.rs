@@ -1,4 +1,4 @@
-//! Texts that are cut at a limit.
+//! Texts that are cut at a limit, and counts of things.
 
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +33,23 @@ impl Bounded {
             let _ = text.write_str("(Debug panicked)");
         }
         text
+    }
+}
+
+/// Writes a count with its noun: "1 slice", "2 slices".
+pub(crate) fn counted(count: u64, noun: &str) -> Counted<'_> {
+    Counted { count, noun }
+}
+
+/// A count with its noun, in the plural if it is not 1.
+pub(crate) struct Counted<'n> {
+    count: u64,
+    noun: &'n str,
+}
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
     }
 }
 

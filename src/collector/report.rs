@@ -1,6 +1,7 @@
 //! What is said of a collector at the end of a recording.
 
 use super::{Capabilities, Unavailable};
+use crate::text::counted;
 use serde_json::{Map, Value, json};
 use std::fmt;
 
@@ -67,7 +68,7 @@ impl CollectorReport {
 impl fmt::Display for CollectorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            Ok(_) => write!(f, "{}: {} records", self.name, self.records)?,
+            Ok(_) => write!(f, "{}: {}", self.name, counted(self.records, "record"))?,
             Err(reason) => write!(f, "{}: {reason}", self.name)?,
         }
         self.notes.iter().try_for_each(|note| write!(f, "\n    {note}"))

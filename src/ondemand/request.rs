@@ -3,6 +3,7 @@
 use super::place::Place;
 use super::source::{Answer, Incoming};
 use crate::config::{Asked, OnDemand, Timetable};
+use crate::text::counted;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -170,8 +171,7 @@ impl fmt::Display for Request {
         match self.when {
             When::Time { .. } if self.is_endless() => f.write_str("everything until the program ends")?,
             When::Time { length, .. } => write!(f, "{length:?}")?,
-            When::Iterations { count: 1, .. } => f.write_str("1 iteration")?,
-            When::Iterations { count, .. } => write!(f, "{count} iterations")?,
+            When::Iterations { count, .. } => write!(f, "{}", counted(count, "iteration"))?,
         }
         match self.when {
             When::Time { start: Some(_), .. } if !self.is_own => f.write_str(" from a given time on")?,

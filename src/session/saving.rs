@@ -4,6 +4,7 @@ use super::{Session, YEAR, later};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
+use crate::text::counted;
 use crate::trace::Trace;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -259,10 +260,9 @@ impl Drop for ShownProgress<'_> {
 /// Says in one line where a trace is, how much is in it, and what is not.
 fn report(trace: &Trace, path: &Path) {
     let stats = trace.stats();
-    let unit = if stats.slices == 1 { "slice" } else { "slices" };
-    let mut text = format!("wrote {}: {} {unit}", path.display(), stats.slices);
+    let mut text = format!("wrote {}: {}", path.display(), counted(stats.slices, "slice"));
     if stats.device_activities > 0 {
-        text += &format!(", {} device activities", stats.device_activities);
+        text += &format!(", {}", counted(stats.device_activities, "device record"));
     }
     if let Some(rows) = trace.progress().cut() {
         text += &format!("; closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
 use crate::schedule::{Act, Course, Iterations, ProfilerAction, Schedule, acts};
+use crate::text::counted;
 use crate::trace::{Metadata, Trace};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -473,8 +474,7 @@ impl Run {
         };
         let steps = self.schedule.as_ref().and_then(|schedule| schedule.steps_to_record(self.step));
         let needed = match steps {
-            Some(1) => ", 1 more step needed".to_owned(),
-            Some(steps) => format!(", {steps} more steps needed"),
+            Some(steps) => format!(", {} needed", counted(steps, "more step")),
             None => String::new(),
         };
         let advice = if self.step == 0 { "; call Profiler::step after each step of the program" } else { "" };

@@ -5,6 +5,7 @@ use crate::buffer::Loss;
 use crate::collector::{CollectorReport, Why};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
+use crate::text::counted;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::fmt;
@@ -95,9 +96,9 @@ impl TraceStats {
 
 impl fmt::Display for TraceStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TraceStats { slices, events, threads, bytes, duration, .. } = self;
-        let kib = bytes / 1024;
-        write!(f, "{slices} slices and {events} events of {threads} threads in {duration:.3?}, {kib} KiB")?;
+        let (slices, events) = (counted(self.slices, "slice"), counted(self.events, "event"));
+        let (threads, kib) = (counted(self.threads as u64, "thread"), self.bytes / 1024);
+        write!(f, "{slices} and {events} of {threads} in {:.3?}, {kib} KiB", self.duration)?;
         if self.memory_events > 0 {
             write!(f, "\n  {} allocations and frees", self.memory_events)?;
         }

@@ -2,6 +2,7 @@
 
 use super::timeline::{Sizes, apply};
 use crate::memory::Category;
+use crate::text::counted;
 use crate::trace::MemoryTimeline;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -58,7 +59,7 @@ fn summary(timeline: &MemoryTimeline, nanos: u64) -> String {
     if timeline.max_reserved() > 0 {
         let _ = write!(text, ", max reserved <b>{}</b>", bytes(timeline.max_reserved()));
     }
-    let _ = write!(text, ", {} rows in {}", timeline.rows().len(), time(nanos));
+    let _ = write!(text, ", {} in {}", counted(timeline.rows().len() as u64, "row"), time(nanos));
     text
 }
 

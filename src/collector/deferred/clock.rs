@@ -2,6 +2,7 @@
 
 use super::brackets::{Brackets, drift_over};
 use crate::collector::clock::{ClockMap, Reading};
+use crate::text::counted;
 use std::fmt;
 
 /// What is known of a device's clock beforehand.
@@ -206,9 +207,11 @@ impl fmt::Display for Alignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Alignment { source, observations, error_ns, drift_ppm, stated_drift_ppm, contradicted } = self;
         match source {
-            AlignedBy::Calibrations => write!(f, "the device's clock is known by {observations} calibrations")?,
+            AlignedBy::Calibrations => {
+                write!(f, "the device's clock is known by {}", counted(*observations, "calibration"))?
+            }
             AlignedBy::Statement => f.write_str("the device's clock is stated to be the host's")?,
-            AlignedBy::Brackets => write!(f, "the device's clock is known by {observations} brackets")?,
+            AlignedBy::Brackets => write!(f, "the device's clock is known by {}", counted(*observations, "bracket"))?,
         }
         write!(f, ", to within {error_ns} ns if it drifts by no more than {drift_ppm} ppm")?;
         if drift_ppm > stated_drift_ppm {
