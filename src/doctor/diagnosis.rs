@@ -220,8 +220,10 @@ impl CollectorDiagnosis {
         if let Some(reason) = &self.reason {
             page.line("because", reason.message());
         }
-        let advice = self.advice.iter().map(String::as_str).chain(self.reason.iter().map(Unavailable::advice));
-        advice.filter(|advice| !advice.is_empty()).for_each(|advice| page.line("to do", advice));
+        if self.is_selected {
+            let advice = self.advice.iter().map(String::as_str).chain(self.reason.iter().map(Unavailable::advice));
+            advice.filter(|advice| !advice.is_empty()).for_each(|advice| page.line("to do", advice));
+        }
         if let Some(library) = &self.library {
             page.line("library", &library.to_string_lossy());
         }
@@ -388,7 +390,7 @@ pub(super) mod tests {
         assert!(!sample(Verdict::Degraded).is_well() && !sample(Verdict::Unavailable).is_well());
         let mut unasked = sample(Verdict::Unavailable);
         unasked.collectors[0].is_selected = false;
-        assert!(unasked.is_well());
+        assert!(unasked.is_well() && !unasked.to_string().contains("to do"), "{unasked}");
         unasked.configuration.error = Some("wrong".to_owned());
         assert!(!unasked.is_well());
     }

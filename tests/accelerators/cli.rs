@@ -233,13 +233,16 @@ fn the_json_has_what_the_text_has() {
 
 #[test]
 fn a_configuration_that_cannot_be_used_is_told() {
-    let said = doctor("", &[], &[("KINETO_ACTIVITY_TYPES", "kernels"), ("KINETO_GZIP_LEVL", "1")]);
-    assert_eq!(said.status, 1, "{}", said.text);
-    said.says(&[
+    let odd = doctor("devices=2", &[], &[("KINETO_ACTIVITY_TYPES", "kernels"), ("KINETO_GZIP_LEVL", "1")]);
+    assert_eq!(odd.status, 0, "{}", odd.text);
+    odd.says(&[
         "from_env() makes a layer that records",
-        "WRONG cannot use `KINETO_ACTIVITY_TYPES=kernels`",
+        "odd `KINETO_ACTIVITY_TYPES=kernels`",
         "unknown variable KINETO_GZIP_LEVL",
     ]);
+    let wrong = doctor("devices=2", &[], &[("KINETO_CONFIG", "/nowhere/kineto.conf")]);
+    assert_eq!(wrong.status, 1, "{}", wrong.text);
+    wrong.says(&["from_env() fails", "WRONG cannot read the configuration file /nowhere/kineto.conf"]);
 }
 
 #[test]
