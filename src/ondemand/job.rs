@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::session::Session;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request that was accepted.
 #[derive(Clone, Debug)]
@@ -57,9 +56,9 @@ impl Job {
         }
     }
 
-    /// Ends the recording and writes its file; returns how much is in it. Which devices are not there is said if nobody
-    /// `has_told` that yet, and where the request names what it wants of them.
-    pub(super) fn save(&self, session: &Session, has_told: &AtomicBool) -> Result<String, Error> {
+    /// Ends the recording and writes its file; returns how much is in it. Devices that are not there are named where the
+    /// request names types.
+    pub(super) fn save(&self, session: &Session) -> Result<String, Error> {
         let Request { what, output, .. } = &*self.request;
         let trace = match what {
             What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
@@ -81,10 +80,8 @@ impl Job {
         Ok(match (what, trace.why_empty()) {
             (What::MemoryProfile, _) => "allocations".to_owned(),
             (What::Trace, Some(why)) => format!("empty: {why}"),
-            (What::Trace, None) if has_told.swap(true, Ordering::Relaxed) && !self.request.asked.names_types() => {
-                trace.stats().without_absent().to_string()
-            }
-            (What::Trace, None) => trace.stats().to_string(),
+            (What::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
+            (What::Trace, None) => trace.stats().without_absent().to_string(),
         })
     }
 

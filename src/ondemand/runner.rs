@@ -28,8 +28,6 @@ pub(super) struct Runner {
     ended: Condvar,
     bell: Bell,
     is_closing: AtomicBool,
-    /// Which devices are not there was said.
-    has_told_absent: AtomicBool,
     /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
     has_ended: Mutex<bool>,
     end: Condvar,
@@ -52,7 +50,6 @@ impl Runner {
             ended: Condvar::new(),
             bell,
             is_closing: AtomicBool::new(false),
-            has_told_absent: AtomicBool::new(false),
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
@@ -226,7 +223,7 @@ impl Runner {
         let write = move || {
             let _own = Own::begin();
             // What the program's own sinks do is foreign code, and the next request is to be done all the same.
-            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.has_told_absent)));
+            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned)));
             let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
             report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
             drop(owned);

@@ -9,10 +9,7 @@ use support::harness::Test;
 pub(crate) const TESTS: &[Test] = &[
     ("a_trace_for_a_time", a_trace_for_a_time),
     ("a_layer_that_is_built_waits_too", a_layer_that_is_built_waits_too),
-    (
-        "what_is_not_there_is_said_once_or_where_it_is_asked_for",
-        what_is_not_there_is_said_once_or_where_it_is_asked_for,
-    ),
+    ("result_names_missing_devices_where_types_are_named", result_names_missing_devices_where_types_are_named),
     ("a_trace_of_iterations", a_trace_of_iterations),
     ("iterations_that_are_not_counted_are_a_time", iterations_that_are_not_counted_are_a_time),
     ("two_processes_start_together", || start_together(2)),
@@ -77,13 +74,11 @@ fn a_layer_that_is_built_waits_too() {
     program.end();
 }
 
-fn what_is_not_there_is_said_once_or_where_it_is_asked_for() {
+fn result_names_missing_devices_where_types_are_named() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("builds");
-    for (name, more, told) in
-        [("a.json", "", 1), ("b.json", "", 1), ("c.json", "ACTIVITY_TYPES=cpu_op,kernel", 2), ("d.json", "", 2)]
-    {
+    for (name, more, told) in [("a.json", "", 0), ("b.json", "ACTIVITY_TYPES=cpu_op,kernel", 1), ("c.json", "", 1)] {
         let text = place.text_for(name, &format!("ACTIVITIES_DURATION_MSECS=50\n{more}"));
         stub.answer(&stub.poll_for_a_trace(), &text);
         let path = place.trace_of(&program, name);
