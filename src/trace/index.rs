@@ -157,11 +157,7 @@ impl Index {
             index.damaged += u64::from(at < *committed);
             index.runs.extend((run.to > run.from).then_some(run));
         }
-        // By lane before chunk: a thread whose id is used again may go on in a chunk that is older than its predecessor's
-        // last.
-        index.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
-        let strangers = index.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
-        index.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
+        index.sort_runs(recorded);
         index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
         values.sort_unstable();
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
@@ -174,6 +170,14 @@ impl Index {
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
+    }
+
+    fn sort_runs(&mut self, recorded: &Recorded) {
+        // By lane before chunk: a thread whose id is used again may go on in a chunk that is older than its predecessor's
+        // last.
+        self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
+        let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
+        self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
     }
 
     /// Returns what the thread of that id wrote.
