@@ -182,11 +182,11 @@ pub(crate) mod tests {
         // SAFETY: the child calls `work` and ends without unwinding or running anything else of this process.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: plain system calls.
-            unsafe {
-                libc::alarm(10);
-                libc::_exit(i32::from(!work()));
-            }
+            // SAFETY: a plain system call.
+            unsafe { libc::alarm(10) };
+            let failed = i32::from(!work());
+            // SAFETY: a plain system call.
+            unsafe { libc::_exit(failed) };
         }
         let mut status = 0;
         // SAFETY: `status` lives for the call.
