@@ -147,7 +147,8 @@ impl Session {
         now + self.flush_timeout().clamp(LEAST, YEAR)
     }
 
-    /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it.
+    /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it. Without such a thread, the
+    /// calling one writes, which may take longer than `patience`.
     pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
         self.begin_write(trace, patience)?.map_or(Ok(()), PendingWrite::wait)
     }
@@ -161,23 +162,22 @@ impl Session {
         }
         let (done, outcome) = mpsc::channel();
         let (written, target) = (trace.clone(), path.clone());
-        let write = move || {
-            // No caller could handle them; they are in the file.
-            let _ = written.check_violations();
-            let saved = written.save_all(&target);
-            if saved.is_ok() {
-                report(&written, &target);
-            }
-            // After the time-out, the other end is gone.
-            let _ = done.send(saved);
-        };
-        let spawned = std::thread::Builder::new().name("kineto-write".into()).spawn(write);
-        if let Err(why) = spawned {
-            let text = format!("cannot start a thread to write {}: {why}; free some threads", path.display());
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        // After the time-out, the other end is gone.
+        let write = move || _ = done.send(save(&written, &target));
+        if std::thread::Builder::new().name("kineto-write".into()).spawn(write).is_err() {
+            return save(&trace, &path).map(|()| None);
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
     }
+}
+
+/// Saves a trace to a file and says so.
+fn save(trace: &Trace, path: &Path) -> Result<(), Error> {
+    // No caller could handle them; they are in the file.
+    let _ = trace.check_violations();
+    trace.save_all(path)?;
+    report(trace, path);
+    Ok(())
 }
 
 /// A trace that a thread is writing.
