@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// A chunk in service.
 fn chunk() -> Chunk {
-    let chunk = Chunk::new();
+    let chunk = Chunk::new().unwrap();
     chunk.open(FIRST_ID, 1);
     chunk
 }

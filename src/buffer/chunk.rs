@@ -48,18 +48,18 @@ const HOLDERS: usize = 3;
 static SPARE: PerProcess<SegQueue<Slots>> = PerProcess::of_first(SegQueue::new());
 
 impl Slots {
-    /// Has memory for some chunks more, and returns one of them.
+    /// Makes some chunks and returns one of them; `None` if there is no memory for one.
     #[cfg(not(all(test, loom)))]
     #[cold]
-    #[expect(clippy::expect_used, reason = "memory for AT_ONCE chunks holds a chunk")]
-    fn more() -> Slots {
+    fn more() -> Option<Slots> {
         // Few enough to cost no time, as none of it is present yet, and enough to be no small piece for the allocator.
         const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
-        let (slots, _) = memory::words(AT_ONCE * SLOTS * 4).as_chunks();
-        let (one, others) = slots.as_chunks().0.split_first().expect("at least one");
+        const WORDS: usize = SLOTS * 4;
+        let (slots, _) = memory::words(AT_ONCE * WORDS).or_else(|| memory::words(WORDS))?.as_chunks();
+        let (one, others) = slots.as_chunks().0.split_first()?;
         let spare = SPARE.get(|_| SegQueue::new());
         others.iter().for_each(|slots| spare.push(Slots(slots)));
-        Slots(one)
+        Some(Slots(one))
     }
 
     /// Stands where there is no chunk; never written.
@@ -142,22 +142,22 @@ impl Chunk {
     /// Bytes that one chunk takes.
     pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
 
-    /// Returns an empty chunk, every page of it present: writing to it never waits for the OS.
+    /// Returns an empty chunk, every page of it present: writing to it never waits for the OS. `None` if there is no memory.
     #[cfg(not(all(test, loom)))]
-    pub(crate) fn new() -> Chunk {
-        let slots = SPARE.get(|_| SegQueue::new()).pop().unwrap_or_else(Slots::more);
+    pub(crate) fn new() -> Option<Chunk> {
+        let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::more)?;
         memory::populate(slots.0.as_flattened());
         slots.header(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
-        Chunk { slots }
+        Some(Chunk { slots })
     }
 
     /// Returns an empty chunk on loom's atomics.
     #[cfg(all(test, loom))]
-    pub(crate) fn new() -> Chunk {
+    pub(crate) fn new() -> Option<Chunk> {
         let slots = Slots(Box::leak(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))));
         slots.header(HOLDERS).store(1, Ordering::Relaxed);
-        Chunk { slots }
+        Some(Chunk { slots })
     }
 
     /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; nobody else may hold it yet.
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_chunk_is_64_kib_and_its_slots_are_ids_in_a_row() {
         assert_eq!(Chunk::BYTES, 64 * 1024);
-        let chunk = Chunk::new();
+        let chunk = Chunk::new().unwrap();
         chunk.open(4096, 7);
         chunk.slots().write(1, [1, 2, 3, 4]);
         assert_eq!(chunk.committed(), 1, "written is not yet committed");
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_reader_never_sees_half_a_record() {
         const LAST: usize = if cfg!(miri) { 64 } else { SLOTS };
-        let chunk = Chunk::new();
+        let chunk = Chunk::new().unwrap();
         chunk.open(SLOTS as u64, 1);
         let reader = chunk.clone();
         let thread = std::thread::Builder::new().spawn(move || {

@@ -72,10 +72,16 @@ impl Pool {
         }
     }
 
-    /// Returns an empty chunk: a ready one, else a new one; `None` at the limit.
+    /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or where the system has no memory left.
     pub(crate) fn take(&self) -> Option<Chunk> {
         // Before the helper is called, which may take all that is left to have it ready; and then that is looked for.
-        let made = || self.reserve(Chunk::BYTES).then(Chunk::new);
+        let made = || {
+            let made = self.reserve(Chunk::BYTES).then(Chunk::new)?;
+            if made.is_none() {
+                self.release(Chunk::BYTES);
+            }
+            made
+        };
         let taken = self.ready.pop().or_else(made).or_else(|| self.ready.pop());
         if self.ready.len() < READY / 2 {
             match self.helper.get() {
@@ -92,7 +98,7 @@ impl Pool {
         let is_left = || self.bytes.load(Ordering::Relaxed).saturating_add(Chunk::BYTES) <= self.bytes_max;
         while !self.ready.is_full() && is_left() {
             // What is set aside is ready at once: who asks in between would find neither.
-            let chunk = Chunk::new();
+            let Some(chunk) = Chunk::new() else { return };
             if self.reserve(Chunk::BYTES) && self.ready.push(chunk).is_err() {
                 self.release(Chunk::BYTES);
             }

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_record_reads_back_as_it_was_written_whatever_its_payload() {
         // What is left in the slots from the record before must not matter.
-        let chunk = Chunk::new();
+        let chunk = Chunk::new().unwrap();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
         for tag in (1..=13).filter_map(Tag::of) {
             for length in (0..20).chain(longest.iter().copied()) {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
-        let chunk = Chunk::new();
+        let chunk = Chunk::new().unwrap();
         chunk.open(SLOTS as u64, 1);
         chunk.slots().write(1, [200, 0, 0, 0]);
         chunk.slots().write(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word(), 0, 0, 0]);

@@ -126,7 +126,7 @@ mod tests {
     const FIRST: u64 = 3 * SLOTS as u64;
 
     fn open(first_id: u64) -> Chunk {
-        let chunk = Chunk::new();
+        let chunk = Chunk::new().unwrap();
         chunk.open(first_id, 1);
         chunk
     }

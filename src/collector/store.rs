@@ -50,7 +50,7 @@ struct Store {
     held: Mutex<Held>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Held {
     shelves: [Shelf; SHELVES],
     names: Names,
@@ -70,7 +70,7 @@ struct Held {
 }
 
 /// The blocks of one group of roles.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Shelf {
     full: Vec<Arc<Vec<u64>>>,
     open: Vec<u64>,
@@ -163,36 +163,36 @@ impl RecordSink {
     /// Hands out what has come; with `close`, for good, and what comes later is counted.
     pub(crate) fn collect(&self, close: bool) -> Collected {
         let mut held = self.held();
-        let shelves = held.shelves.each_ref().map(|shelf| {
-            let mut blocks = shelf.full.clone();
-            blocks.push(Arc::new(shelf.open.clone()));
+        let taken = match close {
+            true => std::mem::replace(&mut *held, Held { closed: true, ..Held::default() }),
+            false => held.clone(),
+        };
+        drop(held);
+        let shelves = taken.shelves.map(|Shelf { full: mut blocks, open }| {
+            blocks.push(Arc::new(open));
             blocks
         });
         // A look has the part-filled blocks twice, in the budget if there is room, and the names.
         let copied =
             shelves.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
         let owned = match close {
-            true => held.bytes,
+            true => taken.bytes,
             false => Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0),
         };
-        let collected = Collected {
+        Collected {
             shelves,
-            names: held.names.clone(),
-            shapes: held.shapes.clone(),
-            contexts: held.contexts.clone(),
-            threads: held.threads.clone(),
-            losses: held.losses.clone(),
-            notes: held.notes.clone(),
+            names: taken.names,
+            shapes: taken.shapes,
+            contexts: taken.contexts,
+            threads: taken.threads,
+            losses: taken.losses,
+            notes: taken.notes,
             devices: Vec::new(),
             renumbered: Vec::new(),
-            unwanted: held.unwanted.clone(),
-            clock_error_ns: held.clock_error_ns,
+            unwanted: taken.unwanted,
+            clock_error_ns: taken.clock_error_ns,
             owned: Some((self.store.budget.clone(), owned)),
-        };
-        if close {
-            *held = Held { closed: true, ..Held::default() };
         }
-        collected
     }
 }
 
@@ -238,11 +238,7 @@ impl Held {
     fn open(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
         let shelf = self.shelves.get_mut(role.shelf())?;
         if shelf.open.capacity() - shelf.open.len() < words {
-            let reserve = || match role {
-                Role::Work => budget.reserve(BLOCK_BYTES),
-                _ => budget.reserve_beside_work(BLOCK_BYTES),
-            };
-            self.bytes += shelf.begin(reserve).then_some(BLOCK_BYTES)?;
+            self.bytes += shelf.begin(role, budget).then_some(BLOCK_BYTES)?;
         }
         Some(&mut shelf.open)
     }
@@ -259,12 +255,20 @@ impl Held {
 impl Shelf {
     /// Begins another block, if there is room for one.
     #[cold]
-    fn begin(&mut self, reserve: impl FnOnce() -> bool) -> bool {
+    fn begin(&mut self, role: Role, budget: &dyn Budget) -> bool {
         let is_full = self.full.len() >= SHELF_WORDS / BLOCK - 1;
-        if is_full || !reserve() {
+        let is_left = || match role {
+            Role::Work => budget.reserve(BLOCK_BYTES),
+            _ => budget.reserve_beside_work(BLOCK_BYTES),
+        };
+        if is_full || !is_left() {
             return false;
         }
-        let full = std::mem::replace(&mut self.open, Vec::with_capacity(BLOCK));
+        let Some(open) = memory::list(BLOCK) else {
+            budget.release(BLOCK_BYTES);
+            return false;
+        };
+        let full = std::mem::replace(&mut self.open, open);
         memory::populate_spare(&mut self.open);
         if full.capacity() > 0 {
             self.full.push(Arc::new(full));

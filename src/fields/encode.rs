@@ -61,6 +61,7 @@ impl<'a> Encoder<'a> {
         if self.cut != 0 {
             recorder.losses.add(Loss::FieldsCut, self.cut);
         }
+        recorder.losses.add(Loss::FieldsOverLimit, u64::from(self.words.is_lost()));
         if let Some(kind) = &self.kind {
             decide(recorder, self.site, kind);
         }

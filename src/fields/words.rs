@@ -37,11 +37,13 @@ pub(crate) struct Words {
     length: usize,
     /// All words, once they are more than fit inline.
     spilled: Vec<u64>,
+    /// There was no memory for them: there are none.
+    is_lost: bool,
 }
 
 impl Words {
     pub(crate) fn new() -> Words {
-        Words { inline: [0; INLINE], length: 0, spilled: Vec::new() }
+        Words { inline: [0; INLINE], length: 0, spilled: Vec::new(), is_lost: false }
     }
 
     #[cold]
@@ -54,7 +56,17 @@ impl Words {
             // No further word fits inline.
             self.length = INLINE + 1;
         }
-        self.spilled.extend_from_slice(words);
+        self.is_lost |= self.spilled.try_reserve(words.len()).is_err();
+        if self.is_lost {
+            self.spilled = Vec::new();
+        } else {
+            self.spilled.extend_from_slice(words);
+        }
+    }
+
+    /// Whether there was no memory for the words, so that there are none.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Returns the words.

@@ -4,29 +4,35 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory
-/// until they are written.
+/// until they are written. `None` if there is no room for them.
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) fn words(count: usize) -> &'static [AtomicU64] {
+pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let bytes = count * size_of::<AtomicU64>();
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping is asked for, at no particular address, so nothing that exists is touched.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
     if start == libc::MAP_FAILED {
-        return leaked(count);
+        return None;
     }
     // SAFETY: 1. The mapping has `bytes` bytes, begins on a page, and is never unmapped. 2. It reads as zeros, which are
     // valid for atomics, and nobody else knows of it.
-    unsafe { std::slice::from_raw_parts(start.cast(), count) }
+    Some(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }
 
-/// Returns `count` words of zeros that live for ever.
+/// Returns `count` words of zeros that live for ever; `None` if there is no room for them.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) fn words(count: usize) -> &'static [AtomicU64] {
-    leaked(count)
+pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
+    let mut words = list(count)?;
+    words.resize_with(count, AtomicU64::default);
+    Some(words.leak())
 }
 
-fn leaked(count: usize) -> &'static [AtomicU64] {
-    (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak()
+/// Returns an empty list with room for `count` items; `None` if there is no room for them. For lists that may be long: without
+/// address space, the usual ones end the process.
+pub(crate) fn list<T>(count: usize) -> Option<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).ok()?;
+    Some(list)
 }
 
 /// Makes every page of `words` present and writable, so that no write to it has to wait for the OS. Nobody else uses them
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn words_are_zero_take_no_memory_at_first_and_are_present_once_populated() {
-        let words = words(16 * 1024);
+        let words = words(16 * 1024).unwrap();
         let present = |words: &[AtomicU64]| {
             let mut present = vec![0u8; size_of_val(words) / page_size()];
             let start = words.as_ptr().cast_mut().cast();
@@ -115,6 +121,12 @@ mod tests {
         assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         discard(words);
         assert_eq!(present(words), 0);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_none() {
+        assert!(words(1 << 58).is_none());
+        assert!(list::<u64>(1 << 58).is_none() && list::<u64>(7).is_some());
     }
 
     #[test]

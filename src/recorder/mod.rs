@@ -22,7 +22,7 @@ use crate::buffer::{Chunk, Losses, Pool, SLOTS};
 use crate::callsite::Sites;
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
-use crate::os::fork;
+use crate::os::{fork, memory};
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use listeners::Seat;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -72,6 +72,10 @@ pub(crate) struct Recorder {
     is_installed: AtomicBool,
 }
 
+/// A payload too large for a chunk. In a box, as an `Arc` of a slice asks for its memory without a way to say that there is
+/// none.
+pub(crate) type Block = Arc<Box<[u64]>>;
+
 /// What threads share.
 #[derive(Debug)]
 struct Shelf {
@@ -82,7 +86,7 @@ struct Shelf {
     lanes: Lanes,
     spans: SpanTable,
     /// Payloads too large for a chunk, by the id that stands in their place.
-    blocks: SegQueue<(u64, Arc<[u64]>)>,
+    blocks: SegQueue<(u64, Block)>,
 }
 
 /// What the span path has to know of the configuration.
@@ -107,7 +111,7 @@ pub(crate) struct Taken {
     /// Each chunk with the length that was committed when it was taken, in the order in which they were opened.
     pub(crate) chunks: Vec<(Chunk, usize)>,
     pub(crate) lanes: Vec<LaneRow>,
-    pub(crate) blocks: Vec<(u64, Arc<[u64]>)>,
+    pub(crate) blocks: Vec<(u64, Block)>,
 }
 
 impl Shelf {
@@ -315,7 +319,7 @@ impl Recorder {
     pub(crate) fn discard(&self) {
         let Taken { chunks, blocks, .. } = self.take();
         self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
-        self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&**block) as u64).sum());
+        self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&***block) as u64).sum());
     }
 
     /// Looks at everything that was recorded so far, and leaves it.
@@ -358,11 +362,18 @@ impl Recorder {
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
     pub(crate) fn keep_block(&self, payload: &[u64]) -> Option<u64> {
-        self.pool().reserve_for_use(size_of_val(payload) as u64, 0).then(|| {
-            let id = ids();
-            self.shelf().blocks.push((id, payload.into()));
-            id
-        })
+        let bytes = size_of_val(payload) as u64;
+        if !self.pool().reserve_for_use(bytes, 0) {
+            return None;
+        }
+        let Some(mut words) = memory::list(payload.len()) else {
+            self.pool().release(bytes);
+            return None;
+        };
+        words.extend_from_slice(payload);
+        let id = ids();
+        self.shelf().blocks.push((id, Arc::new(words.into())));
+        Some(id)
     }
 
     /// Returns the counter to compare for spans of that key: it changes when one of them closes.

@@ -4,7 +4,7 @@ use super::index::Run;
 use crate::buffer::{Chunk, Record, flag};
 use crate::callsite::Site;
 use crate::fields::Word;
-use crate::recorder::{LaneRow, Recorder, Taken};
+use crate::recorder::{Block, LaneRow, Recorder, Taken};
 use crate::time::Ticks;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Recorded {
     pub(crate) windows: Vec<Window>,
     /// When the recording began and ended, whatever it was of.
     pub(crate) whole: Stretch,
-    blocks: HashMap<u64, Arc<[u64]>>,
+    blocks: HashMap<u64, Block>,
     owner: Option<Arc<Recorder>>,
     /// Slices may overlap, which only a walk over all of them can tell.
     pub(crate) disorder: bool,
@@ -159,7 +159,7 @@ impl Recorded {
 
     /// Returns how many bytes the records take.
     pub(crate) fn bytes(&self) -> u64 {
-        let blocks: usize = self.blocks.values().map(|block| size_of_val(&**block)).sum();
+        let blocks: usize = self.blocks.values().map(|block| size_of_val(&***block)).sum();
         self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
     }
 }
@@ -172,7 +172,7 @@ fn find(windows: &[Window], epoch: u64) -> Option<&Window> {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.pool().release(self.blocks.values().map(|block| size_of_val(&**block) as u64).sum());
+            owner.pool().release(self.blocks.values().map(|block| size_of_val(&***block) as u64).sum());
             owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::json::{self, Piece, Room, SHORT};
+use crate::os::memory;
 
 /// A buffer in front of `W`, to which JSON is appended without any checks for errors.
 ///
@@ -40,9 +41,11 @@ impl<W: Write> Buffer<W> {
         Buffer::with_capacity(out, CAPACITY)
     }
 
-    /// `capacity` is room for a piece, or more.
+    /// `capacity` is room for a piece, or more; where there is no memory for that, a piece it is.
     fn with_capacity(out: W, capacity: usize) -> Self {
-        Buffer { out, bytes: vec![0; capacity].into(), at: 0, error: None, failed: false }
+        let mut bytes = memory::list(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<Room>()));
+        bytes.resize(bytes.capacity(), 0);
+        Buffer { out, bytes: bytes.into(), at: 0, error: None, failed: false }
     }
 
     /// Appends a piece, which `write` puts together.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
-use crate::os::file_lock;
+use crate::os::{file_lock, memory};
 
 /// Writes a file that stands under `path` when it is whole, and not before.
 ///
@@ -105,6 +105,9 @@ impl Format {
         match self {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
+                // It asks for its memory without a way to say that there is none.
+                let is_left = memory::list::<u8>(super::gzip::MEMORY).is_some();
+                is_left.then_some(()).ok_or(io::ErrorKind::OutOfMemory)?;
                 let mut gzip = super::gzip::Gzip::new(out, gzip_level);
                 write(&mut gzip)?;
                 gzip.finish().map(drop)

@@ -16,6 +16,9 @@ pub(crate) enum Gzip<W: Write> {
     Fast(FastGzip<W>),
 }
 
+/// What one takes in memory, about, in bytes.
+pub(super) const MEMORY: usize = 1 << 20;
+
 impl<W: Write> Gzip<W> {
     /// `level`: 0 (stored) to 9 (smallest); what is above counts as 9. 1 costs about eight times what formatting does,
     /// 6 four times as much again for a third less. In a build without optimization zlib is twenty times slower still,

@@ -1,6 +1,6 @@
 //! Places that cannot be written to: a clear error, and a trace that can still be saved elsewhere.
 
-use crate::play::{File, OUTPUT, play, record, record_as, report, work};
+use crate::play::{File, OUTPUT, play, play_with, record, record_as, report, work};
 use crate::{Scenario, Test, sys};
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,6 +46,30 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         work();
         sys::break_stderr();
     }),
+    #[cfg(target_os = "linux")]
+    ("no_memory", |folder| {
+        let _guard = record(folder);
+        work();
+        sys::limit_memory(Some(2 << 20));
+        (0..SPANS_OF_6_MIB).for_each(|_| work());
+        sys::limit_memory(None);
+    }),
+    #[cfg(target_os = "linux")]
+    ("no_memory_to_the_end", |folder| {
+        let _guard = record(folder);
+        (0..100_000).for_each(|_| work());
+        let left = std::env::var("BYTES_LEFT").unwrap().parse().unwrap();
+        sys::limit_memory(Some(left));
+    }),
+    #[cfg(target_os = "linux")]
+    ("no_memory_for_long_fields", |folder| {
+        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).field_limit_bytes(1 << 20));
+        let long = "x".repeat(1 << 20);
+        work();
+        sys::limit_memory(Some(8 << 20));
+        (0..30).for_each(|_| tracing::info_span!("long", long).in_scope(|| ()));
+        sys::limit_memory(None);
+    }),
     ("abandoned", |folder| {
         std::fs::write(folder.join("x.json.7-0-0123456789abcdef.tmp"), "{").unwrap();
         let _guard = record(folder);
@@ -72,6 +96,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
 ];
 
+/// Each takes a slot for its slice, and two for its field.
+#[cfg(target_os = "linux")]
+const SPANS_OF_6_MIB: usize = 64_000;
+
 pub(crate) const TESTS: &[Test] = &[
     ("a_full_disk_is_an_error_and_the_trace_is_saved_elsewhere", || {
         let played = play("full_disk").succeeded();
@@ -88,6 +116,23 @@ pub(crate) const TESTS: &[Test] = &[
             let told =
                 played.stderr.lines().filter(|line| line.contains("the trace was not written: cannot write")).count();
             assert_eq!(told, 1, "{scenario}: {}", played.stderr);
+        }
+    }),
+    #[cfg(target_os = "linux")]
+    ("without_address_space_records_are_lost_and_counted", || {
+        let file = play("no_memory").succeeded().output();
+        let (found, lost) = (file.slices("work"), file.lost("slices_over_limit") + file.lost("fields_over_limit"));
+        assert!(found > 0 && lost > 0, "{found} {lost}");
+        let file = play("no_memory_for_long_fields").succeeded().output();
+        assert_eq!(file.slices("long"), 30);
+        assert!(file.lost("fields_over_limit") > 0);
+    }),
+    #[cfg(target_os = "linux")]
+    ("without_address_space_the_end_is_a_file_or_an_error", || {
+        for left in (16..=25).map(|power| 1_u64 << power).chain([0]) {
+            let played = play_with("no_memory_to_the_end", &[("BYTES_LEFT", &left.to_string())]);
+            assert!(played.status.success(), "{left}: {}", played.stderr);
+            assert!(!played.files().is_empty() || played.stderr.contains("memory"), "{left}: {}", played.stderr);
         }
     }),
     ("a_stderr_that_takes_nothing_keeps_no_program", || {

@@ -162,3 +162,18 @@ pub(crate) fn break_stderr() {
     // SAFETY: takes a number; nobody uses the reader.
     unsafe { libc::close(reader) };
 }
+
+/// Lets the process have so many bytes of address space more than it has; `None` lifts the limit again.
+#[cfg(target_os = "linux")]
+pub(crate) fn limit_memory(more: Option<u64>) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the result.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    assert_eq!(failed, 0);
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let taken = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
+    limit.rlim_cur = more.map_or(limit.rlim_max, |more| limit.rlim_max.min(taken + more));
+    // SAFETY: `limit` is a valid one, not above the hard limit.
+    let failed = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
