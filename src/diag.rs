@@ -1,9 +1,10 @@
 //! The crate's only door for messages to people: to stderr, or to a sink of the program's own.
 //!
-//! The library never logs through `tracing`, whose layers it may be called from. Lines have libkineto's format,
-//! `SEVERITY:YYYY-MM-DD HH:MM:SS pid:tid file:line] text`, with the time in UTC. Nothing here panics, holds a lock
-//! while it calls foreign code, or fails when stderr is closed.
+//! The library never logs through `tracing`, whose layers it may be called from. Lines look as the Rust world's do, as
+//! libkineto's, or are JSON ([`LogFormat`]); times are in UTC. Nothing here panics, holds a lock while it calls foreign code,
+//! or fails when stderr is closed.
 
+mod format;
 mod line;
 mod severity;
 mod site;
@@ -12,14 +13,16 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 #[cfg(unix)]
 use crate::os::stderr;
-use crate::time::UtcTime;
-use line::{Line, thread_number};
+use crate::text::counted;
+pub(crate) use format::LogFormat;
+use format::Look;
+use line::Line;
 pub use severity::Severity;
 pub(crate) use site::Site;
 
@@ -31,7 +34,8 @@ pub type LogSink = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 
 /// One message of this crate to the people who run the program.
 ///
-/// Its `Display` is the line that would stand on stderr, without the newline.
+/// Its `Display` is the line that would stand on stderr, without the newline and colours; `KINETO_LOG_FORMAT` says how it
+/// looks.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Message<'a> {
@@ -49,27 +53,7 @@ pub struct Message<'a> {
     pub suppressed: u64,
     /// What it says.
     pub text: fmt::Arguments<'a>,
-}
-
-impl fmt::Display for Message<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{} {}:{} {}/{}:{}] {}",
-            self.severity,
-            UtcTime(self.seconds),
-            std::process::id(),
-            thread_number(),
-            env!("CARGO_PKG_NAME"),
-            self.file,
-            self.line,
-            self.text
-        )?;
-        match self.suppressed {
-            0 => Ok(()),
-            n => write!(f, " ({n} more of these were held back)"),
-        }
-    }
+    look: Look,
 }
 
 /// Sends a message: `diag!(Warning, "config", "unknown key {key}")`.
@@ -97,6 +81,9 @@ pub(crate) static DOOR: Door = Door::new();
 /// Which messages pass, and where to.
 pub(crate) struct Door {
     threshold: AtomicU8,
+    format: AtomicU8,
+    /// No line has colours, wherever it goes.
+    is_plain: AtomicBool,
     /// The modules whose verbose messages pass; `None` means all.
     modules: RwLock<Option<Arc<[String]>>>,
     sink: RwLock<Option<LogSink>>,
@@ -112,6 +99,8 @@ impl Door {
     pub(crate) const fn new() -> Self {
         Door {
             threshold: AtomicU8::new(Self::DEFAULT_THRESHOLD.number()),
+            format: AtomicU8::new(LogFormat::Text as u8),
+            is_plain: AtomicBool::new(false),
             modules: RwLock::new(None),
             sink: RwLock::new(None),
         }
@@ -120,6 +109,16 @@ impl Door {
     /// Drops messages below `threshold` from now on.
     pub(crate) fn set_threshold(&self, threshold: Severity) {
         self.threshold.store(threshold.number(), Ordering::Relaxed);
+    }
+
+    /// Has messages look like that from now on.
+    pub(crate) fn set_format(&self, format: LogFormat) {
+        self.format.store(format as u8, Ordering::Relaxed);
+    }
+
+    /// Has messages without colours on a terminal too.
+    pub(crate) fn set_plain(&self, is_plain: bool) {
+        self.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
     /// Lets verbose messages pass from these modules alone ("config", "env"; a file name's extension is ignored).
@@ -168,7 +167,8 @@ impl Door {
         let seconds = unix_seconds();
         let Some(suppressed) = site.admit(seconds) else { return };
         let Site { severity, topic, file, line, .. } = *site;
-        let message = Message { severity, topic, file, line, seconds, suppressed, text };
+        let look = Look { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
+        let message = Message { severity, topic, file, line, seconds, suppressed, text, look };
         let delivered = nesting.outermost
             && catch_unwind(AssertUnwindSafe(|| match glance(&self.sink) {
                 Some(sink) => {
@@ -180,6 +180,8 @@ impl Door {
             .unwrap_or(false);
         if !delivered {
             // A `Display` that panics must not take the program with it.
+            let has_colours = !self.is_plain.load(Ordering::Relaxed) && io::stderr().is_terminal();
+            let message = Message { look: Look { has_colours, ..look }, ..message };
             let _ = catch_unwind(AssertUnwindSafe(|| write_to_stderr(&message)));
         }
     }
@@ -215,7 +217,11 @@ fn write_to_stderr(message: &Message<'_>) {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     let line = match dropped {
         0 => Line::new(format_args!("{message}")),
-        n => Line::new(format_args!("{message} ({n} earlier messages were dropped: stderr did not take them)")),
+        n => {
+            let note =
+                format_args!("{} ({} dropped before: stderr did not take them)", message.text, counted(n, "message"));
+            Line::new(format_args!("{}", Message { text: note, ..*message }))
+        }
     };
     if !write_now(line.as_bytes()) {
         DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
@@ -278,6 +284,7 @@ mod tests {
     fn recording() -> (Arc<Door>, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let door = Arc::new(Door::new());
+        door.set_format(LogFormat::Libkineto);
         let kept = Arc::clone(&lines);
         door.set_sink(Some(Arc::new(move |message: &Message<'_>| kept.lock().unwrap().push(message.to_string()))));
         (door, lines)
@@ -304,21 +311,6 @@ mod tests {
         say(&door, &site(Severity::Info), "not this");
         say(&door, &site(Severity::Warning), "this");
         assert_eq!(lines.lock().unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_line_has_the_format_of_libkineto() {
-        let text = format_args!("two words");
-        let (severity, topic, file) = (Severity::Stage, "test", "session/mod.rs");
-        let message = Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 0, text };
-        let pid = std::process::id();
-        let line = message.to_string();
-        let rest = line.strip_prefix(&format!("STAGE:2023-11-14 22:13:20 {pid}:")).unwrap();
-        let (tid, rest) = rest.split_once(' ').unwrap();
-        assert!(tid.parse::<u64>().is_ok(), "{line}");
-        assert_eq!(rest, "tracing-kineto/session/mod.rs:7] two words");
-        let message = Message { suppressed: 3, ..message };
-        assert!(message.to_string().ends_with("two words (3 more of these were held back)"));
     }
 
     #[test]

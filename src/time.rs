@@ -60,7 +60,8 @@ impl fmt::Display for UtcTime {
         let (year, month, day) = civil_from_days(self.0 / 86_400);
         let second = self.0 % 86_400;
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+        let (between, zone) = if f.alternate() { ('T', "Z") } else { (' ', "") };
+        write!(f, "{year:04}-{month:02}-{day:02}{between}{hour:02}:{minute:02}:{second:02}{zone}")
     }
 }
 

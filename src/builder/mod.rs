@@ -396,10 +396,11 @@ impl KinetoLayerBuilder {
             diag::DOOR.set_sink(Some(sink.clone()));
         }
         let env = self.env.unwrap_or_else(Env::process);
+        diag::DOOR.set_plain(env.value("NO_COLOR").is_some_and(|text| !text.is_empty()));
         let mut warnings = Vec::new();
         let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
         if let Ok(config) = &resolved {
-            config.apply_log_level();
+            config.apply_log_settings();
         }
         config::report_unknown(&env);
         config::report(&warnings);

@@ -27,9 +27,12 @@ impl Config {
     }
 
     /// Has messages shown as this says, where `before` said something else.
-    pub(crate) fn apply_changed_log_level(&self, before: &Config) {
+    pub(crate) fn apply_changed_log_settings(&self, before: &Config) {
         if self.log_level != before.log_level {
             DOOR.set_threshold(self.log_level);
+        }
+        if self.log_format != before.log_format {
+            DOOR.set_format(self.log_format);
         }
         if self.verbose_log_modules != before.verbose_log_modules {
             DOOR.set_verbose_modules(&self.verbose_log_modules);

@@ -159,7 +159,7 @@ impl Env {
 fn may_concern_us(name: &[u8]) -> bool {
     matches!(name, [b'E', b'N', ..] | [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
         || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
-        || matches!(name, [b'C', b'U', ..] | [b'C', b'O', ..] | [b'V', b'I', ..] | [b'N', b'V', ..])
+        || matches!(name, [b'C', b'U', ..] | [b'C', b'O', ..] | [b'V', b'I', ..] | [b'N', b'V' | b'O', ..])
         || matches!(name, [b'T', b'O', ..] | [b'R', b'O', ..] | [b'H', b'I', ..] | [b'O', b'N', ..])
 }
 

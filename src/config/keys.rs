@@ -197,6 +197,8 @@ keys! {
         "the `group_trace_id` in the trace's header: that of all traces of one request";
     LogLevel: Both Now AtOnce "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
         "this crate's own messages from here up are shown; a bad value only warns";
+    LogFormat: Both Now AtOnce "LOG_FORMAT", Kind::LogFormat, Is("text"), "",
+        "how those messages look";
     VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Says("unset"), "",
         "if set, the same as LOG_LEVEL=verbose";
     VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
@@ -365,7 +367,8 @@ pub(super) fn is_removed(name: &str) -> bool {
 }
 
 /// Variables of the environment that are no keys, with what they do; the first column is also what is read.
-pub(super) const OTHER_VARIABLES: [(&[&str], &str); 7] = [
+pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
+    (&["NO_COLOR"], "if set to anything, those messages have no colours on a terminal"),
     (&["NVTX_INJECTION64_PATH"], "the tool that listens to NVTX, as its own client reads it"),
     (
         &["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "CONDA_PREFIX", "VIRTUAL_ENV"],

@@ -49,7 +49,7 @@ use settings::{Fault, Merged, Origin, Settings};
 pub(crate) use timetable::Timetable;
 
 use crate::activity::{ActivityType, ActivityTypes};
-use crate::diag::{DOOR, Door, Severity, diag};
+use crate::diag::{DOOR, Door, LogFormat, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use keys::Key;
 use value::Value;
@@ -98,6 +98,7 @@ pub(crate) struct Config {
     pub(crate) gpu: Gpu,
     pub(crate) ondemand: OnDemand,
     pub(crate) log_level: Severity,
+    pub(crate) log_format: LogFormat,
     pub(crate) verbose_log_modules: Vec<String>,
     pub(crate) distributed: Option<DistributedInfo>,
     /// PT_PROFILER_JOB_*: names and plain texts, to be quoted as JSON.
@@ -237,6 +238,7 @@ impl Config {
             (Key::TraceId, Value::Text(id)) => self.trace_id = Some(id.clone()).filter(|id| !id.is_empty()),
             (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
             (Key::LogLevel, Value::Severity(severity)) => self.log_level = *severity,
+            (Key::LogFormat, Value::LogFormat(format)) => self.log_format = *format,
             // Comes behind the one above, and above it.
             (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
             (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
@@ -270,12 +272,15 @@ impl Config {
         }
     }
 
-    /// Sets the threshold of this crate's messages, if any source has one.
+    /// Sets the threshold and the format of this crate's messages, if any source has them.
     ///
     /// By default it is left alone, so that a second layer does not take back what the first was told.
-    pub(crate) fn apply_log_level(&self) {
+    pub(crate) fn apply_log_settings(&self) {
         if self.origin(Key::LogLevel) != Origin::Default || self.origin(Key::VerboseLogLevel) != Origin::Default {
             DOOR.set_threshold(self.log_level);
+        }
+        if self.origin(Key::LogFormat) != Origin::Default {
+            DOOR.set_format(self.log_format);
         }
         if self.origin(Key::VerboseLogModules) != Origin::Default {
             DOOR.set_verbose_modules(&self.verbose_log_modules);
@@ -360,6 +365,7 @@ impl Default for Config {
             gpu: Gpu::default(),
             ondemand: OnDemand::default(),
             log_level: Door::DEFAULT_THRESHOLD,
+            log_format: LogFormat::default(),
             verbose_log_modules: Vec::new(),
             distributed: None,
             job_metadata: Vec::new(),

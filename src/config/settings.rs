@@ -214,6 +214,7 @@ pub(crate) mod tests {
             Kind::Severity | Kind::Events => ("error", "info"),
             Kind::AsyncSpans => ("track", "both"),
             Kind::Modes => ("nvtx", "kineto+nvtx"),
+            Kind::LogFormat => ("json", "libkineto"),
             Kind::Overflow => ("spill", "stop"),
             Kind::Filter => ("a=info", "b=info"),
             Kind::StartTime => ("0", "9999999999999"),

@@ -13,7 +13,7 @@ use super::mode::Modes;
 use super::output::Output;
 use super::overflow::Overflow;
 use crate::activity::{ActivityGroup, ActivityTypes};
-use crate::diag::Severity;
+use crate::diag::{LogFormat, Severity};
 
 /// What a key's text means.
 #[derive(Clone, Debug)]
@@ -26,6 +26,7 @@ pub(crate) enum Value {
     List(Vec<String>),
     Activities(ActivityTypes),
     Severity(Severity),
+    LogFormat(LogFormat),
     Events(LevelFilter),
     AsyncSpans(AsyncSpans),
     Modes(Modes),
@@ -61,6 +62,7 @@ pub(crate) enum Kind {
     /// Names of groups of activity types.
     Groups,
     Severity,
+    LogFormat,
     /// The least level of events that are recorded.
     Events,
     AsyncSpans,
@@ -111,6 +113,7 @@ impl Kind {
                 return ActivityGroup::parse_csv(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
             }
             Kind::Severity => Severity::parse(text).map(Value::Severity),
+            Kind::LogFormat => by_name(LogFormat::ALL, LogFormat::as_str, text).map(Value::LogFormat),
             Kind::Events => events(text).map(Value::Events),
             Kind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
             Kind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
@@ -152,6 +155,7 @@ impl fmt::Display for Kind {
             Kind::Types => f.write_str("activity types with commas between"),
             Kind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, with commas between"),
             Kind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
+            Kind::LogFormat => f.write_str("text, libkineto or json"),
             Kind::Events => f.write_str("off, error, warn, info, debug or trace"),
             Kind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
             Kind::Modes => f.write_str(
@@ -179,6 +183,7 @@ impl fmt::Display for Value {
             Value::List(list) => list.join(",").fmt(f),
             Value::Activities(types) => types.fmt(f),
             Value::Severity(severity) => severity.as_str().to_ascii_lowercase().fmt(f),
+            Value::LogFormat(format) => format.as_str().fmt(f),
             Value::Events(level) => level.fmt(f),
             Value::AsyncSpans(spans) => spans.as_str().fmt(f),
             Value::Modes(modes) => modes.fmt(f),
@@ -310,6 +315,7 @@ mod tests {
         for (kind, texts) in [
             (Kind::AsyncSpans, &["auto", "per_poll", "track", "both"][..]),
             (Kind::Overflow, &["stop", "keep_newest", "spill"]),
+            (Kind::LogFormat, &["text", "libkineto", "json"]),
             (Kind::Events, &["off", "error", "warn", "info", "debug", "trace"]),
             (Kind::Severity, &["verbose", "info", "warning", "stage", "error", "usdt"]),
         ] {

@@ -20,7 +20,7 @@ impl Session {
         if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
             *next = config.clone();
         }
-        config.apply_changed_log_level(&before);
+        config.apply_changed_log_settings(&before);
         config
     }
 

@@ -108,6 +108,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("REQUEST_TRACE_ID", "session/mod.rs", "trace_id", "ondemand/traces.rs::a_trace_for_a_time"),
     owner("REQUEST_GROUP_TRACE_ID", "session/mod.rs", "group_trace_id", "src/session/tests.rs::a_recording_has_one_name_of_its_own"),
     owner("LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::what_counts_at_once_does"),
+    owner("LOG_FORMAT", "config/change.rs", "log_format", "lifecycle/environment.rs::log_format_says_how_messages_look"),
     owner("VERBOSE_LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
     owner("VERBOSE_LOG_MODULES", "config/change.rs", "verbose_log_modules", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
     owner("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", "collector/cupti/start.rs", "buffer_bytes", "cuda/collector.rs::memory_is_bounded_while_a_program_launches_and_losses_are_counted"),

@@ -104,8 +104,8 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.output().slices("work"), 1);
         assert_eq!(played.output().processes(), [i64::from(played.pid)]);
         let lines: Vec<&str> = played.stderr.lines().collect();
-        assert!(lines.len() == 1 && lines[0].starts_with("STAGE:"), "{lines:?}");
-        assert!(lines[0].contains("] wrote /") && lines[0].ends_with(&format!("{OUTPUT}: 1 slice")), "{lines:?}");
+        assert!(lines.len() == 1 && lines[0].contains("Z  INFO tracing-kineto: "), "{lines:?}");
+        assert!(lines[0].contains(": wrote /") && lines[0].ends_with(&format!("{OUTPUT}: 1 slice")), "{lines:?}");
     }),
     ("a_leaked_guard_leaves_a_whole_file", || {
         let played = play("leak").succeeded();

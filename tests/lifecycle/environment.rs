@@ -118,6 +118,16 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play_with("from_env", &env).succeeded();
         assert_eq!((played.stderr.as_str(), played.files().len()), ("", 2));
     }),
+    ("log_format_says_how_messages_look", || {
+        let said = |format: &str| {
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_LOG_FORMAT", format)];
+            play_with("from_env", &env).succeeded().stderr
+        };
+        assert!(said("text").contains("Z  INFO tracing-kineto: wrote /"));
+        assert!(said("libkineto").starts_with("STAGE:"));
+        let json: serde_json::Value = serde_json::from_str(&said("json")).unwrap();
+        assert!(json["message"].as_str().is_some_and(|text| text.starts_with("wrote /")), "{json}");
+    }),
     ("the_log_level_silences_messages", || {
         let quiet =
             [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_FILTER", "nobody=info"), ("KINETO_LOG_LEVEL", "3")];

@@ -1,0 +1,185 @@
+//! What a message looks like as a line.
+
+use super::line::thread_number;
+use super::{Message, Severity};
+use crate::time::UtcTime;
+use std::fmt::{self, Write};
+
+/// How messages look; `KINETO_LOG_FORMAT`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum LogFormat {
+    /// `2026-01-31T12:00:00Z  WARN tracing-kineto: text`, as `tracing_subscriber::fmt` has it.
+    #[default]
+    Text,
+    /// `WARNING:2026-01-31 12:00:00 pid:tid file:line] text`.
+    Libkineto,
+    /// An object.
+    Json,
+}
+
+impl LogFormat {
+    /// All of them.
+    pub(crate) const ALL: [LogFormat; 3] = [LogFormat::Text, LogFormat::Libkineto, LogFormat::Json];
+
+    /// Returns the name that `KINETO_LOG_FORMAT` has for it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Libkineto => "libkineto",
+            LogFormat::Json => "json",
+        }
+    }
+
+    /// Returns the format of that number.
+    pub(super) fn of(number: u8) -> LogFormat {
+        LogFormat::ALL.into_iter().find(|format| *format as u8 == number).unwrap_or_default()
+    }
+}
+
+/// The format of one message, and whether it has colours.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    pub(super) format: LogFormat,
+    pub(super) has_colours: bool,
+}
+
+impl fmt::Display for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.look.format {
+            LogFormat::Text => self.text(f),
+            LogFormat::Libkineto => self.libkineto(f),
+            LogFormat::Json => self.json(f),
+        }
+    }
+}
+
+const NAME: &str = env!("CARGO_PKG_NAME");
+
+impl Message<'_> {
+    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, colour) = level(self.severity);
+        let time = UtcTime(self.seconds);
+        if self.look.has_colours {
+            write!(f, "\x1b[2m{time:#}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m \x1b[2m{NAME}:\x1b[0m {}", self.text)?;
+        } else {
+            write!(f, "{time:#} {level:>5} {NAME}: {}", self.text)?;
+        }
+        self.held_back(f)
+    }
+
+    fn libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Message { severity, seconds, file, line, text, .. } = self;
+        let (time, process, thread) = (UtcTime(*seconds), std::process::id(), thread_number());
+        write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] {text}")?;
+        self.held_back(f)
+    }
+
+    fn held_back(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.suppressed {
+            0 => Ok(()),
+            n => write!(f, " ({n} more of these were held back)"),
+        }
+    }
+
+    fn json(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, _) = level(self.severity);
+        let Message { severity, topic, file, line, seconds, suppressed, .. } = self;
+        let (time, process, thread) = (UtcTime(*seconds), std::process::id(), thread_number());
+        write!(f, "{{\"timestamp\":\"{time:#}\",\"level\":\"{level}\",\"target\":\"{NAME}\",\"message\":\"")?;
+        let mut escaped = Escaped { out: &mut *f, left: Escaped::LIMIT };
+        // The only error is that of a `Display` inside: what came before it is worth showing.
+        let _ = escaped.write_fmt(self.text);
+        write!(
+            f,
+            "\",\"severity\":\"{severity}\",\"topic\":\"{topic}\",\"file\":\"{file}\",\"line\":{line},\"pid\":{process},\
+             \"tid\":{thread},\"suppressed\":{suppressed}}}"
+        )
+    }
+}
+
+/// What the Rust world calls a severity, and the colour that it has there.
+fn level(severity: Severity) -> (&'static str, u8) {
+    match severity {
+        Severity::Verbose => ("DEBUG", 34),
+        Severity::Info | Severity::Stage | Severity::Usdt => ("INFO", 32),
+        Severity::Warning => ("WARN", 33),
+        Severity::Error => ("ERROR", 31),
+    }
+}
+
+/// Writes what may stand in a string of JSON, up to a limit: the object around it has to fit into a line.
+struct Escaped<'o, 'f> {
+    out: &'o mut fmt::Formatter<'f>,
+    left: usize,
+}
+
+impl Escaped<'_, '_> {
+    const LIMIT: usize = 3000;
+}
+
+impl Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            // No character takes more than six bytes.
+            let Some(left) = self.left.checked_sub(6) else { return Ok(()) };
+            self.left = left;
+            match character {
+                '"' | '\\' => write!(self.out, "\\{character}")?,
+                '\n' => self.out.write_str("\\n")?,
+                control if control < ' ' => write!(self.out, "\\u{:04x}", u32::from(control))?,
+                other => self.out.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(look: Look, severity: Severity, text: fmt::Arguments<'_>) -> String {
+        let (topic, file) = ("test", "session/mod.rs");
+        let message = Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 3, text, look };
+        message.to_string()
+    }
+
+    #[test]
+    fn text_has_time_level_and_message() {
+        let look = Look { format: LogFormat::Text, has_colours: false };
+        let held = "(3 more of these were held back)";
+        let line = |severity| shown(look, severity, format_args!("two words"));
+        assert_eq!(line(Severity::Warning), format!("2023-11-14T22:13:20Z  WARN tracing-kineto: two words {held}"));
+        assert_eq!(line(Severity::Error), format!("2023-11-14T22:13:20Z ERROR tracing-kineto: two words {held}"));
+        let colours = shown(Look { has_colours: true, ..look }, Severity::Stage, format_args!("x"));
+        assert_eq!(
+            colours,
+            format!("\x1b[2m2023-11-14T22:13:20Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtracing-kineto:\x1b[0m x {held}")
+        );
+    }
+
+    #[test]
+    fn libkineto_has_its_prefix() {
+        let look = Look { format: LogFormat::Libkineto, has_colours: true };
+        let line = shown(look, Severity::Stage, format_args!("two words"));
+        let rest = line.strip_prefix(&format!("STAGE:2023-11-14 22:13:20 {}:", std::process::id())).unwrap();
+        let (tid, rest) = rest.split_once(' ').unwrap();
+        assert!(tid.parse::<u64>().is_ok(), "{line}");
+        assert_eq!(rest, "tracing-kineto/session/mod.rs:7] two words (3 more of these were held back)");
+    }
+
+    #[test]
+    fn json_is_an_object_whatever_the_text() {
+        let look = Look { format: LogFormat::Json, has_colours: true };
+        for text in ["a \"b\" \\ c\n\x01é", &"\x02".repeat(5000), &"x".repeat(5000)] {
+            let line = shown(look, Severity::Warning, format_args!("{text}"));
+            assert!(line.len() < 3400 && !line.contains('\n'), "{}", line.len());
+            let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert!(text.starts_with(read["message"].as_str().unwrap()), "{read}");
+            assert_eq!((&read["level"], &read["severity"]), (&"WARN".into(), &"WARNING".into()));
+            assert_eq!((&read["line"], &read["suppressed"]), (&7.into(), &3.into()));
+            assert_eq!(read["timestamp"], "2023-11-14T22:13:20Z");
+        }
+    }
+}
