@@ -7,7 +7,7 @@ use crate::os::{fork, thread};
 use crate::text::counted;
 use crate::trace::Trace;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
 use std::time::{Duration, Instant};
 
 /// How long writers are waited for.
@@ -162,22 +162,25 @@ impl Session {
         }
         let (done, outcome) = mpsc::channel();
         let (written, target) = (trace.clone(), path.clone());
-        // After the time-out, the other end is gone.
-        let write = move || _ = done.send(save(&written, &target));
+        let write = move || {
+            // After the time-out, the other end is gone.
+            if let Err(SendError(Ok(()))) = done.send(save(&written, &target)) {
+                report(&written, &target);
+            }
+        };
         if std::thread::Builder::new().name("kineto-write".into()).spawn(write).is_err() {
-            return save(&trace, &path).map(|()| None);
+            save(&trace, &path)?;
+            report(&trace, &path);
+            return Ok(None);
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
     }
 }
 
-/// Saves a trace to a file and says so.
 fn save(trace: &Trace, path: &Path) -> Result<(), Error> {
     // No caller could handle them; they are in the file.
     let _ = trace.check_violations();
-    trace.save_all(path)?;
-    report(trace, path);
-    Ok(())
+    trace.save_all(path)
 }
 
 /// A trace that a thread is writing.
@@ -199,7 +202,11 @@ impl PendingWrite<'_> {
         loop {
             let left = wait.left(trace.progress().steps());
             match outcome.recv_timeout(INTERVAL.min(left)) {
-                Ok(saved) => return saved,
+                Ok(saved) => {
+                    // No message goes behind the bar.
+                    drop(shown);
+                    return saved.inspect(|()| report(trace, path));
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     let text = format!("{} was not written: the thread that writes it panicked", path.display());
                     return Err(Error::new(ErrorKind::Handler, text));

@@ -44,21 +44,36 @@ pub(crate) fn interrupt(name: &str, is_ready: fn(&Path) -> bool, delay: Duration
     })
 }
 
+/// Plays a scenario whose stderr is a terminal; returns all that this has shown.
+pub(crate) fn play_on_a_terminal(name: &str, env: &[(&str, &str)]) -> (Played, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut screen, program) = crate::sys::open_terminal();
+    let mut child = command(name, env, &folder).stderr(program).spawn().unwrap();
+    let reader = std::thread::Builder::new().spawn(move || {
+        let mut shown = Vec::new();
+        // Its end is an error on Linux.
+        let _ = screen.read_to_end(&mut shown);
+        String::from_utf8_lossy(&shown).into_owned()
+    });
+    let (pid, status) = (child.id(), wait(name, &mut child));
+    let shown = reader.unwrap().join().unwrap();
+    (Played { status, stderr: shown.clone(), pid, folder }, shown)
+}
+
+fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Command {
+    let here = folder.path().to_str().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--play", name, here]).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+    command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
+    command
+}
+
 /// Plays a scenario while something is done with its process.
 fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
     let folder = tempfile::tempdir().unwrap();
-    let here = folder.path().to_str().unwrap();
     // A file and not a pipe: a child that outlives the program must not keep the test waiting.
     let mut stderr = tempfile::tempfile().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--play", name, here])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr.try_clone().unwrap());
-    command.envs(env.iter().map(|(key, value)| (key, value.replace("{}", here))));
-    let mut child = command.spawn().unwrap();
+    let mut child = command(name, env, &folder).stderr(stderr.try_clone().unwrap()).spawn().unwrap();
     let pid = child.id();
     meanwhile(pid, folder.path());
     let status = wait(name, &mut child);

@@ -1,7 +1,7 @@
 //! Places that take a trace slowly, or not at all.
 
 use crate::ends::exit;
-use crate::play::{File, play, record_as, report, work};
+use crate::play::{File, play, play_on_a_terminal, record_as, report, work};
 use crate::{Scenario, Test};
 use std::io::{self, Write};
 use std::path::Path;
@@ -49,6 +49,17 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(slices(&played.path(name)), (SPANS, false), "{scenario}: {}", played.stderr);
             assert!(played.stderr.contains(&format!("writing slow://{}", played.path(name).display())), "{scenario}");
         }
+    }),
+    ("terminal_shows_a_bar_and_then_where_the_file_is", || {
+        let (played, shown) = play_on_a_terminal("slow_drop", &[]);
+        assert_eq!(slices(&played.succeeded().path("slow.json")), (SPANS, false));
+        let bars: Vec<_> = shown.split("\r\x1b[K").filter(|text| text.starts_with("writing slow://")).collect();
+        assert!(bars.len() > 1 && bars.iter().all(|bar| bar.contains('[') && bar.ends_with(" %")), "{shown:?}");
+        // The bar is gone before the message comes.
+        let (_, last) = shown.rsplit_once("\r\x1b[K").unwrap();
+        assert!(last.contains("\x1b[32m INFO\x1b[0m") && last.ends_with(" slices\r\n"), "{shown:?}");
+        let (_, plain) = play_on_a_terminal("drop", &[("NO_COLOR", "1")]);
+        assert!(plain.contains(" INFO tracing-kineto: wrote /") && !plain.contains('\x1b'), "{plain:?}");
     }),
     ("exit_closes_a_slow_file_at_the_time_limit", || {
         for (scenario, name) in [("slow_exit", "slow.json"), ("slow_exit_gz", "slow.json.gz")] {

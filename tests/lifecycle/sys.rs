@@ -1,6 +1,8 @@
 //! What the standard library has no safe form of: forks, signals, limits.
 #![allow(unsafe_code, reason = "the calls below have no safe form; each stands alone and is justified")]
 
+use std::fs::File;
+use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -115,6 +117,20 @@ pub(crate) fn limit_files(bytes: Option<u64>) {
     // SAFETY: `limit` is a valid one, not above the hard limit.
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Opens a terminal: its screen, and the file that programs write to.
+pub(crate) fn open_terminal() -> (File, File) {
+    let (mut screen, mut program) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: the first two are valid places for descriptors, the rest may be null.
+    let failed = unsafe { libc::openpty(&raw mut screen, &raw mut program, null, null.cast(), null.cast()) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: openpty has opened it for this call alone.
+    let screen = unsafe { File::from_raw_fd(screen) };
+    // SAFETY: as above.
+    let program = unsafe { File::from_raw_fd(program) };
+    (screen, program)
 }
 
 pub(crate) fn make_fifo(path: &std::path::Path) {
