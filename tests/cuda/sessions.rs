@@ -239,6 +239,20 @@ fn a_stop_in_the_middle_of_a_capture_does_not_spoil_it() {
 }
 
 #[test]
+fn names_of_kernels_outlive_their_module() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let file = gpu::record(|| {
+        let module = machine.module(&["_Z4leftv"]);
+        let kernel = machine.kernel(module, "_Z4leftv");
+        info_span!("launch").in_scope(|| machine.launch(kernel, 1, cuda::Stream::NULL));
+        machine.synchronize();
+        machine.unload(module);
+    });
+    assert_eq!(kernels(&file).iter().map(|kernel| gpu::name(kernel)).collect::<Vec<_>>(), ["left()"]);
+}
+
+#[test]
 fn a_stop_waits_for_what_runs_and_not_for_ever() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("no_finish=endless");

@@ -24,6 +24,9 @@ pub(super) const MARKS: [Mark; 4] = [
     Mark { domain: RUNTIME, function: 172, begins: false },
 ];
 
+/// The functions of the driver that unload kernels. Their numbers are found by their names, as newer ones have been added.
+pub(super) const UNLOADS: [&str; 2] = ["cuModuleUnload", "cuLibraryUnload"];
+
 /// CUPTI wants an empty buffer.
 pub(super) extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
     if buffer.is_null() || size.is_null() {
@@ -46,8 +49,8 @@ pub(super) extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: 
     HUB.pool.complete(buffer, valid);
 }
 
-/// A call of CUDA begins or ends. The subscription asks for those of [`MARKS`] where ranges are recorded, and for all when
-/// the library is to be let go of.
+/// A call of CUDA begins or ends. The subscription asks for [`UNLOADS`], for [`MARKS`] where ranges are recorded, and for all
+/// when the library is to be let go of.
 pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function: u32, data: *const c_void) {
     /// What stands first in the data of a call that returns.
     const EXIT: u32 = 1;
@@ -58,6 +61,9 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     let site = unsafe { data.cast::<u32>().read() };
     if site == EXIT && HUB.is_to_let_go() {
         super::worker::let_go_now();
+    }
+    if site != EXIT && domain == DRIVER && HUB.unloads(function) {
+        in_callback(|| HUB.before_unload());
     }
     // A range begins when the call that begins it returns, and ends when the one that ends it begins.
     let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));

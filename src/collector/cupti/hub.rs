@@ -1,11 +1,14 @@
 //! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
 
+use super::callbacks::UNLOADS;
+use super::worker::Orders;
 use crate::collector::CaptureRange;
 use crate::collector::pool::Pool;
 use crate::collector::turn::Turn;
 use crate::os::fork::Home;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The one hub.
 pub(super) static HUB: Hub = Hub {
@@ -14,6 +17,8 @@ pub(super) static HUB: Hub = Hub {
     home: Home::new(),
     lets_go: AtomicBool::new(false),
     range: Mutex::new(None),
+    orders: Mutex::new(None),
+    unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
 };
 
 /// The one place where CUPTI's callbacks and the recording meet.
@@ -27,6 +32,10 @@ pub(super) struct Hub {
     lets_go: AtomicBool,
     /// Who is told of the program's marks.
     range: Mutex<Option<CaptureRange>>,
+    /// The way to the thread that reads records.
+    orders: Mutex<Option<Arc<Orders>>>,
+    /// The numbers of the driver's functions that unload kernels.
+    unloads: [AtomicU32; UNLOADS.len()],
 }
 
 /// The right to record with libcupti, which one recording of the process has; given up when it is dropped.
@@ -37,6 +46,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Nobody is told of marks any more.
         self.0.watch(None);
+        self.0.read_by(None);
         self.0.turn.release();
     }
 }
@@ -50,6 +60,34 @@ impl Hub {
     /// Says who is told of the program's marks.
     pub(super) fn watch(&self, range: Option<CaptureRange>) {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = range;
+    }
+
+    /// Says which thread reads the records.
+    pub(super) fn read_by(&self, orders: Option<Arc<Orders>>) {
+        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = orders;
+    }
+
+    /// Says which of the driver's functions unload kernels.
+    pub(super) fn set_unloads(&self, functions: &[u32]) {
+        self.unloads.iter().zip(functions).for_each(|(place, function)| place.store(*function, Ordering::Relaxed));
+    }
+
+    /// Whether that function of the driver unloads kernels.
+    pub(super) fn unloads(&self, function: u32) -> bool {
+        self.unloads.iter().any(|unload| unload.load(Ordering::Relaxed) == function)
+    }
+
+    /// A module is about to be unloaded, and the names of its kernels with it: records that are complete are read before.
+    pub(super) fn before_unload(&self) {
+        /// Far longer than it takes. A program that unloads is not held up by a library that hangs.
+        const PATIENCE: Duration = Duration::from_millis(100);
+        if self.home.is_inherited() {
+            return;
+        }
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(orders) = orders {
+            orders.drain(PATIENCE);
+        }
     }
 
     /// The program begins or ends a range.
@@ -86,6 +124,8 @@ mod tests {
             home: Home::new(),
             lets_go: AtomicBool::new(false),
             range: Mutex::new(None),
+            orders: Mutex::new(None),
+            unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
         };
         assert!(!hub.is_to_let_go());
         hub.let_go();

@@ -1,8 +1,8 @@
 //! Finds the libraries, and begins a recording with them.
 
-use super::callbacks;
+use super::callbacks::{self, UNLOADS};
 use super::error::CuptiError;
-use super::ffi::{Api, RUNTIME, Subscriber};
+use super::ffi::{Api, DRIVER, RUNTIME, Subscriber};
 use super::hub::{HUB, Lease};
 use super::injection::nvtx_fault;
 use super::kinds::Kinds;
@@ -28,6 +28,8 @@ pub(super) struct Loaded {
     pub(super) api: &'static Api,
     version: u32,
     path: Option<PathBuf>,
+    /// The driver's functions that unload kernels.
+    unloads: Vec<u32>,
 }
 
 /// The activity types, with the kinds that CUPTI knows them by.
@@ -80,7 +82,11 @@ impl Loaded {
         attempts.push(Attempt::new("cuptiGetVersion", version.to_string()));
         let path = library.path(c"cuptiGetVersion");
         // For good, once all is there: what is missing is looked for anew at each start.
-        Ok(Loaded { driver: Box::leak(Box::new(driver)), api: Box::leak(Box::new(api)), version, path })
+        let (driver, api) = (Box::leak(Box::new(driver)), Box::leak(Box::new(api)));
+        // CUDA 13 has some 800 functions.
+        let is_unload = |number: &u32| api.callback_name(DRIVER, *number).is_some_and(|it| UNLOADS.contains(&&*it));
+        let unloads = (1..2048).filter(is_unload).collect();
+        Ok(Loaded { driver, api, version, path, unloads })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
@@ -125,6 +131,7 @@ impl Loaded {
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no record arrived while the recording was started".to_owned());
         }
+        self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
         }
@@ -134,6 +141,15 @@ impl Loaded {
             capabilities.notes.extend(nvtx_fault(selection.nvtx_injection.as_deref(), library));
         }
         Ok((capabilities, orders, kinds))
+    }
+
+    /// Subscribes to the calls that unload kernels, whose names have to be read before.
+    fn watch_unloads(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
+        HUB.set_unloads(&self.unloads);
+        let enabled = self.unloads.iter().try_for_each(|call| self.api.enable_call(subscriber, DRIVER, *call));
+        if let Err(error) = enabled {
+            capabilities.notes.push(format!("could not subscribe to cuModuleUnload, so names may be lost: {error}"));
+        }
     }
 
     /// Has the subscription told where the program begins and ends a range.
@@ -183,6 +199,7 @@ impl Loaded {
             is_missing_records: false,
             pausing: None,
         };
+        HUB.read_by(Some(orders.clone()));
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
         Ok((orders, kinds))
