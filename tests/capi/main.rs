@@ -167,6 +167,22 @@ fn a_program_that_lets_go_of_the_library_lives() {
 }
 
 #[test]
+fn a_library_with_this_crate_in_it_stays_loaded() {
+    // One that was linked without `-z nodelete`, as a program's own `cdylib` is.
+    let (_, archive) = libraries();
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libown.so");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-o"]).arg(&library).arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
+    assert!(cc.args(program::SYSTEM).status().unwrap().success());
+    // A thread is at work in it when it is let go of, and none of the caller's thread-locals is.
+    for mode in ["here", "elsewhere"] {
+        let trace = Program::c("loaded.c").record(&[library.to_str().unwrap(), mode]);
+        assert_eq!(trace.names("cpu_op"), ["before", "after"], "{mode}");
+    }
+}
+
+#[test]
 fn the_example_does_what_it_says() {
     let program = Program::c("../../examples/capi/main.c");
     assert!(program.run(&[], &[]).starts_with("loss "), "it runs without a trace");

@@ -25,7 +25,7 @@ pub(crate) fn libraries() -> (PathBuf, PathBuf) {
 
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_GNU_SOURCE"];
 /// What the standard library of Rust needs.
-const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
+pub(crate) const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 impl Program {
     pub(crate) fn c(source: &str) -> Program {
