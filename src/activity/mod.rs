@@ -23,6 +23,10 @@ pub use scope::RecordScope;
 pub use set::ActivityTypes;
 pub use unknown::UnknownActivity;
 
+/// The group of rows of what collectors cost, below those of devices. In libkineto it is -1, which Perfetto takes for 0, the
+/// first device.
+pub(crate) const OVERHEAD_GROUP: i64 = 0x1FFF_FFFF;
+
 use crate::time::Timestamp;
 
 /// One row of the trace, seen where its record lies.

@@ -337,10 +337,13 @@ impl<'a, 'e> Rows<'a, 'e> {
             GroupBy::Device => {
                 event.device_index().map_or_else(|| lane(&event.track().process), |device| device.to_string())
             }
-            GroupBy::Thread => match self.averaging.events.tracks().get(self.threads.of(event)) {
-                Some(track) if !track.name.is_empty() => track.name.clone(),
-                track => track.map(|track| lane(&track.thread)).unwrap_or_default(),
-            },
+            GroupBy::Thread => {
+                let track = self.averaging.events.tracks().get(self.threads.of(event));
+                track.map(|track| (lane(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
+                    // Threads of a pool may share a name.
+                    if name.contains(&id) { name.clone() } else { format!("{name} {id}").trim_start().to_owned() }
+                })
+            }
         }
     }
 

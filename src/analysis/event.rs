@@ -5,7 +5,7 @@ use super::events::{EventTrack, Events, Phase, Row, TrackId};
 use super::strings::Text;
 use super::values::{signed, unsigned};
 use crate::activity::field_names;
-use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow};
+use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow, OVERHEAD_GROUP};
 use crate::time::Timestamp;
 use crate::write::json_text;
 
@@ -165,7 +165,7 @@ impl<'e> Event<'e> {
 
     /// Returns the process on the host; `None` on a device.
     pub fn process(&self) -> Option<i64> {
-        number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0)
+        number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0 && *id != OVERHEAD_GROUP)
     }
 
     /// Returns the thread on the host, as the operating system numbers it; `None` on a device.

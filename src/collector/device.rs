@@ -10,7 +10,7 @@ pub struct Device {
     pub id: i32,
     /// What it is, such as "NVIDIA H200".
     pub name: String,
-    /// What its group of rows is called; the process's name if nothing, as libkineto has it.
+    /// What its group of rows is called; its label and its name if nothing, such as "GPU 0: NVIDIA H200".
     pub heading: Option<String>,
     /// What stands beside its rows, such as "GPU 0".
     pub label: String,

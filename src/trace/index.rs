@@ -71,9 +71,7 @@ pub(crate) struct Run {
 pub(crate) struct Track {
     pub(crate) site: u32,
     pub(crate) first: Ticks,
-    pub(crate) first_lane: usize,
     pub(crate) last: Ticks,
-    pub(crate) last_lane: usize,
     pub(crate) busy_ticks: u64,
     pub(crate) polls: u64,
     pub(crate) closed: Option<Ticks>,
@@ -209,15 +207,14 @@ impl Index {
         track.map(|track| track.polls)
     }
 
-    /// Calls `each` with every slice in which more happened than the drop of a future: its record, its lane, its start
-    /// and its end.
-    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, usize, Ticks, Ticks)) {
+    /// Calls `each` with every slice in which more happened than the drop of a future: its record, its start and its end.
+    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, Ticks, Ticks)) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
             let slices = recorded.records(*run).filter(|record| record.head.tag == Tag::Slice);
             for record in slices.filter(|record| !self.is_drop(record)) {
                 let (start, end, _) = self.times(window, &record);
-                each(&record, run.lane, start, end);
+                each(&record, start, end);
             }
         }
     }
@@ -258,9 +255,9 @@ impl Index {
         if tracks.is_empty() {
             return;
         }
-        self.for_each_slice(recorded, |record, lane, start, end| {
+        self.for_each_slice(recorded, |record, start, end| {
             if let Some(track) = tracks.get_mut(&record.span()) {
-                track.poll(record.head.site, lane, start, end);
+                track.poll(record.head.site, start, end);
             }
         });
         // One slice that is not its span's first: what came before was not recorded.
@@ -283,7 +280,7 @@ impl Index {
         let is_short = |start, end| converter.timestamp(end).since(converter.timestamp(start)) < 1000;
         let mut firsts: HashMap<u64, Option<(bool, Ticks, u64)>> =
             follows.iter().map(|(span, _)| (*span, None)).collect();
-        self.for_each_slice(recorded, |record, _, start, end| {
+        self.for_each_slice(recorded, |record, start, end| {
             if let Some(first) = firsts.get_mut(&record.span()) {
                 let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
@@ -294,7 +291,7 @@ impl Index {
             sources.entry(*followed).or_default().push(pair);
         }
         let mut latest: Vec<Option<(bool, Ticks, u64)>> = vec![None; follows.len()];
-        self.for_each_slice(recorded, |record, _, start, end| {
+        self.for_each_slice(recorded, |record, start, end| {
             for pair in sources.get(&record.span()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
                 if let (Some((_, to, _)), Some(latest)) = (first, latest.get_mut(*pair))
@@ -369,17 +366,13 @@ fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
 }
 
 impl Track {
-    fn poll(&mut self, site: u32, lane: usize, start: Ticks, end: Ticks) {
+    fn poll(&mut self, site: u32, start: Ticks, end: Ticks) {
         if self.polls == 0 {
-            *self = Track { site, first: start, first_lane: lane, last: end, last_lane: lane, ..Track::default() };
+            *self = Track { site, first: start, last: end, ..Track::default() };
         }
         self.polls += 1;
         self.busy_ticks += end.0.saturating_sub(start.0);
-        if start < self.first {
-            (self.first, self.first_lane) = (start, lane);
-        }
-        if end > self.last {
-            (self.last, self.last_lane) = (end, lane);
-        }
+        self.first = self.first.min(start);
+        self.last = self.last.max(end);
     }
 }

@@ -113,7 +113,7 @@ pub struct TraceTrack {
     pub process: i64,
     /// The thread or stream.
     pub thread: i64,
-    /// What the viewer calls it, such as "thread 1235 (worker)".
+    /// What the viewer calls it, such as "worker", or "thread 1235" if it has no name.
     pub name: String,
 }
 

@@ -190,12 +190,10 @@ pub(crate) struct AsyncRow<'t> {
     pub(crate) span: u64,
     /// Spans that share a track have one number here.
     pub(crate) track: u64,
-    /// Where it was entered first.
-    pub(crate) begin: Track<'t>,
+    /// Where it is drawn.
+    pub(crate) on: Track<'t>,
     /// When it was entered first.
     pub(crate) start: Timestamp,
-    /// Where it was closed.
-    pub(crate) finish: Track<'t>,
     /// When it was closed.
     pub(crate) end: Timestamp,
     /// Everything else.

@@ -2,7 +2,7 @@
 
 use super::args::{FieldArgs, Source};
 use super::cpu::CpuRows;
-use super::device::{DeviceRows, Linked};
+use super::device::{DEVICES, DeviceRows, Linked};
 use super::index::Index;
 use super::keys::Keys;
 use super::recorded::Recorded;
@@ -65,6 +65,10 @@ pub(crate) struct Met {
 /// Second rows of a thread get ids that no kernel gives to threads.
 pub(super) const NEXT_ROW: i64 = 10_000_000;
 
+/// The group of async tracks, which stands between the host's and the devices'.
+const ASYNC_SPANS: &str = "Async spans";
+const ASYNC_SPANS_ORDER: i64 = DEVICES - 1;
+
 impl<'t> Walk<'t> {
     /// Hands all rows to `rows`, in the order of a Kineto file: processes, activities by thread, threads, the recording.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<Met> {
@@ -89,9 +93,7 @@ impl<'t> Walk<'t> {
         devices.all(start, rows, &mut met)?;
         devices.memory(rows)?;
         self.own.all_others((start, self.resolution_ns()), rows, &mut met)?;
-        for track in self.requests.tracks() {
-            self.async_track(track, &source, rows)?;
-        }
+        self.async_tracks(&source, rows)?;
         if let Some(name) = self.span_name {
             rows.span(&SpanRow { name, iteration: 0, start, end, op_count: met.slices })?;
         }
@@ -150,14 +152,15 @@ impl<'t> Walk<'t> {
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
-        // A thread that made calls and recorded nothing of its own.
-        let stranger = if lanes.is_empty() { self.own.name_of(thread).unwrap_or("no spans") } else { "" };
-        let name = names.rfind(|name| !name.is_empty()).unwrap_or(stranger);
+        // Viewers show the id behind the name.
+        let name = match names.rfind(|name| !name.is_empty()) {
+            Some(name) => name.to_owned(),
+            None if !lanes.is_empty() => format!("thread {thread}"),
+            // A thread that made calls and recorded nothing of its own.
+            None => format!("thread {thread} ({})", self.own.name_of(thread).unwrap_or("no spans")),
+        };
         for row in 0..used {
-            let name = match row {
-                0 => format!("thread {thread} ({name})"),
-                _ => format!("thread {thread} ({name}) ({})", row + 1),
-            };
+            let name = if row == 0 { name.clone() } else { format!("{name} ({})", row + 1) };
             let track = Row::new(self.process, self.row(thread, row));
             rows.thread(&ThreadRow { track, name: &name, sort_index: thread, at })?;
         }
@@ -200,10 +203,19 @@ impl<'t> Walk<'t> {
         self.async_spans != AsyncSpans::Track || self.index.tracks.is_empty() || !self.index.tracks.contains_key(&span)
     }
 
+    /// Async tracks have a group of their own: Perfetto shows those of a process below all of its threads.
+    fn async_tracks(&self, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
+        if !self.requests.tracks().is_empty() {
+            let (process, name) = (Lane::Name(ASYNC_SPANS), ASYNC_SPANS);
+            let at = self.window().0;
+            rows.process(&ProcessRow { process, name, label: "", sort_index: ASYNC_SPANS_ORDER, at })?;
+        }
+        self.requests.tracks().iter().try_for_each(|track| self.async_track(track, source, rows))
+    }
+
     fn async_track(&self, track: &AsyncTrack, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         let AsyncTrack { span, start, end, polls, .. } = *track;
         let Some(site) = source.sites.get(polls.site as usize) else { return Ok(()) };
-        let lane = |lane: usize| self.recorded.lanes.get(lane).map_or(0, |row| row.thread);
         let busy = self.converter.timestamp(Ticks(polls.first.0 + polls.busy_ticks)).since(start);
         let figures = [
             ("request id", ArgValue::U64(track.request)),
@@ -224,9 +236,8 @@ impl<'t> Walk<'t> {
             name: named.unwrap_or(site.name),
             span,
             track: track.track,
-            begin: Row::new(self.process, lane(polls.first_lane)),
+            on: Row { process: Lane::Name(ASYNC_SPANS), thread: Lane::Id(0) },
             start,
-            finish: Row::new(self.process, lane(polls.last_lane)),
             end: track.drawn,
             args: &args,
         })

@@ -296,6 +296,7 @@ fn work_hangs_on_the_span_that_launched_it() {
     let named = |what: &str, arg: &str, value: Value| {
         assert!(names.iter().any(|row| row["name"] == what && row["args"][arg] == value), "{what}")
     };
+    named("process_name", "name", json!("GPU 0: Toy \"1\""));
     named("process_labels", "labels", json!("GPU 0"));
     named("process_sort_index", "sort_index", json!(5_000_000));
     named("thread_name", "name", json!("stream 7 "));
@@ -413,7 +414,11 @@ fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
     );
     let tids = |cat| events(&file, "X", cat).iter().map(|row| row["tid"].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!((tids("kernel"), tids("overhead")), (vec![7, 10_000_007], vec![0, 1]));
-    let rows = file.events().filter(|row| row["name"] == "thread_name" && row["pid"].as_i64() < Some(1));
+    assert!(events(&file, "X", "overhead").iter().all(|row| row["pid"] == 0x1FFF_FFFF), "apart from the device");
+    assert!(file.events().any(|row| row["pid"] == 0x1FFF_FFFF && row["args"]["name"] == "Overhead"));
+    assert!(file.trace.events().iter().all(|event| event.name() != "Buffer Flush" || event.process().is_none()));
+    let of_host = |row: &Value| row["pid"] == std::process::id();
+    let rows = file.events().filter(|row| row["name"] == "thread_name" && !of_host(row));
     let names: Vec<_> = rows.map(|row| row["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["stream 7 ", "TOY Overhead", "stream 7 (2)", "TOY Overhead"]);
     let labels = file.events().filter(|row| row["name"] == "process_labels" && row["pid"] == 0);

@@ -63,6 +63,7 @@ fn what_is_polled_gets_a_track_and_what_is_made_once_gets_none() {
     });
     assert_eq!(names(&rows), ["request"]);
     assert_eq!(rows[0]["args"]["polls"], 3, "not the enter to drop it in");
+    assert!(rows.iter().all(|row| row["pid"] == "Async spans"), "apart from the threads");
 }
 
 #[test]

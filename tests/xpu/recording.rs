@@ -273,7 +273,7 @@ fn waits_collectives_and_overhead_have_rows_of_their_own() {
     let overheads = events(&file, "X", "overhead");
     assert!(!overheads.is_empty());
     for overhead in overheads {
-        assert_eq!((overhead["pid"].as_i64(), name(overhead)), (Some(-1), "Instrumentation"));
+        assert_eq!((overhead["pid"].as_i64(), name(overhead)), (Some(0x1FFF_FFFF), "Instrumentation"));
         assert!(overhead["args"]["overhead occupancy"].as_str().unwrap().ends_with('%'));
     }
 }

@@ -11,7 +11,7 @@ mod spans;
 mod threads;
 
 pub(super) use calls::{Call, Calls};
-pub(super) use rows::DeviceRows;
+pub(super) use rows::{DEVICES, DeviceRows};
 
 use super::index::Index;
 use super::recorded::Recorded;

@@ -3,7 +3,8 @@
 use super::lanes::{Lane, Lanes, Taken};
 use super::{Linked, Mark, NEVER, has_arrows, is_work};
 use crate::activity::{
-    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
+    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS,
+    OVERHEAD_GROUP, Track,
 };
 use crate::collector::{Collection, Device, Entry, Role, Shaped, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
@@ -34,10 +35,7 @@ struct OnStream<'t> {
 type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
 /// Groups of devices stand below the host's, as in libkineto.
-const DEVICES: i64 = 5_000_000;
-/// The group of what collectors cost. It has rows with names, but none itself: Perfetto takes -1 for 0, and would show its
-/// name in place of the first device's.
-const OVERHEAD: i64 = -1;
+pub(in crate::trace) const DEVICES: i64 = 5_000_000;
 /// How far the row of waits for a stream lies from the stream's.
 const SYNC_ROW: i64 = 1_000_000;
 
@@ -63,10 +61,19 @@ impl<'w> DeviceRows<'w> {
         described.values().try_for_each(|device| {
             let id = i64::from(device.id);
             let (process, label) = (activity::Lane::Id(id), &*device.label);
-            let name = device.heading.as_deref().unwrap_or(self.walk.process_name);
+            // Not all viewers show labels.
+            let mut known = vec![label, &device.name];
+            known.retain(|part| !part.is_empty());
+            known.dedup();
+            let name = device.heading.clone().unwrap_or_else(|| known.join(": "));
             let sort_index = device.order.unwrap_or(DEVICES + id);
-            rows.process(&ProcessRow { process, name, label, sort_index, at })
-        })
+            rows.process(&ProcessRow { process, name: &name, label, sort_index, at })
+        })?;
+        if self.collections().any(|(_, linked)| !linked.overheads.is_empty()) {
+            let process = activity::Lane::Id(OVERHEAD_GROUP);
+            rows.process(&ProcessRow { process, name: "Overhead", label: "", sort_index: OVERHEAD_GROUP, at })?;
+        }
+        Ok(())
     }
 
     /// Hands on all rows.
@@ -117,7 +124,7 @@ impl<'w> DeviceRows<'w> {
     ) -> io::Result<()> {
         let mut entries: Vec<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
         entries.sort_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end())));
-        let mut lanes = Lanes::new(OVERHEAD, 0, 1, self.walk.resolution_ns());
+        let mut lanes = Lanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
         let at = self.walk.window().0;
         for entry in entries {
             let (start, end) = collection.interval(&entry);
@@ -125,7 +132,7 @@ impl<'w> DeviceRows<'w> {
             rows.activity(&Activity {
                 kind: ActivityType::Overhead,
                 name: collection.records.names.text(entry.name),
-                track: Track::new(OVERHEAD, row),
+                track: Track::new(OVERHEAD_GROUP, row),
                 body: Body::Slice { start: place.start, end: place.end },
                 id: CorrelationId(0),
                 linked: CorrelationId(0),
@@ -135,7 +142,7 @@ impl<'w> DeviceRows<'w> {
         }
         lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
             let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
-            rows.thread(&ThreadRow { track: Track::new(OVERHEAD, lane.id), name: &name, sort_index: lane.id, at })
+            rows.thread(&ThreadRow { track: Track::new(OVERHEAD_GROUP, lane.id), name: &name, sort_index: lane.id, at })
         })
     }
 }

@@ -123,7 +123,7 @@ impl<W: Write> ChromeWriter<W> {
     }
 
     /// Writes one end of an async track, up to its args.
-    fn async_end(&mut self, ph: u8, row: &AsyncRow<'_>, track: Track<'_>, at: Timestamp) {
+    fn async_end(&mut self, ph: u8, row: &AsyncRow<'_>, at: Timestamp) {
         self.out.raw(b"\n{\"ph\":\"");
         self.out.raw(&[ph]);
         self.out.raw(b"\",\"cat\":\"async\",\"name\":");
@@ -131,7 +131,7 @@ impl<W: Write> ChromeWriter<W> {
         self.out.raw(b",\"id2\":{\"local\":\"0x");
         self.out.piece(|piece| piece.hex(row.track));
         self.out.raw(b"\"}");
-        self.place_and_time(track, at);
+        self.place_and_time(row.on, at);
     }
 }
 
@@ -182,10 +182,10 @@ impl<W: Write> Rows for ChromeWriter<W> {
     }
 
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.async_end(b'b', row, row.begin, row.start);
+        self.async_end(b'b', row, row.start);
         self.args_if_any(row.args);
         self.out.raw(b"},");
-        self.async_end(b'e', row, row.finish, row.end.max(row.start));
+        self.async_end(b'e', row, row.end.max(row.start));
         self.out.raw(b"},");
         self.out.end_row()
     }
@@ -285,11 +285,11 @@ mod tests {
     #[test]
     fn async_tracks_to_the_byte() {
         let args: [(&str, ArgValue<'_>); 1] = [("busy", ArgValue::U64(1))];
-        let (begin, finish) = (Track::new(1, 2), Track::new(1, 3));
-        let row =
-            AsyncRow { name: "get", span: 7, track: 0xabc, begin, start: ns(2000), finish, end: ns(5000), args: &args };
-        let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":2,"ts":1.000,"args":{"busy":1}}"#;
-        let e = r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":1,"tid":3,"ts":4.000}"#;
+        let on = Track { process: Lane::Name("Async spans"), thread: Lane::Id(0) };
+        let row = AsyncRow { name: "get", span: 7, track: 0xabc, on, start: ns(2000), end: ns(5000), args: &args };
+        let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":1.000,"args":{"busy":1}}"#;
+        let e =
+            r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":4.000}"#;
         assert_eq!(lines(|writer| writer.async_track(&row).unwrap()), [b, e]);
         let backwards = lines(|writer| writer.async_track(&AsyncRow { end: ns(1), ..row }).unwrap());
         assert!(backwards[1].contains(r#""ts":1.000"#));

@@ -24,7 +24,7 @@ pub struct Slice {
     pub name: String,
     pub cat: String,
     pub tid: u64,
-    /// The name of its row, without `thread <id>`.
+    /// The name of its row; empty for a thread without a name.
     pub row: String,
     /// Nanoseconds.
     pub start: u64,
@@ -158,15 +158,13 @@ impl File {
             .map(|event| {
                 let tid = event["tid"].as_u64().unwrap();
                 let name = event["args"]["name"].as_str().unwrap();
-                let name = name.strip_prefix("thread ").unwrap_or(name);
-                let (_, name) = name.split_once(' ').unwrap_or_default();
-                // "(worker)", "(worker) (2)"
-                let (first, second) = match name.rsplit_once(") (") {
-                    Some((first, number)) if number.trim_end_matches(')').parse::<u32>().is_ok() => {
-                        (first.strip_prefix('(').unwrap_or(first), format!(" ({number}"))
-                    }
-                    _ => (name.strip_prefix('(').and_then(|n| n.strip_suffix(')')).unwrap_or(name), String::new()),
+                // "worker", "worker (2)"; a thread without a name is called "thread 1234".
+                let is_number = |text: &str| text.trim_end_matches(')').parse::<u32>().is_ok();
+                let (first, second) = match name.rsplit_once(" (") {
+                    Some((first, number)) if is_number(number) => (first, format!(" ({number}")),
+                    _ => (name, String::new()),
                 };
+                let first = if first == format!("thread {tid}") { "" } else { first };
                 (tid, if first == self.main { "main".to_owned() } else { first.to_owned() } + &second)
             })
             .collect()
