@@ -5,8 +5,9 @@ use crate::time::{Ticks, Timestamp};
 
 /// The one converter of a trace: piecewise linear between the anchors, straight on beyond the last.
 ///
-/// A change of CLOCK_REALTIME against the monotonic clock by more than [`STEP_NS`] between two anchors (more than NTP's
-/// slewing can do) is a step: the piece before it keeps the monotonic clock's slope, and a new piece starts.
+/// Where CLOCK_REALTIME and the monotonic clock differ between two anchors by more than the brackets and NTP's slewing allow,
+/// one of them fits the rate of the counter, and the piece has its slope: a step of CLOCK_REALTIME, or a suspend, changes no
+/// duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Converter {
     pieces: Vec<Piece>,
@@ -31,9 +32,6 @@ pub(crate) struct Cursor<'c> {
     length: u64,
 }
 
-/// NTP slews by 500 ppm at most, so half a millisecond between two anchors a second apart; this is twice as much.
-const STEP_NS: u64 = 1_000_000;
-
 impl Converter {
     /// Makes the converter of a session's anchors, which come in order of time; an empty list gives time 0 for all.
     pub(crate) fn new(anchors: &[Anchor]) -> Converter {
@@ -47,21 +45,13 @@ impl Converter {
 
     fn of(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
         let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
-        let between = |at: &Anchor, next: &Anchor| {
-            (next.monotonic.0.saturating_sub(at.monotonic.0), ticks(next).0.saturating_sub(ticks(at).0))
-        };
-        // The slope from the first anchor to the last by the monotonic clock; 1 ns a tick where there is no such thing.
-        let ends = anchors.first().zip(anchors.last()).map(|(first, last)| between(first, last));
-        let mut slope = ends.and_then(|(monotonic, ticks)| ratio(monotonic, ticks)).unwrap_or(1 << 32);
-        for (at, next) in anchors.iter().zip(anchors.iter().skip(1)) {
-            let (monotonic, passed) = between(at, next);
-            let unix = next.unix.since(at.unix);
-            let stepped = unix.abs_diff(monotonic) > STEP_NS.max(monotonic / 1000) || next.unix < at.unix;
-            converter.steps += u32::from(stepped);
-            if let Some(of_piece) = ratio(if stepped { monotonic } else { unix }, passed) {
-                slope = of_piece;
-            }
-            converter.push(at, ticks(at), slope);
+        let rate = Passed::rate(anchors, ticks);
+        let mut slope = rate;
+        for passed in Passed::between(anchors, ticks) {
+            let found = if passed.agree(rate) { Some(passed.unix) } else { passed.likeliest(rate) };
+            converter.steps += u32::from(found != Some(passed.unix));
+            slope = found.map_or(Some(rate), |ns| ratio(ns, passed.ticks)).unwrap_or(slope);
+            converter.push(passed.at, ticks(passed.at), slope);
         }
         if let Some(last) = anchors.last() {
             converter.push(last, ticks(last), slope);
@@ -101,6 +91,60 @@ impl Converter {
     /// Returns how often CLOCK_REALTIME was stepped during the session.
     pub(crate) fn steps(&self) -> u32 {
         self.steps
+    }
+}
+
+/// What passed from one anchor to the next, in nanoseconds of each clock and in ticks.
+struct Passed<'a> {
+    at: &'a Anchor,
+    unix: u64,
+    monotonic: u64,
+    ticks: u64,
+    /// How wide both brackets are together, in ticks: the clocks may have been read that far apart.
+    width: u64,
+}
+
+impl<'a> Passed<'a> {
+    fn between(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> impl Iterator<Item = Passed<'a>> {
+        let passed = move |(at, next): (&'a Anchor, &Anchor)| Passed {
+            at,
+            unix: next.unix.since(at.unix),
+            monotonic: next.monotonic.0.saturating_sub(at.monotonic.0),
+            ticks: ticks(next).0.saturating_sub(ticks(at).0),
+            width: 2 * (at.error_ticks + next.error_ticks),
+        };
+        anchors.iter().zip(anchors.iter().skip(1)).map(passed)
+    }
+
+    /// The rate of the counter: by all pieces in which the clocks agree, else by the monotonic clock; 1 ns a tick where there
+    /// is no such thing.
+    fn rate(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> u64 {
+        let sum = |agreeing: Option<u64>| {
+            let pieces = Passed::between(anchors, ticks).filter(|piece| agreeing.is_none_or(|rate| piece.agree(rate)));
+            let add = |(ns, ticks): (u64, u64), piece: Passed<'_>| (ns + piece.monotonic, ticks + piece.ticks);
+            let (ns, ticks) = pieces.fold((0, 0), add);
+            ratio(ns, ticks)
+        };
+        let about = sum(None);
+        about.and_then(|about| sum(Some(about))).or(about).unwrap_or(1 << 32)
+    }
+
+    /// How far two clocks may be apart: NTP slews by 500 ppm at most, of which this is twice as much.
+    fn tolerance(&self, rate: u64) -> u64 {
+        self.monotonic / 1000 + scale(self.width, rate)
+    }
+
+    /// Whether CLOCK_REALTIME and the monotonic clock tell the same: no step, no suspend.
+    fn agree(&self, rate: u64) -> bool {
+        self.unix.abs_diff(self.monotonic) <= self.tolerance(rate)
+    }
+
+    /// Of clocks that disagree, what the one says that fits the counter's rate: CLOCK_REALTIME if the machine was suspended and
+    /// the counter ran on, the monotonic clock if CLOCK_REALTIME was stepped. `None` if neither does.
+    fn likeliest(&self, rate: u64) -> Option<u64> {
+        let expected = scale(self.ticks, rate);
+        let fits = |ns: &u64| ns.abs_diff(expected) <= expected / 1000 + scale(self.width, rate);
+        [self.unix, self.monotonic].into_iter().find(fits)
     }
 }
 
@@ -197,6 +241,68 @@ mod tests {
         let second = 1_000_000_000;
         let c = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
         assert_eq!((c.steps(), at(&c, second / 2), at(&c, second)), (1, 10 * second + second / 2, 5 * second));
+    }
+
+    #[test]
+    fn a_small_step_in_a_short_recording_changes_no_duration() {
+        // 10 ms of which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
+        let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
+        assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
+        // What the brackets leave open is none.
+        let c = converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_015)]);
+        assert_eq!(c.steps(), 0);
+    }
+
+    /// A machine whose clocks are read each second.
+    struct Machine {
+        anchors: Vec<Anchor>,
+        counter: u64,
+        monotonic: u64,
+        unix: u64,
+    }
+
+    impl Machine {
+        const RATE: u64 = 3;
+
+        fn new() -> Machine {
+            let mut machine = Machine { anchors: Vec::new(), counter: 7, monotonic: 1, unix: 1 << 60 };
+            machine.passes([0; 3]);
+            machine
+        }
+
+        /// So much time passes for the counter, the monotonic clock and CLOCK_REALTIME, in nanoseconds.
+        fn passes(&mut self, [counter, monotonic, unix]: [u64; 3]) {
+            self.counter += counter * Machine::RATE;
+            self.monotonic += monotonic;
+            self.unix += unix;
+            self.anchors.push(anchor(self.counter, self.monotonic, self.unix));
+        }
+
+        /// The duration of a millisecond in the middle of each second, in nanoseconds.
+        fn milliseconds(&self) -> (Vec<u64>, u32) {
+            let c = converter(&self.anchors);
+            let middles = self.anchors.windows(2).map(|pair| pair[0].counter.0 + 400_000_000 * Machine::RATE);
+            let spans = middles.map(|middle| at(&c, middle + 1_000_000 * Machine::RATE) - at(&c, middle));
+            (spans.collect(), c.steps())
+        }
+    }
+
+    #[test]
+    fn durations_hold_through_steps_and_suspends() {
+        const SECOND: u64 = 1_000_000_000;
+        let changes = [
+            ("a step", [SECOND, SECOND, 61 * SECOND]),
+            ("a small step", [SECOND, SECOND, SECOND + 2_500_000]),
+            ("a suspend with a running counter", [3600 * SECOND, SECOND, 3600 * SECOND]),
+            ("a suspend with a counter that stands", [SECOND, SECOND, 3600 * SECOND]),
+            ("a suspend with a counter that begins anew, as far as it got", [2 * SECOND, SECOND, 3600 * SECOND]),
+        ];
+        for (what, change) in changes {
+            let mut machine = Machine::new();
+            [[SECOND; 3], [SECOND; 3], change, [SECOND; 3]].into_iter().for_each(|time| machine.passes(time));
+            let (spans, _) = machine.milliseconds();
+            assert!(spans.iter().all(|span| span.abs_diff(1_000_000) <= 1_000), "{what}: {spans:?}");
+        }
     }
 
     #[test]

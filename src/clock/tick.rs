@@ -28,7 +28,7 @@ pub(crate) fn is_counter() -> bool {
 /// needed.
 pub(crate) fn source() -> &'static str {
     static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
-        let invariant = is_invariant();
+        let invariant = is_invariant() && !is_rejected();
         INVARIANT.store(invariant, Ordering::Relaxed);
         match (invariant, cfg!(target_arch = "x86_64")) {
             (true, true) => "tsc",
@@ -65,6 +65,20 @@ fn is_invariant() -> bool {
     // SAFETY: every x86_64 processor has cpuid, and the leaf exists.
     let leaf = || unsafe { core::arch::x86_64::__cpuid(ADVANCED_POWER_MANAGEMENT) };
     highest >= ADVANCED_POWER_MANAGEMENT && leaf().edx & INVARIANT_TSC != 0
+}
+
+/// Whether the kernel has found the counter to be unstable, as on some machines of several sockets.
+fn is_rejected() -> bool {
+    const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let is_asked = cfg!(all(target_os = "linux", target_arch = "x86_64", not(miri)));
+    is_asked && std::fs::read_to_string(AVAILABLE).is_ok_and(|sources| lacks_counter(&sources))
+}
+
+/// Whether the counter is none of the kernel's clocks: one that it has found to be unstable is not in its list any more.
+/// Hyper-V's page is read by the counter.
+fn lacks_counter(sources: &str) -> bool {
+    let mut sources = sources.split_whitespace().peekable();
+    sources.peek().is_some() && !sources.any(|source| matches!(source, "tsc" | "hyperv_clocksource_tsc_page"))
 }
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -105,6 +119,13 @@ mod tests {
             assert!(next >= last);
             last = next;
         }
+    }
+
+    #[test]
+    fn a_counter_that_the_kernel_has_rejected_is_not_trusted() {
+        assert!(lacks_counter("hpet acpi_pm \n") && lacks_counter("kvm-clock acpi_pm\n"));
+        assert!(!lacks_counter("tsc hpet acpi_pm \n") && !lacks_counter("kvm-clock tsc acpi_pm\n"));
+        assert!(!lacks_counter("hyperv_clocksource_tsc_page acpi_pm\n") && !lacks_counter("\n"));
     }
 
     #[test]

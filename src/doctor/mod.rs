@@ -301,8 +301,11 @@ fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
     let anchors = [Anchor::take(), Anchor::take()];
     let mut notes = Vec::new();
     if source == "monotonic" {
-        let what =
-            if cfg!(target_arch = "x86_64") { "this processor's counter changes its rate" } else { "no counter" };
+        let what = if cfg!(target_arch = "x86_64") {
+            "this processor's counter is not steady, or the kernel has rejected it"
+        } else {
+            "no counter"
+        };
         notes.push(format!("{what}, so the system's clock is read, which makes each span some ten nanoseconds dearer"));
     }
     if let Some(kernel_source) = machine.clock_source.as_deref()
