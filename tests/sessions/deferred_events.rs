@@ -1,7 +1,7 @@
 //! Device work whose name and times come later: rows, links, clocks, what is left open, and bounds.
 
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
@@ -165,6 +165,41 @@ fn calibrations_against_a_clock_of_the_host_put_times_where_they_were() {
     let near = |(found, truth): (&u64, &u64)| found.abs_diff(*truth) <= report.clock_error_ns;
     assert!(found.iter().zip(&times).all(near), "{found:?} {times:?} {report}");
     assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
+}
+
+#[test]
+fn recordings_are_calibrated_at_both_ends() {
+    let gpu = DeferredEvents::new("gpu");
+    gpu.set_clock(DeviceClock::ticking(1.0));
+    // The device drifts by 1000 ppm.
+    let origin = now();
+    let device = move |real: u64| 5_000_000_000 + (real - origin) + (real - origin) / 1000;
+    gpu.set_calibrator(move || {
+        let real = now();
+        Some((device(real), real, Duration::from_nanos(50)))
+    });
+    let file = record(&gpu, || {
+        let (submission, [start, end]) = run(&gpu, 0);
+        gpu.resolve(submission, "work", device(start), device(end));
+        spin(5000);
+    });
+    let alignment = gpu.alignment().unwrap();
+    assert_eq!((alignment.source, alignment.observations), (AlignedBy::Calibrations, 2));
+    assert_eq!(alignment.contradicted, 0, "{alignment}");
+    assert!(report(&file).notes[0].contains("by 2 calibrations,"), "{alignment}");
+    // One that can be read at the start alone.
+    let (once, read) = (DeferredEvents::new("gpu"), AtomicBool::new(false));
+    once.set_calibrator(move || {
+        (!read.swap(true, Ordering::Relaxed)).then(|| (now(), now(), Duration::from_nanos(50)))
+    });
+    record(&once, || {
+        let (submission, [start, end]) = run(&once, 0);
+        once.resolve(submission, "work", start, end);
+    });
+    assert!(once.alignment().unwrap().to_string().contains("by 1 calibration,"), "{:?}", once.alignment());
+    gpu.set_calibrator(|| panic!("on purpose"));
+    let notes = report(&record(&gpu, || ())).notes;
+    assert_eq!(notes, ["it panicked in `calibrator`: on purpose"]);
 }
 
 #[test]

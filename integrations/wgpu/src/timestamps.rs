@@ -53,8 +53,11 @@ impl Timestamps {
         let (calibrated, free) = (Mutex::default(), Mutex::default());
         let (events, as_cuda) = (gpu.collector(), gpu.as_cuda);
         let inner = Arc::new(Inner { events, as_cuda, device, queue, align, calibrator, calibrated, free });
+        // For a recording that goes on already.
         inner.calibrate(Duration::ZERO);
         let weak: Weak<Inner> = Arc::downgrade(&inner);
+        let calibrating = weak.clone();
+        inner.events.set_calibrator(move || calibrating.upgrade()?.read_clocks());
         inner.events.set_resolver(move |_, deadline| {
             if let Some(inner) = weak.upgrade() {
                 inner.wait(deadline);
@@ -124,10 +127,15 @@ impl Inner {
         if last.is_some_and(|last| last.elapsed() < after) {
             return;
         }
-        if let Some((ticks, host, deviation)) = self.calibrator.as_ref().and_then(Calibrator::read) {
+        if let Some((ticks, host, deviation)) = self.read_clocks() {
             self.events.calibrate(ticks, host, deviation);
             *last = Some(Instant::now());
         }
+    }
+
+    /// Reads both clocks at once, where the driver can.
+    fn read_clocks(&self) -> Option<(u64, u64, Duration)> {
+        self.calibrator.as_ref().and_then(Calibrator::read)
     }
 
     /// Hands over what became of passes that were submitted then.
@@ -156,6 +164,5 @@ impl Inner {
                 break;
             }
         }
-        self.calibrate(Duration::ZERO);
     }
 }

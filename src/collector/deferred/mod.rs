@@ -74,6 +74,7 @@ struct Shared {
 
 type ReadClock = dyn Fn() -> u64 + Send + Sync;
 type Resolver = dyn Fn(&[Submission], Instant) + Send + Sync;
+type Calibrator = dyn Fn() -> Option<(u64, u64, Duration)> + Send + Sync;
 
 #[derive(Clone)]
 struct Settings {
@@ -81,12 +82,13 @@ struct Settings {
     call: ActivityType,
     most: usize,
     resolver: Option<Arc<Resolver>>,
+    calibrator: Option<Arc<Calibrator>>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let (call, most) = (ActivityType::PrivateUse1Runtime, 1 << 17);
-        Settings { device: Device::new(0, "device"), call, most, resolver: None }
+        Settings { device: Device::new(0, "device"), call, most, resolver: None, calibrator: None }
     }
 }
 
@@ -196,6 +198,22 @@ impl DeferredEvents {
         self.shared.settings.lock().resolver = Some(Arc::new(resolver));
     }
 
+    /// Has `calibrator` called when a recording begins and when it stops: it reads both clocks at once and returns what
+    /// [`calibrate`](DeferredEvents::calibrate) takes, ticks of the device, nanoseconds of the host, and the deviation; `None`
+    /// if they cannot be read. Times of a recording lie between its calibrations then, so that a drift of the device's clock
+    /// is known. It must not call the [`Profiler`](crate::Profiler).
+    ///
+    /// ```
+    /// use tracing_kineto::collector::DeferredEvents;
+    ///
+    /// # fn read_both_clocks() -> Option<(u64, u64, std::time::Duration)> { None }
+    /// let events = DeferredEvents::new("gpu");
+    /// events.set_calibrator(read_both_clocks);
+    /// ```
+    pub fn set_calibrator(&self, calibrator: impl Fn() -> Option<(u64, u64, Duration)> + Send + Sync + 'static) {
+        self.shared.settings.lock().calibrator = Some(Arc::new(calibrator));
+    }
+
     /// Whether submissions are recorded now.
     pub fn is_recording(&self) -> bool {
         self.shared.runs.load(Ordering::Acquire)
@@ -303,6 +321,16 @@ impl DeferredEvents {
         INSIDE.try_with(innermost).unwrap_or(0)
     }
 
+    /// Reads both clocks by the program's calibrator.
+    fn calibrate_now(&self, sink: &RecordSink) {
+        let Some(calibrator) = self.shared.settings.lock().calibrator.clone() else { return };
+        match attempt("calibrator", || calibrator()) {
+            Ok(Some((ticks, host, deviation))) => self.calibrate(ticks, host, deviation),
+            Ok(None) => {}
+            Err(reason) => sink.note(reason.message()),
+        }
+    }
+
     /// Has the program's resolver see to what is open.
     fn resolve_open(&self, sink: &RecordSink, deadline: Instant) {
         let open = self.shared.taken.lock().open();
@@ -355,8 +383,10 @@ impl Collector for DeferredEvents {
             return Err(Unavailable::new(Why::Busy, "it is in another recording", "stop that one first"));
         }
         let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
-        *taken = Taken::new(recording, selection.types, sink);
+        *taken = Taken::new(recording, selection.types, sink.clone());
+        drop(taken);
         self.shared.known.lock().forget_brackets();
+        self.calibrate_now(&sink);
         self.shared.recording.store(recording, Ordering::Relaxed);
         self.shared.runs.store(true, Ordering::Release);
         Ok(can)
@@ -388,6 +418,7 @@ impl Collector for DeferredEvents {
         self.shared.runs.store(false, Ordering::Release);
         let Some(sink) = self.shared.taken.lock().sink.clone() else { return };
         self.resolve_open(&sink, deadline);
+        self.calibrate_now(&sink);
         let taken = std::mem::take(&mut *self.shared.taken.lock());
         let device = self.shared.settings.lock().device.id;
         if let Some(alignment) = taken.hand_over(&sink, device, &self.shared.known.lock()) {
