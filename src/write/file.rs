@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
-use crate::os::{file_lock, memory};
+use crate::os::file_lock;
 
 /// Writes a file that stands under `path` when it is whole, and not before.
 ///
@@ -106,7 +106,7 @@ impl Format {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
                 // It asks for its memory without a way to say that there is none.
-                let is_left = memory::list::<u8>(super::gzip::MEMORY).is_some();
+                let is_left = crate::os::memory::list::<u8>(super::gzip::MEMORY).is_some();
                 is_left.then_some(()).ok_or(io::ErrorKind::OutOfMemory)?;
                 let mut gzip = super::gzip::Gzip::new(out, gzip_level);
                 write(&mut gzip)?;
