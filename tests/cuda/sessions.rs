@@ -245,11 +245,11 @@ fn names_of_kernels_outlive_their_module() {
     let file = gpu::record(|| {
         let module = machine.module(&["_Z4leftv"]);
         let kernel = machine.kernel(module, "_Z4leftv");
-        info_span!("launch").in_scope(|| machine.launch(kernel, 1, cuda::Stream::NULL));
+        info_span!("launch").in_scope(|| machine.launch(kernel, 1, Stream::NULL));
         machine.synchronize();
         machine.unload(module);
     });
-    assert_eq!(kernels(&file).iter().map(|kernel| gpu::name(kernel)).collect::<Vec<_>>(), ["left()"]);
+    assert_eq!(kernels(&file).iter().map(|kernel| name(kernel)).collect::<Vec<_>>(), ["left()"]);
 }
 
 #[test]

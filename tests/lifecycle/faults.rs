@@ -1,4 +1,5 @@
 //! Places that cannot be written to: a clear error, and a trace that can still be saved elsewhere.
+#![allow(clippy::disallowed_methods, reason = "a scenario is told its settings by the environment")]
 
 use crate::play::{File, OUTPUT, play, play_with, record, record_as, report, work};
 use crate::{Scenario, Test, sys};
