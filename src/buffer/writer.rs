@@ -125,6 +125,7 @@ mod tests {
 
     const FIRST: u64 = 3 * SLOTS as u64;
 
+    #[expect(clippy::unwrap_used, reason = "a test has memory")]
     fn open(first_id: u64) -> Chunk {
         let chunk = Chunk::new().unwrap();
         chunk.open(first_id, 1);

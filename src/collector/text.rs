@@ -98,6 +98,7 @@ mod tests {
 
     /// Refuses a system call on the calling thread from now on, as a sandbox does.
     #[cfg(target_arch = "x86_64")]
+    #[expect(clippy::unwrap_used, reason = "a test's number")]
     fn refuse(call: libc::c_long) {
         let step = |code, jump_false, k| libc::sock_filter { code, jt: 0, jf: jump_false, k };
         let (refused, allowed) = (libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned(), libc::SECCOMP_RET_ALLOW);
