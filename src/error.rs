@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 /// An error of this crate.
 ///
 /// Its text names the path, key or library concerned and says what to do next. Match on [`kind`](Error::kind).
-#[derive(thiserror::Error)]
-#[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -106,6 +104,15 @@ impl Error {
         self.trace.as_ref()
     }
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+// The message has the cause, so there is no source.
+impl std::error::Error for Error {}
 
 /// The message: what a `main` that returns this error shows.
 impl fmt::Debug for Error {

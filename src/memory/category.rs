@@ -82,11 +82,17 @@ impl fmt::Display for Category {
 }
 
 /// A text that names no [`Category`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no memory category is called {0:?}; there are PARAMETER, OPTIMIZER_STATE, INPUT, TEMPORARY, ACTIVATION, GRADIENT, AUTOGRAD_DETAIL and Unknown"
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCategory(String);
+
+impl fmt::Display for UnknownCategory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Category::ALL.map(Category::as_str).join(", ");
+        write!(f, "no memory category is called {:?}; there are {known}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownCategory {}
 
 impl FromStr for Category {
     type Err = UnknownCategory;
