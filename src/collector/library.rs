@@ -1,7 +1,7 @@
 //! Finds vendors' libraries on the machine, and opens them for good.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -176,19 +176,24 @@ impl Library {
     ///
     /// # Safety
     /// `F` is the type of a function pointer, that of the function which vendors give that name.
-    #[cfg(any(unix, windows))]
     pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
-        // SAFETY: the caller knows the type.
-        let symbol = unsafe { self.0.get::<F>(name) };
+        const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+        let address = self.address(name)?;
+        // SAFETY: the caller knows that it is a function's of that type, and pointers have one size.
+        Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
+    }
+
+    /// Returns where the function or variable of that name lies. Compiled once, unlike what depends on its type.
+    #[cfg(any(unix, windows))]
+    fn address(self, name: &CStr) -> Option<*const c_void> {
+        // SAFETY: the pointer is looked at as an address alone.
+        let symbol = unsafe { self.0.get::<*const c_void>(name) };
         symbol.ok().map(|symbol| *symbol)
     }
 
     /// Returns nothing: there is no library.
-    ///
-    /// # Safety
-    /// None is needed: it is never called.
     #[cfg(not(any(unix, windows)))]
-    pub(crate) unsafe fn function<F: Copy>(self, _name: &CStr) -> Option<F> {
+    fn address(self, _name: &CStr) -> Option<*const c_void> {
         match *self.0 {}
     }
 
@@ -196,8 +201,7 @@ impl Library {
     #[cfg(target_os = "linux")]
     pub(crate) fn path(self, name: &CStr) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt as _;
-        // SAFETY: the pointer is looked at as an address alone.
-        let address = unsafe { self.function::<*const std::ffi::c_void>(name) }?;
+        let address = self.address(name)?;
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: `about` is a valid place for the result.
         let found = unsafe { libc::dladdr(address, about.as_mut_ptr()) };
