@@ -95,6 +95,7 @@ mod record_while;
 mod recorder;
 mod schedule;
 mod session;
+mod sorting;
 mod text;
 mod time;
 mod trace;

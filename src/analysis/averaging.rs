@@ -11,6 +11,7 @@ use super::stacks::Stacks;
 use super::timed::{Timed, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
+use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
 use crate::write::json_text;
 use std::collections::HashMap;
@@ -133,7 +134,7 @@ impl<'e> Averaging<'e> {
 
         let mut rows = rows.rows;
         rows.iter_mut().for_each(|row| row.durations.sort_unstable());
-        rows.sort_by_key(|row| row.first);
+        sort_few_by_key(&mut rows, |row| row.first);
         for row in rows {
             match row.section {
                 Section::Ops => averages.ops.push(row),
@@ -141,9 +142,9 @@ impl<'e> Averaging<'e> {
                 Section::DeviceAnnotations => averages.annotations.push(row),
             }
         }
-        averages.ops.sort_by_key(|row| std::cmp::Reverse(row.self_host_ns));
-        averages.kernels.sort_by_key(|row| std::cmp::Reverse(row.self_device_ns));
-        averages.annotations.sort_by_key(|row| std::cmp::Reverse(row.self_device_ns));
+        sort_few_by_key(&mut averages.ops, |row| std::cmp::Reverse(row.self_host_ns));
+        sort_few_by_key(&mut averages.kernels, |row| std::cmp::Reverse(row.self_device_ns));
+        sort_few_by_key(&mut averages.annotations, |row| std::cmp::Reverse(row.self_device_ns));
         averages.groups = self.groups.into_iter().map(|group| group.title).collect();
         averages
     }

@@ -5,6 +5,7 @@ use super::averaging::{OVERLOAD, SHAPES, SOURCE};
 use super::columns::{Column, Side};
 use super::sort::SortBy;
 use super::units::{TimeUnit, bytes, flop_unit, share, time};
+use crate::sorting::sort_few_by;
 use std::fmt;
 
 /// A table to be printed: made by [`KeyAverages::table`], printed by its `Display`.
@@ -145,8 +146,7 @@ impl<'a> Table<'a> {
         let rows = rows.chain(self.averages.outside.as_ref().filter(|_| self.as_torch));
         let mut rows: Vec<&Average> = rows.collect();
         if let Some(key) = self.sort_by {
-            rows.sort_by_key(|row| row.first);
-            rows.sort_by(|a, b| key.compare(b, a));
+            sort_few_by(&mut rows, |a, b| key.compare(b, a).then(a.first.cmp(&b.first)));
         }
         rows
     }

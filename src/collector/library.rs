@@ -1,6 +1,7 @@
 //! Finds vendors' libraries on the machine, and opens them for good.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
 
+use crate::sorting::sort_few_by_key;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -261,7 +262,7 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
             let names = names.filter_map(|entry| entry.file_name().into_string().ok());
             let fits = |name: &String| name.strip_prefix(before).is_some_and(|rest| rest.ends_with(after));
             let mut names: Vec<_> = names.filter(fits).collect();
-            names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
+            sort_few_by_key(&mut names, |name| std::cmp::Reverse(numbers(name)));
             names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
         };
         found = found.iter().flat_map(below).collect();

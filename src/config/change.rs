@@ -4,6 +4,7 @@ use super::keys::{Change, Key, Stage};
 use super::{Config, Merged};
 use crate::diag::DOOR;
 use crate::error::Error;
+use crate::sorting::sort_few_by_key;
 use std::fmt;
 
 /// The keys that have another value now, as they are told.
@@ -49,7 +50,7 @@ impl Config {
             (before != now && key.spec().stage == Stage::Now).then_some((change, told))
         });
         let mut changed: Vec<_> = changed.collect();
-        changed.sort_by_key(|(change, _)| *change);
+        sort_few_by_key(&mut changed, |(change, _)| *change);
         Changes(changed)
     }
 

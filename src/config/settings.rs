@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::keys::{Change, Key};
 use super::value::{Kind, Value};
+use crate::sorting::sort_few_by_key;
 
 /// What one source sets.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +98,7 @@ impl Merged {
             let settings: Vec<_> = settings.map(|(key, value)| (key, value, origin)).collect();
             merged.0.extend(settings);
         }
-        merged.0.sort_by_key(|(key, _, _)| *key);
+        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
 
@@ -116,7 +117,7 @@ impl Merged {
         let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
         let mut merged = Merged(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), origin))).collect());
-        merged.0.sort_by_key(|(key, _, _)| *key);
+        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
 
@@ -135,7 +136,7 @@ impl Merged {
         let kept = self.0.iter().filter(is_fixed);
         let taken = new.0.iter().filter(|entry| !is_fixed(entry));
         let mut merged = Merged(kept.chain(taken).cloned().collect());
-        merged.0.sort_by_key(|(key, _, _)| *key);
+        sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
 

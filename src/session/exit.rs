@@ -30,9 +30,8 @@ pub(crate) fn register(session: &Arc<Session>) {
 /// Returns the session that was made last, one that records nothing if there is such a one.
 pub(crate) fn newest() -> Option<Arc<Session>> {
     let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let mut live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
-    live.sort_by_key(|session| session.status() != Status::Idle);
-    live.into_iter().next()
+    let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
+    live.iter().find(|session| session.status() == Status::Idle).or(live.first()).cloned()
 }
 
 /// Writes what every recording of this process has so far to its output; recordings go on.

@@ -18,6 +18,7 @@ use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
 use crate::fields::{Word, values};
+use crate::sorting::sort_few_by_key;
 use crate::time::{Ticks, Timestamp};
 use std::io;
 
@@ -263,7 +264,7 @@ pub(super) fn in_order(
             // Slices that were open when records began are recorded when they end; they come first, the longest first.
             let records = runs.iter().flat_map(|run| recorded.records(*run));
             let mut clipped: Vec<Record<'_>> = records.filter(is_older).collect();
-            clipped.sort_by_key(|record| std::cmp::Reverse(record.words[1]));
+            sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| each(window, record))?;
         }
         let records = runs.iter().flat_map(|run| recorded.records(*run));

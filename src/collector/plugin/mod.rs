@@ -12,6 +12,7 @@ mod said;
 use super::{Attempt, Capabilities, Collector, Device, Library, RecordSink, Selection, Unavailable, Why};
 use crate::activity::{ActivityTypes, CorrelationId};
 use crate::os::fork;
+use crate::sorting::sort_few_by;
 use crate::time::Timestamp;
 use calls::{Functions, Profiler, Running};
 use desk::Desk;
@@ -72,7 +73,7 @@ pub(crate) fn plugins(folder: &Path) -> (Vec<Plugin>, Vec<(&'static str, Unavail
     let files = std::fs::read_dir(folder).map(|entries| {
         let files = entries.flatten().map(|entry| entry.path());
         let mut files: Vec<_> = files.filter(|file| is_library(file)).collect();
-        files.sort();
+        sort_few_by(&mut files, PathBuf::cmp);
         files
     });
     let files = files.unwrap_or_else(|error| {

@@ -2,6 +2,7 @@
 
 use super::records::size;
 use crate::collector::Device;
+use crate::sorting::sort_few_by_key;
 
 /// What an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Agents {
             }
             _ => {}
         }
-        self.devices.sort_by_key(|device| device.id);
+        sort_few_by_key(&mut self.devices, |device| device.id);
     }
 
     /// Returns the number of a device, `None` if that is no device.
