@@ -111,12 +111,12 @@ impl Door {
         self.threshold.store(threshold.number(), Ordering::Relaxed);
     }
 
-    /// Has messages look like that from now on.
+    /// Sets how messages look from now on.
     pub(crate) fn set_format(&self, format: LogFormat) {
         self.format.store(format as u8, Ordering::Relaxed);
     }
 
-    /// Has messages without colours on a terminal too.
+    /// Says whether messages are without colours on a terminal too.
     pub(crate) fn set_plain(&self, is_plain: bool) {
         self.is_plain.store(is_plain, Ordering::Relaxed);
     }

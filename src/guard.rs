@@ -159,7 +159,7 @@ impl fmt::Debug for RecordingGuard {
     }
 }
 
-/// Ends the recording or the schedule, if one goes on, and writes the trace; `why_empty` may know better why it is empty.
+/// Ends the running recording or schedule and writes the trace; `why_empty` may know better why it is empty.
 fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
         return Ok(());

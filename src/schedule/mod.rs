@@ -104,7 +104,7 @@ impl Schedule {
         self.with(|plan| plan.wait = steps)
     }
 
-    /// Has collectors run for so many steps before a cycle is recorded. Default: 0. Changes nothing of a custom schedule.
+    /// Runs collectors for so many steps before a cycle is recorded. Default: 0. Changes nothing of a custom schedule.
     ///
     /// Without warm-up, the first recorded step has the start of the collectors in it.
     #[must_use]

@@ -71,7 +71,7 @@ fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     live.into_iter().map(|session| (session.clone(), session.deadline(now))).collect()
 }
 
-/// Has `begin` flush each session that records something of the program's own, then waits for all files.
+/// Begins to flush each session that records something of the program's own, then waits for all files.
 fn flush(
     sessions: &[(Arc<Session>, Instant)],
     begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite<'_>>, Error>,

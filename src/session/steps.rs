@@ -147,7 +147,7 @@ impl Steps {
         self.file.store(if is_numbered { run.cycles + 1 } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Has the next file carry a number: one without it, or with this one, has been written.
+    /// Gives the next file a number that no file has yet.
     pub(crate) fn end_numbered_file(&self) {
         // Cycles have numbers of their own.
         if self.turn(None).is_ok_and(|turn| turn.run.schedule.is_none()) {

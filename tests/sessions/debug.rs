@@ -9,7 +9,7 @@ use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{CpuTraceBuilder, Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
 
-/// More than that stands in the way of what it is printed for.
+/// A longer text hides what it is printed for.
 const LONGEST: usize = 300;
 
 /// The types whose `Debug` is longer, with its length.
