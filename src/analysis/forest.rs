@@ -118,7 +118,7 @@ impl Forest {
     }
 }
 
-/// What is open on each thread as time goes on.
+/// The slices that are open on each thread, followed in the order of time.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
     forest: &'a Forest,

@@ -27,7 +27,7 @@ pub(super) struct Nesting {
     left: HashMap<u32, u32>,
 }
 
-/// The slices that threads are in as time goes on, each under a number of the caller's.
+/// The slices that each thread is in, followed in the order of time; the caller gives each a number.
 #[derive(Debug)]
 pub(super) struct OpenSlices<'e> {
     threads: Threads<'e>,

@@ -51,7 +51,7 @@ struct Entered {
     is_first: bool,
     /// It is its span's first, or inside another one of its span.
     is_call: bool,
-    /// It lies in a span that is none of its span's ancestors.
+    /// It lies in a span that is not an ancestor of its own.
     is_foreign: bool,
     /// It comes right after another slice of its span.
     follows: bool,
@@ -63,7 +63,7 @@ struct Span {
     last: Entered,
     lane: u64,
     is_on_several_threads: bool,
-    /// It was entered in a span that is none of its ancestors.
+    /// It was entered in a span that is not its ancestor.
     is_inside_others: bool,
     is_closed: bool,
     is_closed_at_once: bool,
@@ -72,7 +72,7 @@ struct Span {
 /// A slice that lasted longer is work that is worth seeing.
 const LONGEST_NS: u64 = 100_000;
 
-/// More futures are not taken to be dropped in one slice, nor are more ancestors looked at.
+/// The most futures that count as dropped in one slice, and the most ancestors that are compared.
 const MOST: usize = 64;
 
 impl<'r> Drops<'r> {

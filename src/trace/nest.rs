@@ -16,7 +16,7 @@ pub(crate) struct Nest {
     resolution_ns: u64,
 }
 
-/// The rows beside the thread's own: as many as slices overlap at once, so none is searched for one by one.
+/// The further rows of a thread. There are as many as slices overlap at once, so they are not tried one by one.
 #[derive(Debug, Default)]
 struct OtherRows {
     rows: Vec<Row>,
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// The first row in which nothing that is open ends before the slice does, by a look at each.
+    /// The first row in which nothing that is open ends before the slice does, found by trying each.
     fn first_fit(slices: &[(u64, u64)], slack: u64) -> Vec<usize> {
         let mut rows: Vec<Vec<u64>> = Vec::new();
         let place = |(start, length): &(u64, u64)| {

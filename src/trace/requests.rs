@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// The spans that have an async track.
 ///
-/// A request is such a span none of whose ancestors is one. A span shares the track of its nearest ancestor that has one
+/// A request is such a span without an ancestor that has a track. A span shares the track of its nearest ancestor that has one
 /// where it nests directly inside that; one that overlaps another there, or outlives the ancestor, has a track of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -20,7 +20,7 @@ pub(crate) struct Requests {
     of_span: HashMap<u64, u64>,
 }
 
-/// How a span is drawn beside the slices in which it was polled.
+/// How a span is drawn in addition to the slices in which it was polled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AsyncTrack {
     pub(crate) span: u64,

@@ -65,7 +65,7 @@ pub(crate) struct Met {
 /// Second rows of a thread get ids that no kernel gives to threads.
 pub(super) const NEXT_ROW: i64 = 10_000_000;
 
-/// The group of async tracks, which stands between the host's and the devices'.
+/// The group of async tracks, between the host's and the devices'.
 const ASYNC_SPANS: &str = "Async spans";
 const ASYNC_SPANS_ORDER: i64 = DEVICES - 1;
 

@@ -115,7 +115,7 @@ fn a_track_ends_also_if_another_thread_has_looked_for_another_span_meanwhile() {
     assert!(rows[0]["args"]["finished"].is_null(), "{rows:#?}");
 }
 
-/// A future that waits as often as is said, inside a span of a name.
+/// A future that is pending that many times, inside a span with a name.
 async fn step(name: &'static str, waits: usize) {
     let mut left = waits;
     let wait = future::poll_fn(move |_| {
