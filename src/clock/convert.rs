@@ -248,7 +248,7 @@ mod tests {
         // 10 ms of which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
         assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
-        // What the brackets leave open is none.
+        // A difference within the brackets is no step.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_015)]);
         assert_eq!(c.steps(), 0);
     }

@@ -74,7 +74,7 @@ fn is_rejected() -> bool {
     is_asked && std::fs::read_to_string(AVAILABLE).is_ok_and(|sources| lacks_counter(&sources))
 }
 
-/// Whether the counter is none of the kernel's clocks: one that it has found to be unstable is not in its list any more.
+/// Whether the kernel's list of clocks lacks the counter: the kernel removes one that it has found to be unstable.
 /// Hyper-V's page is read by the counter.
 fn lacks_counter(sources: &str) -> bool {
     let mut sources = sources.split_whitespace().peekable();

@@ -1,4 +1,4 @@
-//! Writes to stderr, and does not wait for whoever reads it.
+//! Writes to stderr without waiting for its reader.
 #![allow(unsafe_code, reason = "poll and write have no safe form")]
 
 /// Writes a line of at most 4096 bytes, which a pipe takes as a whole; `false` if that would block, or if nobody can read

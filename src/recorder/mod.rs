@@ -72,8 +72,7 @@ pub(crate) struct Recorder {
     is_installed: AtomicBool,
 }
 
-/// A payload too large for a chunk. In a box, as an `Arc` of a slice asks for its memory without a way to say that there is
-/// none.
+/// A payload too large for a chunk. In a box, as an `Arc` of a slice cannot report that there is no memory.
 pub(crate) type Block = Arc<Box<[u64]>>;
 
 /// What threads share.

@@ -105,7 +105,7 @@ impl Format {
         match self {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
-                // It asks for its memory without a way to say that there is none.
+                // The encoder cannot report that there is no memory.
                 let is_left = crate::os::memory::list::<u8>(super::gzip::MEMORY).is_some();
                 is_left.then_some(()).ok_or(io::ErrorKind::OutOfMemory)?;
                 let mut gzip = super::gzip::Gzip::new(out, gzip_level);

@@ -225,7 +225,7 @@ fn child_with_an_old_driver() {
     without_a_gpu("driver=10020", Why::LibraryNotFound, "CUDA 10.2");
 }
 
-/// CUPTI hands nothing over in time: what it has is counted, and the program goes on.
+/// CUPTI hands nothing over in time: its buffers are counted, and the program continues.
 #[test]
 #[ignore = "run by another test"]
 fn child_without_its_buffers() {

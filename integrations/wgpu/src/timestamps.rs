@@ -53,7 +53,7 @@ impl Timestamps {
         let (calibrated, free) = (Mutex::default(), Mutex::default());
         let (events, as_cuda) = (gpu.collector(), gpu.as_cuda);
         let inner = Arc::new(Inner { events, as_cuda, device, queue, align, calibrator, calibrated, free });
-        // For a recording that goes on already.
+        // For a recording that runs already.
         inner.calibrate(Duration::ZERO);
         let weak: Weak<Inner> = Arc::downgrade(&inner);
         let calibrating = weak.clone();

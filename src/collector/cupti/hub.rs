@@ -44,7 +44,7 @@ pub(super) struct Lease(&'static Hub);
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody is told of marks any more.
+        // Marks have no effect from here on.
         self.0.watch(None);
         self.0.read_by(None);
         self.0.turn.release();

@@ -50,7 +50,7 @@ pub(super) struct Worker {
     pub(super) is_missing_records: bool,
     /// A pause before which something was launched that owes its record.
     pub(super) pausing: Option<Pausing>,
-    /// Given up with the worker, and only then whoever waits for the end is told.
+    /// Given up with the worker; after that, the thread that waits for the end is woken.
     pub(super) subscription: Subscription,
     pub(super) _ended: SaysEnded<End>,
 }

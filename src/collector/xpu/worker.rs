@@ -35,7 +35,7 @@ pub(super) struct Worker {
     pub(super) sampling: Option<Sampling>,
     /// A pause whose views do not rest yet: when to look again, and how often that was done.
     pub(super) pausing: Option<(Instant, u32)>,
-    /// Given up with the worker, and only then whoever waits for the end is told.
+    /// Given up with the worker; after that, the thread that waits for the end is woken.
     pub(super) _lease: Lease,
     pub(super) _ended: SaysEnded<Instant>,
 }
