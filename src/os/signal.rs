@@ -24,9 +24,19 @@ pub(crate) fn serve(flush: fn()) {
     unix::serve(flush);
 }
 
+/// Has a signal that has come end the process now, which exits: the thread of [`serve`] may come too late to do that.
+#[cfg(unix)]
+pub(crate) fn finish() {
+    unix::finish();
+}
+
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
 pub(crate) fn watch() {}
+
+/// There are no such signals on this platform.
+#[cfg(not(unix))]
+pub(crate) fn finish() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
@@ -82,7 +92,7 @@ mod unix {
 
     pub(super) fn watch() {
         for signal in WATCHED {
-            if action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL) {
+            if is_default(signal) {
                 set_action(signal, handle as *const () as libc::sighandler_t);
                 IS_WATCHING.store(true, Ordering::Relaxed);
             }
@@ -140,9 +150,17 @@ mod unix {
         }
     }
 
+    pub(super) fn finish() {
+        let first = FIRST.load(Ordering::SeqCst);
+        if first != 0 && EXPECTED.load(Ordering::Relaxed) == process() {
+            end_process(first);
+        }
+    }
+
     /// Has the signal end the process, unless the program has installed a handler since.
     fn end_process(signal: libc::c_int) {
-        if !is_ours(signal) {
+        // By default, if another thread is about to do the same.
+        if !is_ours(signal) && !is_default(signal) {
             return;
         }
         set_action(signal, libc::SIG_DFL);
@@ -157,6 +175,10 @@ mod unix {
 
     fn is_ours(signal: libc::c_int) -> bool {
         action(signal).is_some_and(|action| action.sa_sigaction == handle as *const () as libc::sighandler_t)
+    }
+
+    fn is_default(signal: libc::c_int) -> bool {
+        action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
     }
 
     /// Returns what a signal does now.

@@ -6,7 +6,7 @@ use super::saving::{Patience, PendingWrite};
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::os::{exit, fork};
+use crate::os::{exit, fork, signal};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,10 @@ fn sessions() -> &'static Mutex<Vec<Weak<Session>>> {
 
 /// Has the session flushed when the process exits.
 pub(crate) fn register(session: &Arc<Session>) {
-    exit::at_exit(at_exit);
+    exit::at_exit(|| {
+        at_exit();
+        signal::finish();
+    });
     let mut sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner);
     sessions.retain(|session| session.strong_count() > 0);
     sessions.push(Arc::downgrade(session));

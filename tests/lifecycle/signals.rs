@@ -47,6 +47,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         sys::raise(libc::SIGINT);
         wait_for_the_end();
     }),
+    ("signal_while_the_guard_writes", |_| {
+        let interrupted = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> {
+            sys::raise(libc::SIGINT);
+            Ok(Box::new(std::io::sink()))
+        };
+        let _guard = record_as(KinetoLayer::builder().sink("interrupted", interrupted).output("interrupted://x.json"));
+        work();
+    }),
     ("signal_at_random", |folder| {
         let guard = record(folder);
         work();
@@ -67,6 +75,12 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(played.status.signal(), Some(signal), "{}", played.stderr);
             assert_eq!(played.output().slices("work"), 1);
             assert_eq!(played.stderr.matches("wrote /").count(), 1, "{}", played.stderr);
+        }
+    }),
+    ("signal_while_the_guard_writes_ends_the_process_all_the_same", || {
+        for _ in 0..5 {
+            let played = play("signal_while_the_guard_writes");
+            assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
         }
     }),
     ("signal_leaves_nothing_when_flushing_is_off", || {
