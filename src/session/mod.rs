@@ -25,6 +25,7 @@ pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};
 #[cfg(target_os = "linux")]
 pub(crate) use requested::Outside;
+#[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;
