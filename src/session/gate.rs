@@ -180,7 +180,8 @@ impl Gate {
         let held = self.held();
         let since = held.since?;
         let mut host = held.host.windows.clone();
-        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: false }));
+        // Threads go on, and what they begin behind that is none of it.
+        host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: true }));
         let devices = held.devices.iter().map(|device| device.windows_until(now)).collect();
         Some(Windows::new(host, devices, since))
     }

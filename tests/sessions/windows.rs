@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::{File, enter, exit, layer, on_thread, record, spawn};
 use tracing::info_span;
 use tracing_kineto::{AsyncSpans, ErrorKind, KinetoLayerBuilder, Loss, Profiler, Status};
@@ -223,6 +223,40 @@ fn a_snapshot_counts_nothing_as_late() {
             (0..100).for_each(|_| info_span!("after").in_scope(|| ()));
             assert_eq!(snapshot.stats().losses, [], "what came after it is in the next one");
             assert_eq!(stop(profiler).all("after").len(), 100);
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_has_nothing_that_begins_behind_its_end() {
+    with_profiler(
+        |b| b,
+        |profiler| {
+            let stop_work = AtomicBool::new(false);
+            let work = || {
+                while !stop_work.load(Ordering::Relaxed) {
+                    info_span!("work").in_scope(|| info_span!("inside").in_scope(|| ()));
+                }
+            };
+            let short = |_| {
+                profiler.start().unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(200));
+                let snapshot = File::of(profiler.snapshot().unwrap());
+                drop(profiler.stop().unwrap());
+                snapshot
+            };
+            let snapshots: Vec<_> = std::thread::scope(|scope| {
+                let working = spawn(scope, "working", work);
+                let snapshots = (0..30).map(short).collect();
+                stop_work.store(true, Ordering::Relaxed);
+                working.join().unwrap();
+                snapshots
+            });
+            for file in &snapshots {
+                let unfinished = file.slices().iter().filter(|slice| slice.args["finished"] == false).count() as u64;
+                assert_eq!(file.lost(Loss::Unfinished), unfinished);
+                assert!(unfinished <= 2, "a thread is inside of two slices at most, and not of {unfinished}");
+            }
         },
     );
 }
