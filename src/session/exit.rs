@@ -61,6 +61,7 @@ pub(crate) fn at_exit() {
         session.observers.note(Event::Stopped);
         begun
     });
+    sessions.iter().for_each(|(session, _)| session.tell_why_nothing());
     // A guard may have been dropped meanwhile.
     sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
 }

@@ -265,14 +265,16 @@ impl Drop for ShownProgress<'_> {
 }
 
 /// Says in one line where a trace is, how much is in it, and what is not.
-fn report(trace: &Trace, path: &Path) {
+pub(super) fn report(trace: &Trace, path: &Path) {
     let stats = trace.stats();
-    let mut text = format!("wrote {}: {}", path.display(), counted(stats.slices, "slice"));
-    if stats.device_activities > 0 {
-        text += &format!(", {}", counted(stats.device_activities, "device record"));
-    }
+    let mut text = format!("wrote {}: ", path.display());
     if let Some(rows) = trace.progress().cut() {
-        text += &format!("; closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());
+        text += &format!("closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());
+    } else {
+        text += &counted(stats.slices, "slice").to_string();
+        if stats.device_activities > 0 {
+            text += &format!(", {}", counted(stats.device_activities, "device record"));
+        }
     }
     let lost = stats.losses.iter().filter(|(loss, _)| loss.is_loss());
     let lost: Vec<_> = lost.map(|(loss, count)| format!("{} {count}", loss.as_str())).collect();

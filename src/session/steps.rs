@@ -2,6 +2,7 @@
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
+use super::saving::report;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
 use crate::config::Output;
@@ -381,7 +382,8 @@ impl Session {
         if let Some(handler) = &mut run.handler {
             let failed = |why: String| Error::new(ErrorKind::Handler, format!("the handler of traces {why}"));
             return match catch_unwind(AssertUnwindSafe(|| handler.ready(trace.clone()))) {
-                Ok(handled) => handled.map_err(|error| failed(format!("failed: {error}"))),
+                Ok(Ok(path)) => Ok(path.inspect(|path| report(trace, path))),
+                Ok(Err(error)) => Err(failed(format!("failed: {error}"))),
                 Err(_) => Err(failed("panicked".to_owned())),
             };
         }
@@ -405,6 +407,16 @@ impl Session {
             diag!(Error, "flush", "the trace was not handed out: {error}");
         }
         true
+    }
+
+    /// The process ends without the guard: says why a schedule has recorded nothing so far.
+    pub(super) fn tell_why_nothing(&self) {
+        let Ok(turn) = self.steps.turn(Some(Duration::ZERO)) else { return };
+        let run = &*turn.run;
+        let is_recording = self.status_now() != Status::Idle;
+        if let Some(course) = run.course.as_ref().filter(|_| !is_recording && run.cycles == 0 && !run.is_of_parent()) {
+            diag!(Warning, "flush", "nothing was recorded: {}", run.why_nothing(course.action));
+        }
     }
 
     /// Sets the schedule of the next start; `None` is a recording without one.

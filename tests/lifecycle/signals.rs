@@ -1,12 +1,13 @@
 //! SIGINT, SIGTERM and SIGHUP.
 
+use crate::ends::exit;
 use crate::play::{self, OUTPUT, Played, play, record, record_as, report, work};
 use crate::sys::{self, End};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
-use tracing_kineto::KinetoLayer;
+use tracing_kineto::{KinetoGuard, KinetoLayer, Schedule, tensorboard_trace_handler};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("signal_int", |folder| recorded_and_raised(folder, libc::SIGINT)),
@@ -55,6 +56,15 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let _guard = record_as(KinetoLayer::builder().sink("interrupted", interrupted).output("interrupted://x.json"));
         work();
     }),
+    ("signal_in_a_cycle", |folder| {
+        let _guard = scheduled(folder, Schedule::default().active(5));
+        sys::raise(libc::SIGINT);
+        wait_for_the_end();
+    }),
+    ("exit_in_a_warmup", |folder| {
+        let _guard = scheduled(folder, Schedule::default().warmup(2).active(5));
+        exit(0);
+    }),
     ("signal_at_random", |folder| {
         let guard = record(folder);
         work();
@@ -82,6 +92,16 @@ pub(crate) const TESTS: &[Test] = &[
             let played = play("signal_while_the_guard_writes");
             assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
         }
+    }),
+    ("signal_in_a_cycle_says_where_the_trace_is", || {
+        let played = play("signal_in_a_cycle");
+        assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 1), "{}", played.stderr);
+        assert!(played.stderr.contains("wrote /") && played.stderr.contains("slice"), "{}", played.stderr);
+    }),
+    ("exit_in_a_warmup_says_why_there_is_no_trace", || {
+        let played = play("exit_in_a_warmup").succeeded();
+        assert!(played.files().is_empty(), "{:?}", played.files());
+        assert!(played.stderr.contains("the schedule ended during warm-up, 1 more step needed"), "{}", played.stderr);
     }),
     ("signal_leaves_nothing_when_flushing_is_off", || {
         let played = play("signal_off");
@@ -133,6 +153,16 @@ fn recorded_and_raised(folder: &Path, signal: i32) {
     work();
     sys::raise(signal);
     wait_for_the_end();
+}
+
+/// Is in the second step of a schedule.
+fn scheduled(folder: &Path, schedule: Schedule) -> KinetoGuard {
+    let builder = KinetoLayer::builder().schedule(schedule).on_trace_ready(tensorboard_trace_handler(folder));
+    let guard = record_as(builder);
+    work();
+    guard.profiler().step();
+    work();
+    guard
 }
 
 /// Two signals that the program handles itself; `install` comes after the layer.
