@@ -184,7 +184,7 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
     Ok(())
 }
 
-/// Returns why nothing was recorded: that the guard was dropped at once, if it was, else `why`.
+/// Returns why nothing was recorded: that the guard may have been dropped at once, if it was, else `why`.
 fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
     /// Programs that keep the guard live longer, with few exceptions.
     const YOUNG: Duration = Duration::from_secs(1);
@@ -192,8 +192,9 @@ fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
         return why.to_owned();
     }
     format!(
-        "the guard was dropped {} ms after `build`, before the layer was installed; keep it (`let (layer, _guard) = …`) \
-         until the program's end",
+        "the layer was not installed when the guard was dropped, {} ms after `build`; add it with \
+         tracing_subscriber::registry().with(layer).init(), and keep the guard (`let (layer, _guard) = …`) until the \
+         program's end",
         lived.as_millis()
     )
 }

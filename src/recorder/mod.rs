@@ -175,8 +175,9 @@ impl Recorder {
         self.is_installed.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the layer is part of a subscriber: an `Option` or a `Vec` of layers does not say so, but spans reach it.
     pub(crate) fn is_installed(&self) -> bool {
-        self.is_installed.load(Ordering::Relaxed)
+        self.is_installed.load(Ordering::Relaxed) || !self.sites.all().is_empty()
     }
 
     /// Returns the shelf of this process.

@@ -411,7 +411,10 @@ impl Trace {
         } else if self.inner.facts.some_threads {
             Some("no thread that is recorded has entered a span: see KinetoLayerBuilder::threads")
         } else if sites.is_empty() {
-            Some("no span reached the layer: the program made none, or a filter in front of all layers hides them")
+            Some(
+                "no span reached the layer: the program made none, a filter in front of all layers hides them, or another \
+                  subscriber was set before",
+            )
         } else if sites.iter().all(|site| !site.is_recorded()) {
             Some(
                 "every span that reached the layer is left out by its filter, or by the selected activity types or scopes",

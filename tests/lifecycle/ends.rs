@@ -65,6 +65,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
         exit(0);
     }),
+    ("empty_filtered_in_a_list", |folder| {
+        let builder = KinetoLayer::builder().output(folder.join(OUTPUT));
+        let filter = Targets::new().with_target("none", tracing::Level::INFO);
+        let (layer, _guard) = builder.filter(filter).build().unwrap();
+        tracing_subscriber::registry().with(vec![layer]).init();
+        work();
+    }),
     ("empty_filtered", |folder| {
         let _guard = record_as(
             KinetoLayer::builder()
@@ -157,10 +164,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("guard_tells_why_nothing_was_recorded", || {
         for (scenario, why) in [
             ("empty", "no span reached the layer"),
-            ("empty_young", "before the layer was installed; keep it (`let (layer, _guard) = …`)"),
+            ("empty_young", "the layer was not installed when the guard was dropped"),
             ("empty_not_installed", "the layer was not installed; add it with"),
             ("empty_at_exit", "the layer was not installed; add it with"),
             ("empty_filtered", "every span that reached the layer is left out by its filter"),
+            ("empty_filtered_in_a_list", "every span that reached the layer is left out by its filter"),
             ("empty_schedule", "the schedule ended while it waited, 3 more steps needed; call Profiler::step"),
         ] {
             let played = play(scenario).succeeded();
