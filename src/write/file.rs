@@ -223,7 +223,8 @@ fn is_stream(_path: &Path) -> bool {
 
 /// Refuses to replace a folder, a pipe, a socket or a disk.
 fn refuse_what_is_no_file(path: &Path) -> Result<(), Error> {
-    if fs::metadata(path).is_ok_and(|found| found.is_dir()) {
+    let names_folder = path.to_string_lossy().ends_with(std::path::is_separator);
+    if names_folder || fs::metadata(path).is_ok_and(|found| found.is_dir()) {
         return Err(failed("write", path, Io::IsADirectory.into()));
     }
     match fs::symlink_metadata(path) {

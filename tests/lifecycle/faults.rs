@@ -161,6 +161,7 @@ pub(crate) const TESTS: &[Test] = &[
             (here.join("missing/x.json"), ErrorKind::Io, "create the folder"),
             (here.join("fifo"), ErrorKind::Io, "save to a file"),
             (here.join("folder"), ErrorKind::Io, "name a file in that folder"),
+            (here.join("none/"), ErrorKind::Io, "name a file in that folder"),
             (here.join("x.pftrace"), ErrorKind::Unsupported, "use .json"),
             (here.join("x.json.zst"), ErrorKind::Unsupported, "use .json.gz"),
             (here.join("x.zip"), ErrorKind::Unsupported, "use .json.gz"),
