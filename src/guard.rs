@@ -188,13 +188,16 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
 fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
     /// Programs that keep the guard live longer, with few exceptions.
     const YOUNG: Duration = Duration::from_secs(1);
-    if lived >= YOUNG || session.is_installed() {
+    if lived >= YOUNG {
         return why.to_owned();
     }
+    let lived = lived.as_millis();
+    if session.is_installed() {
+        return format!("{why} (the guard was dropped {lived} ms after `build`: keep it until the program's end)");
+    }
     format!(
-        "the layer was not installed when the guard was dropped, {} ms after `build`; add it with \
+        "the layer was not installed when the guard was dropped, {lived} ms after `build`; add it with \
          tracing_subscriber::registry().with(layer).init(), and keep the guard (`let (layer, _guard) = …`) until the \
          program's end",
-        lived.as_millis()
     )
 }
