@@ -217,15 +217,19 @@ fn write_to_stderr(message: &Message<'_>) {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     let line = match dropped {
         0 => Line::new(format_args!("{message}")),
-        n => {
-            let note =
-                format_args!("{} ({} dropped before: stderr did not take them)", message.text, counted(n, "message"));
-            Line::new(format_args!("{}", Message { text: note, ..*message }))
-        }
+        n => told(
+            message,
+            format_args!("{} ({} dropped before: stderr did not take them)", message.text, counted(n, "message")),
+        ),
     };
     if !write_now(line.as_bytes()) {
         DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
     }
+}
+
+/// Returns the line of a message with another text.
+fn told(message: &Message<'_>, text: fmt::Arguments<'_>) -> Line {
+    Line::new(format_args!("{}", Message { text, ..*message }))
 }
 
 /// Writes what stderr takes without waiting for its reader; `false` if that is nothing.
