@@ -95,10 +95,11 @@ impl<'r> Drops<'r> {
             Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
             Tag::Instant | Tag::Counter => self.happened(Ticks(record.words[0]), ends),
             Tag::Values => self.happened(Ticks(record.words[1]), ends),
-            Tag::Span => self.count_in(|around| around.span == record.words[0]),
+            // One without fields may have been made long before it is recorded.
+            Tag::Span if record.head.payload != 0 => self.count_in(|around| around.span == record.words[0]),
             Tag::Error => self.count_in(|around| around.slice == record.words[0]),
             // These belong to a slice, or are not drawn in it.
-            Tag::Slice | Tag::End | Tag::Follows | Tag::Stack | Tag::Counts | Tag::Memory => {}
+            Tag::Slice | Tag::Span | Tag::End | Tag::Follows | Tag::Stack | Tag::Counts | Tag::Memory => {}
         }
     }
 

@@ -158,6 +158,21 @@ fn future_has_its_track_when_a_child_closes_it_late() {
 }
 
 #[test]
+fn future_has_its_track_when_a_child_of_its_last_poll_begins_after_it() {
+    let file = record(|| {
+        let mut child = None;
+        run(async {
+            wait(1).await;
+            child = Some(info_span!("child"));
+        }
+        .instrument(info_span!("request")));
+        child.unwrap().in_scope(|| ());
+    });
+    assert_eq!(tracks(&file), [("request", 2)]);
+    assert!(averages(&file).contains(&row("request", 1, 2)));
+}
+
+#[test]
 fn future_has_its_track_when_it_is_dropped_on_another_thread() {
     let file = record(|| {
         let mut child = None;
