@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_forked_child_meets_callsites_whoever_held_the_lock() {
+    fn a_forked_child_meets_callsites_while_its_copy_of_the_lock_is_held() {
         let sites = Sites::new(Rules::default());
         let enabled = tracing_subscriber::registry();
         let span = tracing::subscriber::with_default(enabled, || tracing::info_span!("span"));

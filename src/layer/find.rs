@@ -226,8 +226,8 @@ where
     }
 }
 
-/// Whether a span that closes stands in no frame any more: those that were open when it was stored were emptied as it was
-/// left. One that was lent may still stand where it was made.
+/// Whether no frame holds a span that closes: frames that held it open when it was stored were emptied when it was left. The
+/// frame where a lent span was made may still hold it.
 pub(super) fn is_in_no_frame(hook: &Hook<'_>, key: u64) -> bool {
     stored(hook, key).is_some_and(|stored| stored.origin != Origin::Lent)
 }
@@ -280,7 +280,7 @@ where
         Need::Find => find(ctx, hook, key),
         Need::Store(stored, state) if stored == key => evict(hook, key, state, true),
         Need::Store(displaced, state) => displace(ctx, hook, displaced, state),
-        // It stands in no frame.
+        // No frame holds it.
         Need::StoreNew(state) => drop(store(hook, key, define(hook, state), Origin::Own, false)),
         Need::ExitElsewhere | Need::CloseElsewhere => return false,
     }

@@ -17,7 +17,7 @@ pub(crate) struct Lanes {
 #[derive(Debug, Default)]
 struct Known {
     lanes: Vec<Lane>,
-    /// The threads that live, each with its lane: whoever looks for a span does not pass by those that have ended.
+    /// The threads that live, each with its lane: a search for a span skips threads that have ended.
     live: Vec<(&'static Frames, usize)>,
     /// Spans of ended threads that nobody else knows, or that were lent; they may be entered or closed elsewhere.
     left: Vec<(u64, SpanState)>,

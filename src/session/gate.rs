@@ -180,7 +180,7 @@ impl Gate {
         let held = self.held();
         let since = held.since?;
         let mut host = held.host.windows.clone();
-        // Threads go on, and what they begin behind that is none of it.
+        // Threads still record: slices that begin after `now` are not part of the snapshot.
         host.extend(held.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: true }));
         let devices = held.devices.iter().map(|device| device.windows_until(now)).collect();
         Some(Windows::new(host, devices, since))

@@ -230,7 +230,7 @@ fn iterations_are_whole_however_late_somebody_looks() {
     assert_eq!(bench.acts(), ["start 1"]);
     bench.at(63);
     assert_eq!(bench.acts(), [""; 0]);
-    // Whoever else sees the last one may be kept from ending it while the program goes on.
+    // Another thread that sees the last iteration could be delayed, and the program would record more of them.
     bench.at(64);
     bench.moment.begins = false;
     assert_eq!(bench.acts(), [""; 0]);
