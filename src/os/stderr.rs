@@ -16,7 +16,7 @@ fn write_to(descriptor: i32, line: &[u8]) -> bool {
     if count != 1 || ready.revents != libc::POLLOUT {
         return false;
     }
-    // SAFETY: the bytes are there, as many as are said.
+    // SAFETY: the caller passes as many bytes as the count says.
     unsafe { libc::write(descriptor, line.as_ptr().cast(), line.len()) > 0 }
 }
 

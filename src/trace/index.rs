@@ -40,9 +40,11 @@ pub(crate) struct Index {
     /// `follows_from` pairs that no arrow can show.
     pub(crate) unlinked: u64,
     pub(crate) slices: u64,
-    /// Slices that began before the recording, and slices that did not end in it.
+    /// Slices that began before the recording.
     pub(crate) clipped: u64,
-    pub(crate) unfinished: u64,
+    /// Slices that had not ended in their window when they were read, in order of their ids. Their threads may store ends
+    /// later, which do not change the trace.
+    pub(crate) unfinished: Vec<u64>,
     pub(crate) events: u64,
     /// What allocators reported.
     pub(crate) memory: u64,
@@ -104,7 +106,8 @@ impl Index {
         for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
             let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
-            let cut = recorded.window_with(records).filter(|window| window.is_cut);
+            let window = recorded.window_with(records);
+            let cut = window.filter(|window| window.is_cut);
             while let Some(record) = Record::read(records, at, *committed) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.meets(window, &record)) {
@@ -119,7 +122,7 @@ impl Index {
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
-                        open.extend(index.count_slice(cut, &record));
+                        open.extend(index.count_slice(window, &record));
                         if record.head.flags & flag::FIRST == 0 {
                             again.insert(record.span());
                         }
@@ -156,7 +159,9 @@ impl Index {
             index.runs.extend((run.to > run.from).then_some(run));
         }
         index.sort_runs(recorded);
-        index.unfinished = open.iter().filter(|slice| !index.ends.contains_key(slice)).count() as u64;
+        open.retain(|(slice, by)| index.ends.get(slice).is_none_or(|end| end > by));
+        index.unfinished = open.into_iter().map(|(slice, _)| slice).collect();
+        index.unfinished.sort_unstable();
         values.sort_unstable();
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
@@ -185,13 +190,13 @@ impl Index {
         self.runs.get(from..to).unwrap_or_default()
     }
 
-    /// Counts a slice, and returns its id if its record does not say when it ended in its window.
-    fn count_slice(&mut self, cut: Option<&Window>, slice: &Record<'_>) -> Option<u64> {
+    /// Counts a slice, and returns its id and the end of its window if its record does not say that it ended by then.
+    fn count_slice(&mut self, window: Option<&Window>, slice: &Record<'_>) -> Option<(u64, Ticks)> {
         let [_, end, _] = slice.words;
         self.slices += 1;
-        self.clipped += u64::from(is_clipped(cut, slice));
-        let is_open = end == 0 || cut.is_some_and(|window| Ticks(end) > window.end);
-        is_open.then(|| slice.id())
+        self.clipped += u64::from(is_clipped(window, slice));
+        let by = window.map_or(Ticks(u64::MAX), |window| window.end);
+        (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
     }
 
     /// Whether a future was dropped in that slice, and nothing else happened.
@@ -224,12 +229,11 @@ impl Index {
     pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
         let start = if is_clipped(Some(window), slice) { window.start } else { Ticks(start) };
-        let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
-        // An end that a thread stored after the session took the record is none: the trace does not change.
-        match end.filter(|end| *end <= window.end) {
-            Some(end) => (start, end.max(start), true),
-            None => (start, window.end.max(start), false),
+        if self.unfinished.binary_search(&slice.id()).is_ok() {
+            return (start, window.end.max(start), false);
         }
+        let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&slice.id()).copied() };
+        (start, end.unwrap_or(window.end).max(start), true)
     }
 
     /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does. What was yet
@@ -374,5 +378,38 @@ impl Track {
         self.busy_ticks += end.0.saturating_sub(start.0);
         self.first = self.first.min(start);
         self.last = self.last.max(end);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::buffer::{Chunk, Head};
+    use crate::recorder::{Recorder, Taken};
+    use std::sync::Arc;
+
+    #[test]
+    #[expect(clippy::unwrap_used, reason = "a test has memory")]
+    fn an_end_that_is_stored_later_changes_nothing() {
+        let chunk = Chunk::new().unwrap();
+        chunk.open(1 << 20, 1);
+        let slots = chunk.slots();
+        for (at, end) in [(1, 0), (2, 20), (3, 70), (4, 0)] {
+            Record::write(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
+        }
+        slots.commit((1 << 20) + 5);
+        let taken = Taken { chunks: vec![(chunk.clone(), 5)], ..Taken::default() };
+        let whole = (Ticks(0), Ticks(50));
+        let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
+        let recorder = Arc::new(Recorder::for_tests());
+        let recorded = Recorded::new(taken, vec![window], whole, &recorder, false);
+        let index = Index::new(&recorded, &Converter::of_nanoseconds(), &Progress::default());
+        // This thread had read its clock in time, and was kept from storing what it read.
+        slots.end(1, 40);
+        slots.end(4, 60);
+        let ends = |at| index.times(&window, &Record::read(&chunk, at, 5).unwrap());
+        let shown: Vec<_> = (1..5).map(|at| ends(at)).map(|(_, end, finished)| (end.0, finished)).collect();
+        assert_eq!(shown, [(50, false), (20, true), (50, false), (50, false)]);
+        assert_eq!(index.unfinished.len(), 3);
     }
 }

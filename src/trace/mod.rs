@@ -303,7 +303,7 @@ impl Trace {
         };
         set(Loss::Late, self.inner.recorded.committed_late());
         set(Loss::Clipped, index.clipped);
-        set(Loss::Unfinished, index.unfinished);
+        set(Loss::Unfinished, index.unfinished.len() as u64);
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CountsScaled, index.scaled);
         set(Loss::CounterValues, index.counter_values);

@@ -156,7 +156,7 @@ pub(crate) fn fill_stderr() {
     // SAFETY: takes numbers; both descriptors are open.
     unsafe { libc::fcntl(writer, libc::F_SETFL, libc::O_NONBLOCK) };
     let page = [b'.'; 4096];
-    // SAFETY: the bytes are there, as many as are said.
+    // SAFETY: the caller passes as many bytes as the count says.
     while unsafe { libc::write(writer, page.as_ptr().cast(), page.len()) } > 0 {}
     // SAFETY: takes numbers; both descriptors are open.
     unsafe { libc::fcntl(writer, libc::F_SETFL, 0) };
