@@ -1,5 +1,5 @@
 //! Has something done when the process ends by `exit`, from `main`'s end or from anywhere else.
-#![allow(unsafe_code, reason = "atexit has no safe form")]
+#![allow(unsafe_code, reason = "atexit, dladdr and dlopen have no safe form")]
 
 use std::sync::OnceLock;
 
@@ -13,6 +13,7 @@ pub(crate) fn at_exit(last: fn()) {
         }
     }
     LAST.get_or_init(|| {
+        stay_loaded();
         // WebAssembly has no end of a process.
         #[cfg(not(target_family = "wasm"))]
         // SAFETY: the handler is a plain function that lives for ever and does not unwind.
@@ -22,3 +23,24 @@ pub(crate) fn at_exit(last: fn()) {
         last
     });
 }
+
+/// Keeps this code in the process, also after the program unloads the shared library that it is part of: threads run it, and
+/// the loader would call the handler above with a lock held that new threads need.
+#[cfg(unix)]
+fn stay_loaded() {
+    let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here: fn() = stay_loaded;
+    // SAFETY: `about` is a valid place for the result.
+    let found = unsafe { libc::dladdr(here as *const libc::c_void, about.as_mut_ptr()) };
+    // SAFETY: zeros are a valid value of it, and so is what dladdr stores.
+    let file = unsafe { about.assume_init() }.dli_fname;
+    if found != 0 && !file.is_null() {
+        // SAFETY: dladdr gives a C string. With these flags nothing is loaded and no code runs; the program itself has no
+        // handle, and needs none.
+        unsafe { libc::dlopen(file, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    }
+}
+
+/// Does nothing: what these platforms need is not known.
+#[cfg(not(unix))]
+fn stay_loaded() {}

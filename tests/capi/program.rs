@@ -49,7 +49,7 @@ impl Program {
         let program = Program { folder: tempfile::tempdir().unwrap() };
         let mut cc = Command::new(compiler);
         cc.arg(standard).args(STRICT).arg("-I").arg(root.join("include"));
-        cc.arg(root.join("tests/capi").join(source)).args(what).args(["-lm", "-lpthread", "-ldl", "-o"]);
+        cc.arg(root.join("tests/capi").join(source)).args(what).args(["-rdynamic", "-lm", "-lpthread", "-ldl", "-o"]);
         let output = cc.arg(program.file("program")).output().expect("no compiler");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         program
