@@ -22,7 +22,9 @@ fn start(place: &Place, scenario: &str, text: &str) -> Program {
 }
 
 fn write(place: &Place, text: &str) {
-    fs::write(place.file("libkineto.conf"), text).unwrap();
+    // Renamed to its name, so that the program never reads a file that is half written.
+    fs::write(place.file("next.conf"), text).unwrap();
+    fs::rename(place.file("next.conf"), place.file("libkineto.conf")).unwrap();
 }
 
 /// Has a trace of 10 ms taken.
