@@ -44,7 +44,7 @@ fn datagrams_that_are_no_answers() {
         // The queue of the program is short.
         stub.answer(&stub.poll(), "");
     }
-    program.wait_for(&format!("datagram {} was thrown away", all.len().min(10)));
+    program.wait_for(&format!("datagram {} was dropped", all.len().min(10)));
     is_traced(&place, &stub, &program);
     program.end();
     assert_eq!(place.traces().len(), 1);

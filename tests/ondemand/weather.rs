@@ -1,8 +1,13 @@
 //! Daemons that are not there, come back, or are slow.
 
-use crate::program::{Place, Trace};
+use crate::program::{Place, Program, Trace};
+use std::fs::{self, Permissions};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Instant;
-use support::daemon::{Daemon, Stub, is_there};
+use support::daemon::{Daemon, Stub, answer, is_there};
 use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -12,9 +17,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("answers_after_two_seconds", || slow("2")),
     ("answers_that_are_lost", answers_that_are_lost),
     ("polls_are_those_that_the_daemon_expects", polls_are_those_that_the_daemon_expects),
+    ("a_folder_of_sockets_that_is_made_again", a_folder_of_sockets_that_is_made_again),
+    ("a_folder_of_sockets_that_is_made_late", a_folder_of_sockets_that_is_made_late),
+    ("a_daemon_in_place_of_one_that_hangs", a_daemon_in_place_of_one_that_hangs),
+    ("sockets_of_killed_programs_are_removed", sockets_of_killed_programs_are_removed),
+    ("an_impostor_is_turned_away", an_impostor_is_turned_away),
 ];
 
-fn trace_once(place: &Place, daemon: &Daemon, program: &crate::program::Program, name: &str) -> u128 {
+fn trace_once(place: &Place, daemon: &Daemon, program: &Program, name: &str) -> u128 {
     let text = place.text_for_a_time(name, 50);
     daemon.trigger_all(&text, &[program.pid()]);
     let asked = Instant::now();
@@ -61,7 +71,7 @@ fn slow(seconds: &str) {
     let took = ["a.json", "b.json"].map(|name| trace_once(&place, &daemon, &program, name));
     println!("answers take {seconds} s: from the trigger to the file {took:?} ms");
     let (said, _) = program.end();
-    assert!(!said.contains("thrown away"), "{said}");
+    assert!(!said.contains("was dropped"), "{said}");
 }
 
 fn answers_that_are_lost() {
@@ -100,4 +110,124 @@ fn polls_are_those_that_the_daemon_expects() {
     assert_eq!(stub.poll().bytes, expected);
     program.end();
     assert!(!path.exists());
+}
+
+/// Asks for a trace by the next poll that this daemon hears.
+fn trace_by(place: &Place, daemon: &Stub, program: &Program, name: &str) {
+    daemon.answer(&daemon.poll_for_a_trace(), &place.text_for_a_time(name, 10));
+    Trace::wait_for(&place.trace_of(program, name));
+}
+
+fn a_folder_of_sockets_that_is_made_again() {
+    let place = Place::new();
+    let before = Stub::start(&place.sockets());
+    let program = place.start("serve");
+    trace_by(&place, &before, &program, "a.json");
+    fs::remove_dir_all(place.sockets()).unwrap();
+    fs::create_dir(place.sockets()).unwrap();
+    // The old daemon is stopped: it takes polls, and answers none.
+    trace_by(&place, &Stub::start(&place.sockets()), &program, "b.json");
+    drop(before);
+    program.end();
+    assert_eq!(fs::read_dir(place.sockets()).unwrap().count(), 1, "the program has removed its socket");
+}
+
+fn a_folder_of_sockets_that_is_made_late() {
+    let place = Place::new();
+    fs::remove_dir(place.sockets()).unwrap();
+    let program = place.start("serve");
+    program.wait_for(&format!("asked again and again: create {}", place.sockets().display()));
+    fs::create_dir(place.sockets()).unwrap();
+    trace_by(&place, &Stub::start(&place.sockets()), &program, "a.json");
+    let (said, _) = program.end();
+    assert_eq!(said.matches("cannot be asked").count(), 1, "{said}");
+}
+
+fn a_daemon_in_place_of_one_that_hangs() {
+    let place = Place::new();
+    let hangs = Stub::start(&place.sockets());
+    let program = place.start("serve");
+    hangs.poll();
+    fs::remove_file(place.sockets().join("dynolog")).unwrap();
+    trace_by(&place, &Stub::start(&place.sockets()), &program, "a.json");
+    program.end();
+}
+
+fn sockets_of_killed_programs_are_removed() {
+    let place = Place::new();
+    let daemon = Stub::start(&place.sockets());
+    let (mut killed, lives) = (place.start("serve"), place.start("serve"));
+    let sockets = || {
+        let names = fs::read_dir(place.sockets()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name != "dynolog");
+        names.sort();
+        names
+    };
+    let is_of = |name: &String, program: &Program| name.starts_with(&format!("dynoconfigclient{}-", program.pid()));
+    [&killed, &lives].map(|program| while !sockets().iter().any(|name| is_of(name, program)) {});
+    let pid = killed.pid();
+    killed.kill();
+    assert_eq!(sockets().len(), 2);
+    let next = place.start("serve");
+    while !sockets().iter().any(|name| is_of(name, &next)) {}
+    assert!(sockets().len() == 2 && sockets().iter().any(|name| is_of(name, &lives)), "{:?} {pid}", sockets());
+    // The one that lives is still heard.
+    let text = answer(&place.text_for_a_time("a.json", 10));
+    while !place.trace_of(&lives, "a.json").exists() {
+        let poll = daemon.poll();
+        let is_of_lives =
+            is_of(&poll.from.as_pathname().unwrap().file_name().unwrap().to_str().unwrap().to_owned(), &lives);
+        if poll.wanted() == 2 && is_of_lives {
+            daemon.send(&poll, &text);
+        }
+    }
+    [next, lives].map(Program::end);
+}
+
+/// A user who may send to the program's socket, and is not the one that it trusts, has the daemon's name.
+fn an_impostor_is_turned_away() {
+    const FLOODS: &str = r#"
+import os, socket, struct, sys
+folder, text = sys.argv[1], sys.argv[2].encode()
+ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+ours.bind(folder + "/dynolog")
+os.chmod(folder + "/dynolog", 0o666)
+print("READY", flush=True)
+_, program = ours.recvfrom(4096)
+ours.connect(program)
+sent = 0
+try:
+    while True:
+        ours.send(struct.pack("=Q32s", len(text), b"req") + text)
+        sent += 1
+except OSError as error:
+    print(sent, error.strerror, flush=True)
+"#;
+    let place = Place::new();
+    for folder in [place.file(""), place.sockets()] {
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+    }
+    let mut impostor = Command::new("python3");
+    impostor.args(["-c", FLOODS]).arg(place.sockets()).arg(place.text_for_a_time("theirs.json", 10)).uid(65534);
+    let Ok(mut impostor) = impostor.stdout(Stdio::piped()).spawn() else {
+        println!("passed over: only root can start another user's process, and it needs python3");
+        return;
+    };
+    let mut out = impostor.stdout.take().unwrap();
+    out.read_exact(&mut [0; b"READY\n".len()]).unwrap();
+    let program = place.start_with("serve", &[("KINETO_DAEMON_UID", "65533")]);
+    program.wait_for("may be impersonated: a process of user 65534 answers under its name");
+    let mut sent = String::new();
+    out.read_to_string(&mut sent).unwrap();
+    let (sent, why) = sent.trim().split_once(' ').unwrap();
+    // What its send buffer has room for, and no more.
+    assert!(sent.parse::<u64>().unwrap() < 10_000, "{sent} datagrams were let in, then: {why}");
+    assert_eq!(why, "Connection refused");
+    impostor.wait().unwrap();
+    fs::remove_file(place.sockets().join("dynolog")).unwrap();
+    trace_by(&place, &Stub::start(&place.sockets()), &program, "ours.json");
+    let (said, _) = program.end();
+    assert!(!said.contains("theirs"), "{said}");
+    assert_eq!(place.traces().len(), 1);
 }

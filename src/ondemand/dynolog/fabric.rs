@@ -1,4 +1,4 @@
-//! The socket to the daemon: whom it hears, and what it does when nobody is there.
+//! The socket to the daemon: from whom it takes datagrams, and how it finds a daemon that came later.
 
 use super::wire::{self, Malformed};
 use crate::os::{datagram, fork};
@@ -8,25 +8,34 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
-/// A bound socket that is connected to the daemon whenever there is one. Nothing here waits.
+/// A bound socket that is always connected: to the daemon, or to itself where there is none. Nothing here waits.
 ///
-/// While it is connected, the kernel refuses what others send. Before, anybody may: so each datagram is held against
-/// the daemon's name, and against the users that are trusted.
+/// The kernel refuses datagrams for a connected socket from others than its peer. So nobody but the process that has the
+/// daemon's name can have this one work; and that must also be of a user that is trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
     socket: UnixDatagram,
+    own: SocketAddr,
     daemon: SocketAddr,
-    /// The daemon's name, as the kernel tells it of a sender.
+    /// The daemon's name, as the kernel reports it of a sender.
     daemon_name: Vec<u8>,
-    /// The file that stands for the socket, if it has one.
-    file: Option<PathBuf>,
+    /// The file of the socket, if it has one.
+    file: Option<SocketFile>,
     trusted: Option<u32>,
     is_connected: bool,
     buffer: Box<[u8]>,
+}
+
+/// The file of a bound socket, which is removed with it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: another process may have a file of that name later.
+    id: (u64, u64),
     /// In which process it was made: a forked child leaves it alone.
     born: u64,
 }
@@ -49,7 +58,7 @@ pub(super) struct Answer {
     pub(super) sender: i32,
 }
 
-/// Why a datagram is thrown away.
+/// Why a datagram is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stray {
     /// It is not from the daemon's socket.
@@ -61,39 +70,44 @@ pub(super) enum Stray {
 
 /// The daemon's name.
 const DAEMON: &str = "dynolog";
+/// How the names of clients begin.
+const CLIENT: &str = "dynoconfigclient";
 /// The longest path of a socket.
 const PATH_MAX: usize = 107;
+/// So many entries of the folder are looked at for sockets that are left over.
+const LEFTOVERS_MAX: usize = 10_000;
 
 impl Fabric {
     /// Binds a socket under a name of its own: abstract, or in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] if no socket can be in that folder, whatever is done to it.
     pub(super) fn open(folder: Option<&Path>, trusted: Option<u32>) -> io::Result<Fabric> {
         let random = RandomState::new();
         let unique = [0, 1].map(|half| random.hash_one((half, std::process::id())));
-        let own = format!("dynoconfigclient{}-{:016x}{:016x}", std::process::id(), unique[0], unique[1]);
+        let own_name = format!("{CLIENT}{}-{:016x}{:016x}", std::process::id(), unique[0], unique[1]);
         let (daemon, daemon_name) = address(folder, DAEMON)?;
-        let socket = UnixDatagram::bind_addr(&address(folder, &own)?.0)?;
-        let fabric = Fabric {
-            socket,
-            daemon,
-            daemon_name,
-            file: folder.map(|folder| folder.join(own)),
-            trusted,
-            is_connected: false,
-            buffer: vec![0; wire::LONGEST].into_boxed_slice(),
-            born: fork::generation(),
-        };
-        fabric.socket.set_nonblocking(true)?;
-        datagram::ask_for_senders(&fabric.socket)?;
-        if let Some(file) = &fabric.file {
-            // The daemon is root's or this user's, unless another is trusted.
-            let mode = if trusted.is_some() { 0o666 } else { 0o600 };
-            std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode))?;
-        }
-        Ok(fabric)
+        let own = address(folder, &own_name)?.0;
+        folder.into_iter().for_each(remove_leftovers);
+        let socket = UnixDatagram::bind_addr(&own)?;
+        socket.connect_addr(&own)?;
+        socket.set_nonblocking(true)?;
+        datagram::ask_for_senders(&socket)?;
+        // The daemon is root's or this user's, unless another is trusted.
+        let mode = if trusted.is_some() { 0o666 } else { 0o600 };
+        let file = folder.map(|folder| SocketFile::of(folder.join(own_name), mode)).transpose()?;
+        let buffer = vec![0; wire::LONGEST].into_boxed_slice();
+        Ok(Fabric { socket, own, daemon, daemon_name, file, trusted, is_connected: false, buffer })
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// Whether answers can still arrive: not if its file was removed, as with a folder that is made again.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.file.as_ref().is_none_or(SocketFile::is_there)
     }
 
     /// Sends a datagram to the daemon, connecting to it if need be.
@@ -108,17 +122,33 @@ impl Fabric {
 
     fn try_send(&mut self, datagram: &[u8]) -> Result<(), Unsent> {
         if !self.is_connected {
-            self.socket.connect_addr(&self.daemon).map_err(Unsent::Absent)?;
-            self.is_connected = true;
+            self.connect().map_err(Unsent::Absent)?;
         }
         match self.socket.send(datagram) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unsent::Full),
             Err(error) => {
-                self.is_connected = false;
+                self.leave();
                 Err(Unsent::Absent(error))
             }
         }
+    }
+
+    /// Connects to the process that has the daemon's name now.
+    pub(super) fn connect(&mut self) -> io::Result<()> {
+        let connected = self.socket.connect_addr(&self.daemon);
+        self.is_connected = connected.is_ok();
+        if !self.is_connected {
+            self.leave();
+        }
+        connected
+    }
+
+    /// Takes no datagram from anybody until it is connected again; what has arrived is dropped.
+    fn leave(&mut self) {
+        self.is_connected = false;
+        // This fails if its file is gone. Then nobody finds the socket either.
+        let _ = self.socket.connect_addr(&self.own);
     }
 
     /// Takes the next datagram, if there is one.
@@ -144,16 +174,44 @@ impl Fabric {
     }
 }
 
-impl Drop for Fabric {
+impl SocketFile {
+    fn of(path: PathBuf, mode: u32) -> io::Result<SocketFile> {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        let id = file_id(&path)?;
+        Ok(SocketFile { path, id, born: fork::generation() })
+    }
+
+    fn is_there(&self) -> bool {
+        file_id(&self.path).is_ok_and(|id| id == self.id)
+    }
+}
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        // In a forked child the file is the parent's.
-        if let Some(file) = self.file.take().filter(|_| self.born == fork::generation()) {
-            let _ = std::fs::remove_file(file);
+        if self.born == fork::generation() && self.is_there() {
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The address of a name, and how the kernel tells it: the zero byte at the end belongs to it.
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
+}
+
+/// Removes sockets of this user's clients that were killed: nobody is behind them.
+fn remove_leftovers(folder: &Path) {
+    let Ok(probe) = UnixDatagram::unbound() else { return };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(CLIENT.as_bytes())) {
+        let is_ours = |about: std::fs::Metadata| about.file_type().is_socket() && about.uid() == datagram::user();
+        let is_dead = || probe.connect(entry.path()).is_err_and(|why| why.kind() == ErrorKind::ConnectionRefused);
+        if entry.metadata().is_ok_and(is_ours) && is_dead() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The address of a name, and how the kernel reports it: the zero byte at the end belongs to it.
 fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>)> {
     let Some(folder) = folder else {
         let name = format!("{name}\0");
@@ -182,11 +240,8 @@ impl fmt::Display for Stray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stray::Stranger(name) => write!(f, "it is from the socket \"{name}\", which is not the daemon's"),
-            Stray::User(Some(user)) => write!(
-                f,
-                "it is from user {user}, whom this process does not trust; KINETO_DAEMON_UID={user} says that it does"
-            ),
-            Stray::User(None) => f.write_str("the kernel does not say which user it is from"),
+            Stray::User(Some(user)) => write!(f, "it is from user {user}, which is neither root nor this program's"),
+            Stray::User(None) => f.write_str("the kernel does not report which user it is from"),
             Stray::Malformed(why) => why.fmt(f),
         }
     }
@@ -231,7 +286,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn the_daemons_answer_is_taken_and_what_is_malformed_is_thrown_away() {
+    fn the_daemons_answer_is_taken_and_what_is_malformed_is_dropped() {
         let (_folder, daemon, mut fabric) = pair();
         let mut buffer = [0; 64];
         let (length, client) = daemon.recv_from(&mut buffer).unwrap();
@@ -249,17 +304,21 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn strangers_are_refused_while_it_is_connected_and_known_by_their_name_before() {
+    fn the_kernel_refuses_strangers_at_all_times() {
         let folder = tempfile::tempdir().unwrap();
         let mallory = UnixDatagram::bind(folder.path().join("mallory")).unwrap();
         let mut fabric = Fabric::open(Some(folder.path()), None).unwrap();
-        let client = fabric.file.clone().unwrap();
-        mallory.send_to(&answer("A=1"), &client).unwrap();
-        let Some(Err(Stray::Stranger(name))) = received(&mut fabric) else { panic!("a stranger was heard") };
-        assert!(name.ends_with("/mallory\\0"), "{name}");
-        let _daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
+        let client = fabric.file.as_ref().unwrap().path.clone();
+        let refused = || mallory.send_to(&answer("A=1"), &client).unwrap_err().kind();
+        assert_eq!(refused(), ErrorKind::PermissionDenied, "there is no daemon yet");
+        let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
         fabric.send(b"hello").unwrap();
-        assert_eq!(mallory.send_to(&answer("A=1"), &client).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        assert_eq!(refused(), ErrorKind::PermissionDenied, "there is one");
+        drop(daemon);
+        assert_eq!(refused(), ErrorKind::PermissionDenied, "it has gone");
+        assert!(fabric.send(b"hello").is_err());
+        assert_eq!(refused(), ErrorKind::PermissionDenied, "that was noticed");
+        assert_eq!(fabric.receive(), None);
         drop(fabric);
         assert!(!client.exists());
     }

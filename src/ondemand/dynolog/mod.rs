@@ -9,7 +9,7 @@ use super::source::{Incoming, RequestSource};
 use crate::config::OnDemand;
 use crate::diag::diag;
 use ancestors::ancestors;
-use fabric::{Fabric, Unsent};
+use fabric::{Fabric, Stray, Unsent};
 use pace::Pace;
 use std::io;
 use std::os::fd::RawFd;
@@ -20,7 +20,10 @@ use wire::Wanted;
 /// A process as the daemon knows it.
 #[derive(Debug)]
 pub(super) struct Client {
-    fabric: Fabric,
+    /// `None` while it cannot be opened: the folder of the sockets may be made later.
+    fabric: Option<Fabric>,
+    /// The folder of the sockets, and a user that is trusted besides root and this one.
+    place: (Option<PathBuf>, Option<u32>),
     /// This process, and by whom else it may be named.
     pids: Vec<i32>,
     job: i64,
@@ -30,24 +33,29 @@ pub(super) struct Client {
     due: Instant,
     /// When the poll was sent that has no answer yet.
     asked: Option<Instant>,
-    /// Since when nothing was heard in spite of polls.
+    /// Since when no answer came in spite of polls.
     unheard: Option<Instant>,
-    contact: Contact,
-    /// How many datagrams were thrown away.
+    /// The daemon's last word was an answer.
+    is_registered: bool,
+    /// What was reported since then.
+    reported: Vec<Trouble>,
+    /// How many datagrams were dropped.
     strays: u64,
     /// The folder in which requests may have files written.
     folder: PathBuf,
 }
 
-/// What is known of the daemon, and was said.
+/// Why the daemon cannot be heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contact {
-    /// Nothing yet.
-    Unknown,
-    /// It does not answer, or is not there.
-    None,
-    /// It has answered.
-    Registered,
+enum Trouble {
+    /// No socket can be bound.
+    Unbound,
+    /// There is no daemon.
+    Absent,
+    /// It does not answer.
+    Silent,
+    /// A user that is not trusted has the daemon's name.
+    Impostor,
 }
 
 /// An answer that takes longer is not waited for with the next poll, and missed; it is taken whenever it comes.
@@ -56,10 +64,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BATCH: usize = 64;
 
 impl Client {
-    /// Binds a socket; the first turn registers.
+    /// Binds a socket; the first turn registers. One that cannot be bound yet is tried again.
     pub(super) fn new(settings: &OnDemand) -> io::Result<Client> {
-        Ok(Client {
-            fabric: Fabric::open(settings.socket_folder.as_deref(), settings.trusted)?,
+        let mut client = Client {
+            fabric: None,
+            place: (settings.socket_folder.clone(), settings.trusted),
             pids: ancestors(),
             job: settings.job,
             asks: settings.asks_daemon(),
@@ -67,16 +76,28 @@ impl Client {
             due: Instant::now(),
             asked: None,
             unheard: None,
-            contact: Contact::Unknown,
+            is_registered: false,
+            reported: Vec::new(),
             strays: 0,
             folder: settings.trace_folder.clone(),
-        })
+        };
+        match client.bind() {
+            Err(why) if why.kind() == io::ErrorKind::InvalidInput => Err(why),
+            _ => Ok(client),
+        }
+    }
+
+    /// Opens a socket in place of the one that there is.
+    fn bind(&mut self) -> io::Result<&mut Fabric> {
+        let (folder, trusted) = &self.place;
+        self.asked = None;
+        Ok(self.fabric.insert(Fabric::open(folder.as_deref(), *trusted)?))
     }
 
     fn take_answers(&mut self, now: Instant) -> Vec<Incoming> {
         let mut requests = Vec::new();
         for _ in 0..BATCH {
-            match self.fabric.receive() {
+            match self.fabric.as_mut().and_then(Fabric::receive) {
                 None => break,
                 Some(Ok(answer)) => {
                     if let Some(asked) = self.asked.take() {
@@ -88,20 +109,51 @@ impl Client {
                         requests.push(Incoming { text: answer.text, by, output: None, answer: None });
                     }
                 }
+                Some(Err(Stray::User(user))) => {
+                    self.turn_away(user, now);
+                    break;
+                }
                 Some(Err(stray)) => {
-                    self.unheard = None;
                     self.strays += 1;
-                    diag!(Warning, "ondemand", "datagram {} was thrown away: {stray}", self.strays);
+                    diag!(Warning, "ondemand", "datagram {} was dropped: {stray}", self.strays);
                 }
             }
         }
         requests
     }
 
+    /// Takes nothing more from a user that is not trusted, until the daemon's name may be somebody else's.
+    fn turn_away(&mut self, user: Option<u32>, now: Instant) {
+        (self.fabric, self.asked, self.unheard) = (None, None, None);
+        self.due = now + PATIENCE;
+        let (whose, advice) = match user {
+            Some(user) => (
+                format!("user {user}"),
+                format!("end that process; only if it is your own daemon, set KINETO_DAEMON_UID={user}"),
+            ),
+            None => ("an unknown user".to_owned(), "find and end that process".to_owned()),
+        };
+        let what = format!("may be impersonated: a process of {whose} answers under its name and is not believed");
+        self.report(Trouble::Impostor, &what, &advice);
+    }
+
     /// Sends a poll.
     fn poll(&mut self, now: Instant, busy: bool) {
+        let is_overdue = self.unheard.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE);
         let wanted = if busy { Wanted::Nothing } else { Wanted::Activities };
-        match self.fabric.send(&wire::poll(wanted, self.job, &self.pids)) {
+        let poll = wire::poll(wanted, self.job, &self.pids);
+        let fabric = match self.reachable(is_overdue) {
+            Ok(fabric) => fabric,
+            Err(why) => {
+                let advice = match &self.place.0 {
+                    Some(folder) => format!("create {}, or make it writable", folder.display()),
+                    None => "it needs a file descriptor".to_owned(),
+                };
+                let what = format!("cannot be asked ({why})");
+                return self.report(Trouble::Unbound, &what, &advice);
+            }
+        };
+        match fabric.send(&poll) {
             Ok(()) => {
                 self.asked = Some(now);
                 diag!(Verbose, "ondemand", "asked the dynolog daemon for {wanted:?}");
@@ -110,23 +162,38 @@ impl Client {
             Err(Unsent::Full) => {}
             Err(Unsent::Absent(why)) => {
                 (self.asked, self.unheard) = (None, None);
-                let before = if self.contact == Contact::Registered { "no longer there" } else { "not there" };
-                return self.miss(
+                let before = if self.is_registered { "no longer there" } else { "not there" };
+                return self.report(
+                    Trouble::Absent,
                     &format!("is {before} ({why})"),
                     "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
                      KINETO_IPC_SOCKET_DIR",
                 );
             }
         }
-        let since = *self.unheard.get_or_insert(now);
-        if now.saturating_duration_since(since) >= PATIENCE {
-            self.miss(&format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
+        self.unheard.get_or_insert(now);
+        if is_overdue {
+            self.report(Trouble::Silent, &format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
         }
     }
 
-    /// The daemon has answered: says so, once until it is missed.
+    /// Returns a socket that answers can reach, connected anew if none has come for a while: another process may have the
+    /// daemon's name by now.
+    fn reachable(&mut self, is_overdue: bool) -> io::Result<&mut Fabric> {
+        if self.fabric.as_ref().is_none_or(|fabric| is_overdue && !fabric.is_reachable()) {
+            return self.bind();
+        }
+        let fabric = self.fabric.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        if is_overdue {
+            // Sending tells why it fails.
+            let _ = fabric.connect();
+        }
+        Ok(fabric)
+    }
+
+    /// The daemon has answered: reports it, once until it is missed.
     fn greet(&mut self) {
-        if self.contact != Contact::Registered {
+        if !self.is_registered {
             diag!(
                 Stage,
                 "ondemand",
@@ -137,21 +204,23 @@ impl Client {
                 self.folder.join("trace.json").display()
             );
         }
-        (self.contact, self.unheard) = (Contact::Registered, None);
+        (self.is_registered, self.unheard) = (true, None);
+        self.reported.clear();
     }
 
-    /// Says what is wrong with the daemon, once until it answers.
-    fn miss(&mut self, what: &str, advice: &str) {
-        if self.contact != Contact::None {
+    /// Reports what is wrong with the daemon, once until it answers.
+    fn report(&mut self, trouble: Trouble, what: &str, advice: &str) {
+        self.is_registered = false;
+        if !self.reported.contains(&trouble) {
+            self.reported.push(trouble);
             diag!(Warning, "ondemand", "the dynolog daemon {what}; it is asked again and again: {advice}");
         }
-        self.contact = Contact::None;
     }
 }
 
 impl RequestSource for Client {
     fn descriptor(&self) -> Option<RawFd> {
-        Some(self.fabric.descriptor())
+        self.fabric.as_ref().map(Fabric::descriptor)
     }
 
     fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
@@ -170,7 +239,8 @@ impl RequestSource for Client {
     fn follow(&mut self, settings: &OnDemand) {
         if settings.asks_daemon() && !self.asks {
             // It may have forgotten this process, and was not asked meanwhile.
-            (self.contact, self.unheard) = (Contact::Unknown, None);
+            (self.is_registered, self.unheard) = (false, None);
+            self.reported.clear();
         }
         self.asks = settings.asks_daemon();
         self.pace.follow(settings.interval);
@@ -187,7 +257,7 @@ impl RequestSource for Client {
         const MOMENT: Duration = Duration::from_millis(20);
         let deadline = deadline.min(Instant::now() + MOMENT);
         while self.asked.is_some() && Instant::now() < deadline {
-            crate::os::datagram::wait(&[self.fabric.descriptor()], Duration::from_millis(5));
+            crate::os::datagram::wait(self.descriptor().as_slice(), Duration::from_millis(5));
             for request in self.take_answers(Instant::now()) {
                 diag!(Warning, "ondemand", "a request by {} is refused because the program ends", request.by);
             }
@@ -225,7 +295,7 @@ mod tests {
         let nothing = [&[0; 8], b"req".as_slice(), &[0; 29]].concat();
         daemon.send_to_addr(&nothing, &asker).unwrap();
         client.close(now + Duration::from_secs(60));
-        assert!(client.asked.is_none() && client.contact == Contact::Registered);
+        assert!(client.asked.is_none() && client.is_registered);
     }
 
     #[test]
@@ -239,9 +309,9 @@ mod tests {
         let now = Instant::now();
         client.poll(now, false);
         client.poll(now + PATIENCE / 2, false);
-        assert_eq!((client.asked, client.contact), (None, Contact::Unknown));
+        assert_eq!((client.asked, &client.reported[..]), (None, &[][..]));
         client.poll(now + PATIENCE, false);
-        assert_eq!((client.asked, client.contact), (None, Contact::None));
+        assert_eq!((client.asked, &client.reported[..]), (None, &[Trouble::Silent][..]));
     }
 
     #[test]
@@ -254,7 +324,7 @@ mod tests {
         client.follow(&settings(false));
         client.follow(&settings(true));
         client.poll(now + 2 * PATIENCE, false);
-        assert_eq!((client.contact, client.unheard), (Contact::Unknown, Some(now + 2 * PATIENCE)));
+        assert_eq!((&client.reported[..], client.unheard), (&[][..], Some(now + 2 * PATIENCE)));
     }
 
     #[test]
