@@ -159,9 +159,7 @@ impl Index {
             index.runs.extend((run.to > run.from).then_some(run));
         }
         index.sort_runs(recorded);
-        open.retain(|(slice, by)| index.ends.get(slice).is_none_or(|end| end > by));
-        index.unfinished = open.into_iter().map(|(slice, _)| slice).collect();
-        index.unfinished.sort_unstable();
+        index.find_unfinished(open);
         values.sort_unstable();
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
@@ -181,6 +179,13 @@ impl Index {
         self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
         let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
         self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
+    }
+
+    /// Keeps those slices of `open`, each with the end of its window, that have no end of their own by then.
+    fn find_unfinished(&mut self, open: Vec<(u64, Ticks)>) {
+        let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
+        self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
+        self.unfinished.sort_unstable();
     }
 
     /// Returns what the thread of that id wrote.
@@ -389,7 +394,6 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    #[expect(clippy::unwrap_used, reason = "a test has memory")]
     fn an_end_that_is_stored_later_changes_nothing() {
         let chunk = Chunk::new().unwrap();
         chunk.open(1 << 20, 1);
@@ -408,7 +412,7 @@ mod tests {
         slots.end(1, 40);
         slots.end(4, 60);
         let ends = |at| index.times(&window, &Record::read(&chunk, at, 5).unwrap());
-        let shown: Vec<_> = (1..5).map(|at| ends(at)).map(|(_, end, finished)| (end.0, finished)).collect();
+        let shown: Vec<_> = (1..5).map(ends).map(|(_, end, finished)| (end.0, finished)).collect();
         assert_eq!(shown, [(50, false), (20, true), (50, false), (50, false)]);
         assert_eq!(index.unfinished.len(), 3);
     }
