@@ -1,6 +1,7 @@
 //! Says how to record, and makes the layer and its guard.
 
 mod devices;
+mod requests;
 mod spans;
 
 use crate::activity::{ActivityTypes, DeviceType, RecordScope};
@@ -459,27 +460,10 @@ impl KinetoLayerBuilder {
         }
         session::register(&session);
         if serves {
-            serve(&session);
+            requests::serve(&session);
         }
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
-}
-
-/// Has requests from outside done by the session.
-#[cfg(target_os = "linux")]
-fn serve(session: &Arc<Session>) {
-    crate::ondemand::serve(session);
-}
-
-/// That is for Linux.
-#[cfg(not(target_os = "linux"))]
-fn serve(_session: &Arc<Session>) {
-    diag!(
-        Warning,
-        "ondemand",
-        "nothing is recorded for requests (KINETO_USE_DAEMON, KINETO_TRIGGER_DIR) or by the clock (START_DELAY_MS, \
-         ACTIVITIES_DURATION_MSECS): that is for Linux; unset them, or start recordings in the program"
-    );
 }
 
 /// Whether a backend may call itself that.

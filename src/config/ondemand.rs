@@ -35,7 +35,12 @@ const SHORTEST: Duration = Duration::from_millis(10);
 impl OnDemand {
     /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.may_ask_daemon() || self.trigger_folder.is_some() || self.timetable.is_wanted()
+        self.has_requesters() || self.timetable.is_wanted()
+    }
+
+    /// Whether somebody outside can ask for a recording.
+    pub(crate) fn has_requesters(&self) -> bool {
+        self.may_ask_daemon() || self.trigger_folder.is_some()
     }
 
     /// Whether the daemon is asked, now or when the file says so.

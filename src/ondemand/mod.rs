@@ -57,7 +57,9 @@ pub(crate) fn serve(session: &Arc<Session>) {
 fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
     let (settings, now) = (session.settings(), Instant::now());
     let timetable = settings.ondemand.timetable.clone();
-    let mut alarm = timetable.is_wanted().then(|| Alarm::new(timetable, session.output_of_windows(), now));
+    // What its parent records by the clock is not for a forked child to record again.
+    let has_alarm = timetable.is_wanted() && !session.is_of_parent();
+    let mut alarm = has_alarm.then(|| Alarm::new(timetable, session.output_of_windows(), now));
     let first = alarm.as_mut().map(|alarm| alarm.turn(now, true)).unwrap_or_default();
     runner.start(session, &first, Base::new(settings.clone()), move || sources(&settings.ondemand, alarm))
 }

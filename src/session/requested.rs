@@ -1,6 +1,7 @@
 //! Recordings that somebody outside of the program has asked for: they make way for the program's own.
 
 use super::gate::OF_HOST;
+use super::guest::Guest;
 use super::observer::Event;
 use super::saving::Patience;
 use super::{Phase, Session, State, Status};
@@ -14,8 +15,8 @@ use crate::time::Timestamp;
 use crate::trace::Trace;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 /// Who does what is asked for from outside.
@@ -33,7 +34,8 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync {
 /// What a session knows of those outside.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    outside: OnceLock<Arc<dyn Outside>>,
+    /// Of this process: a forked child serves none unless it says so.
+    outside: fork::Own<Option<Arc<dyn Outside>>>,
     /// From which iteration on somebody wants to know; 0 if nobody does.
     watched: AtomicU64,
 }
@@ -48,21 +50,40 @@ pub(super) const FOREIGN: &str = "the recording that is going on was asked for f
 impl Requests {
     /// Tells whoever does requests that the program has taken the session for itself.
     pub(super) fn evicted(&self) {
-        if let Some(outside) = self.outside.get() {
+        if let Some(outside) = self.outside() {
             outside.evicted();
         }
+    }
+
+    fn outside(&self) -> Option<Arc<dyn Outside>> {
+        self.outside.lock().clone()
     }
 }
 
 impl Session {
     /// Says who does what is asked for from outside; the first one to say so counts.
     pub(crate) fn serve(&self, outside: Arc<dyn Outside>) {
-        let _ = self.requests.outside.set(outside);
+        self.requests.outside.lock().get_or_insert(outside);
+    }
+
+    /// Forgets the parent's requests in a forked child; `false` in the process that made the session, and where this process
+    /// serves requests already.
+    pub(crate) fn forget_requests_of_parent(&self) -> Result<bool, Error> {
+        if !self.is_of_parent() || self.requests.outside().is_some() {
+            return Ok(false);
+        }
+        self.lock()?.guest = Guest::default();
+        Ok(true)
+    }
+
+    /// Whether the session was made by a process of which this one is a fork.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        fork::generation() != self.born
     }
 
     /// Ends what was asked for from outside, and takes no more of it.
     pub(crate) fn close_requests(&self, patience: Patience) {
-        if let Some(outside) = self.requests.outside.get().filter(|_| !self.recorder.is_forked()) {
+        if let Some(outside) = self.requests.outside() {
             outside.close(patience);
         }
     }
@@ -247,8 +268,7 @@ impl Session {
         let watched = self.requests.watched.load(Ordering::Relaxed);
         if watched != 0
             && current >= watched
-            && fork::generation() == self.born
-            && let Some(outside) = self.requests.outside.get()
+            && let Some(outside) = self.requests.outside()
         {
             outside.reached(current);
         }

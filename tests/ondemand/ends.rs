@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
         a_program_with_more_rights_than_its_caller_serves_nobody,
     ),
     ("a_forked_child_leaves_the_daemon_alone", a_forked_child_leaves_the_daemon_alone),
+    ("workers_serve_requests_after_a_fork", workers_serve_requests_after_a_fork),
 ];
 
 fn collected_at_the_end(scenario: &str) {
@@ -109,4 +110,34 @@ fn a_forked_child_leaves_the_daemon_alone() {
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
     assert_eq!(place.traces().len(), 1);
+}
+
+fn workers_serve_requests_after_a_fork() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let mut program = place.start("preforks");
+    // The server is being recorded when it forks, and this is not its first request.
+    let server = program.pid();
+    for (name, milliseconds) in [("first.json", 10), ("second.json", 500)] {
+        stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time(name, milliseconds));
+        program.wait_for(&format!("into {}", place.trace_of(&program, name).display()));
+    }
+    program.wait_for_times("started what", 2);
+    program.tell("fork");
+    let mut traced = std::collections::BTreeSet::new();
+    while traced.len() < 2 {
+        let poll = stub.poll_for_a_trace();
+        let pid = u32::from_ne_bytes(poll.bytes[56..60].try_into().unwrap());
+        let is_new = pid != server && traced.insert(pid);
+        stub.answer(&poll, &if is_new { place.text_for_a_time("worker.json", 10) } else { String::new() });
+    }
+    let works = |path: &std::path::Path, pid: u32| {
+        let trace = Trace::wait_for(path);
+        let works = trace.slices("work");
+        assert!(!works.is_empty() && works.iter().all(|slice| slice["pid"] == pid), "{}", path.display());
+    };
+    traced.iter().for_each(|pid| works(&place.trace(&format!("worker_{pid}.json")), *pid));
+    works(&place.trace_of(&program, "second.json"), server);
+    let (said, _) = program.end();
+    assert_eq!(said.matches("registered with the dynolog daemon").count(), 3, "{said}");
 }

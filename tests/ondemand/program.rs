@@ -116,8 +116,13 @@ impl Program {
 
     /// Waits until it has said that.
     pub(crate) fn wait_for(&self, text: &str) {
+        self.wait_for_times(text, 1);
+    }
+
+    /// Waits until it has said that so many times.
+    pub(crate) fn wait_for_times(&self, text: &str, times: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.said().contains(text) {
+        while self.said().matches(text).count() < times {
             assert!(Instant::now() < deadline, "not said: {text:?}, but: {}", self.said());
             std::thread::sleep(Duration::from_millis(2));
         }

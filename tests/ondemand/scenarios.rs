@@ -37,6 +37,7 @@ pub(crate) fn play(name: &str) {
         "abstract" => crate::traces::in_own_network(),
         "idle" => idle(),
         "forks" => forks(),
+        "preforks" => preforks(),
         "collects" => collects(),
         "begins slowly" => begins_slowly(),
         "observed" => observed(),
@@ -192,6 +193,32 @@ fn forks() {
     // SAFETY: `status` is a valid place for the result.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     report(&format!("the child has ended with {}", libc::WEXITSTATUS(status)));
+    work_until_told(&input);
+    drop(guard);
+}
+
+/// A server that forks two workers when it is told so, which end with it.
+#[expect(unsafe_code, clippy::exit, reason = "fork has no safe form, and a worker ends in the middle of it")]
+fn preforks() {
+    let guard = from_env();
+    let input = input();
+    work_until_told(&input);
+    // SAFETY: getpid takes nothing.
+    let server = unsafe { libc::getpid() };
+    let workers = [(); 2].map(|()| {
+        // SAFETY: the child does what this crate promises to work in one, and ends.
+        let worker = unsafe { libc::fork() };
+        if worker == 0 {
+            guard.profiler().after_fork().unwrap();
+            // SAFETY: getppid takes nothing.
+            while unsafe { libc::getppid() } == server {
+                work();
+            }
+            std::process::exit(0);
+        }
+        worker
+    });
+    report(&format!("workers {workers:?}"));
     work_until_told(&input);
     drop(guard);
 }

@@ -165,7 +165,9 @@ fn sockets_of_killed_programs_are_removed() {
         names
     };
     let is_of = |name: &String, program: &Program| name.starts_with(&format!("dynoconfigclient{}-", program.pid()));
-    [&killed, &lives].map(|program| while !sockets().iter().any(|name| is_of(name, program)) {});
+    for program in [&killed, &lives] {
+        while !sockets().iter().any(|name| is_of(name, program)) {}
+    }
     let pid = killed.pid();
     killed.kill();
     assert_eq!(sockets().len(), 2);
@@ -182,7 +184,8 @@ fn sockets_of_killed_programs_are_removed() {
             daemon.send(&poll, &text);
         }
     }
-    [next, lives].map(Program::end);
+    next.end();
+    lives.end();
 }
 
 /// A user who may send to the program's socket, and is not the one that it trusts, has the daemon's name.
