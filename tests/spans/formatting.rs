@@ -147,7 +147,8 @@ fn elsewhere(work: impl FnOnce() + Send) {
 /// Records what `work` does beside another layer; the process fails if that does not end.
 fn record_beside(other: Boxed, ours_first: bool, configure: Configure, work: impl Fn(&Profiler)) -> File {
     let bark = || {
-        std::thread::sleep(Duration::from_secs(60));
+        // The scenarios take seconds of processor time where nothing is optimised, and machines are shared.
+        std::thread::sleep(Duration::from_secs(600));
         let _ = io::stderr().write_all(b"the scenario hangs");
         std::process::abort();
     };
