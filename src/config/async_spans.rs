@@ -8,7 +8,9 @@ pub enum AsyncSpans {
     ///
     /// What is made once and entered again and again, as a layer of a model is, is not polled. A callsite's spans count as
     /// polled if one of them ended as that of a future does: it was entered once more to drop the future, as a rule right
-    /// after its last poll, and nothing was recorded inside.
+    /// after its last poll, and nothing was recorded inside. Of a callsite whose spans are all still open, one counts if
+    /// several threads entered it, or a span inside it lasts from one enter to another; it was never entered twice at once,
+    /// nor inside a span that is not its ancestor.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.

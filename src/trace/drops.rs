@@ -9,7 +9,8 @@
 //! - The thread that left the span last closed it next.
 //!
 //! A span that is made once and entered for each call (a layer of a model) is entered inside of others, which its thread
-//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future.
+//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future. Of spans that have
+//! not closed, [`open_futures`](super::open_futures) decides.
 
 use super::recorded::Recorded;
 use crate::buffer::{Record, Tag, flag};
@@ -67,6 +68,17 @@ struct Span {
     is_inside_others: bool,
     is_closed: bool,
     is_closed_at_once: bool,
+}
+
+/// What the records say of futures.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The slices in which futures are dropped, in order.
+    pub(super) slices: Vec<u64>,
+    /// The callsites of the spans of futures.
+    pub(super) sites: HashSet<u32>,
+    /// Spans that have not closed and were entered again, none of whose callsite in a span that is not an ancestor.
+    pub(super) undecided: HashSet<u64>,
 }
 
 /// A slice that lasted longer is work that is worth seeing.
@@ -174,8 +186,7 @@ impl<'r> Drops<'r> {
         }
     }
 
-    /// Returns the slices in which futures are dropped, in order, and the callsites of the spans of futures.
-    pub(super) fn finish(mut self, ends: &HashMap<u64, Ticks>, converter: &Converter) -> (Vec<u64>, HashSet<u32>) {
+    pub(super) fn finish(mut self, ends: &HashMap<u64, Ticks>, converter: &Converter) -> Found {
         self.others.insert(self.lane, std::mem::take(&mut self.open));
         for (lane, open) in std::mem::take(&mut self.others) {
             open.into_iter().for_each(|entered| self.left(entered, lane));
@@ -215,9 +226,13 @@ impl<'r> Drops<'r> {
             }
         }
         sites.extend(cancelled.iter().map(|(site, _)| *site));
-        let mut found: Vec<u64> = found.into_iter().collect();
-        found.sort_unstable();
-        (found, sites)
+        let mut slices: Vec<u64> = found.into_iter().collect();
+        slices.sort_unstable();
+        let inside_others = self.spans.values().filter(|span| span.is_inside_others);
+        let sync_sites: HashSet<u32> = inside_others.map(|span| span.last.site).collect();
+        let is_undecided = |span: &Span| !span.is_closed && !sync_sites.contains(&span.last.site);
+        let undecided = self.spans.iter().filter(|(_, span)| is_undecided(span)).map(|(id, _)| *id).collect();
+        Found { slices, sites, undecided }
     }
 }
 

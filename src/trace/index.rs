@@ -4,6 +4,7 @@
 //! of slices: those are read where they lie.
 
 use super::drops::Drops;
+use super::open_futures::open_futures;
 use super::progress::Progress;
 use super::recorded::{Recorded, Window};
 use crate::buffer::{Record, Tag, flag};
@@ -31,7 +32,7 @@ pub(crate) struct Index {
     pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: HashMap<u64, Track>,
-    /// Callsites of which a span is known to be a future's: see [`Drops`].
+    /// Callsites of which a span is known to be a future's: see [`Drops`] and [`open_futures`].
     pub(crate) polled_sites: HashSet<u32>,
     /// Slices in which a future was dropped and nothing else happened, in order.
     drops: Vec<u64>,
@@ -164,9 +165,11 @@ impl Index {
         index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
-        (index.drops, index.polled_sites) = drops.finish(&index.ends, converter);
+        let found = drops.finish(&index.ends, converter);
+        (index.drops, index.polled_sites) = (found.slices, found.sites);
         index.slices -= index.drops.len() as u64;
         index.find_tracks(recorded, &again, &closes);
+        index.polled_sites.extend(open_futures(recorded, &index, &found.undecided));
         // What follows was first entered before the trace, where no arrow leads to.
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
@@ -219,12 +222,21 @@ impl Index {
 
     /// Calls `each` with every slice in which more happened than the drop of a future: its record, its start and its end.
     fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, Ticks, Ticks)) {
+        self.for_each_thread_slice(recorded, |_, record, start, end| each(record, start, end));
+    }
+
+    /// Does the same, with the kernel's id of the thread.
+    pub(super) fn for_each_thread_slice(
+        &self,
+        recorded: &Recorded,
+        mut each: impl FnMut(i64, &Record<'_>, Ticks, Ticks),
+    ) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
             let slices = recorded.records(*run).filter(|record| record.head.tag == Tag::Slice);
             for record in slices.filter(|record| !self.is_drop(record)) {
                 let (start, end, _) = self.times(window, &record);
-                each(&record, start, end);
+                each(run.thread, &record, start, end);
             }
         }
     }

@@ -15,6 +15,7 @@ mod keys;
 mod memory;
 mod metadata;
 mod nest;
+mod open_futures;
 mod operations;
 mod progress;
 mod recorded;

@@ -1,7 +1,7 @@
 //! Calls of async functions, and layers of a model whose spans are made once: how often each is drawn and counted.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use support::{File, on_thread, record};
 use tracing::{Instrument, Span, info_span};
@@ -213,4 +213,73 @@ fn future_and_those_inside_it_are_cancelled_without_a_slice() {
         drop(future);
     });
     assert_eq!(averages(&file), [row("next", 1, 1), row("outer", 2, 3), row("waits_once", 3, 5)]);
+}
+
+/// Polls a future once.
+fn poll(future: &mut Pin<Box<dyn Future<Output = ()> + Send>>) {
+    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+#[tracing::instrument]
+async fn job() {
+    wait(3).await;
+}
+
+/// Waits for jobs and never ends.
+#[tracing::instrument]
+async fn worker_loop() {
+    loop {
+        job().await;
+        wait(1).await;
+    }
+}
+
+#[tracing::instrument]
+async fn idle_loop() {
+    wait(usize::MAX).await;
+}
+
+#[test]
+fn futures_that_never_end_count_once_when_threads_share_them() {
+    let file = record(|| {
+        let mut loops: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> =
+            vec![Box::pin(idle_loop()), Box::pin(idle_loop())];
+        for _ in 0..5 {
+            loops.iter_mut().for_each(poll);
+            on_thread("other", || loops.iter_mut().take(1).for_each(poll));
+        }
+        std::mem::forget(loops);
+    });
+    assert_eq!(averages(&file), [row("idle_loop", 2, 15)]);
+    assert_eq!(tracks(&file), [("idle_loop", 10), ("idle_loop", 5)]);
+}
+
+#[test]
+fn future_that_never_ends_counts_once_when_it_keeps_children() {
+    let file = record(|| {
+        let mut worker: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(worker_loop());
+        (0..2).for_each(|_| poll(&mut worker));
+        std::mem::forget(worker);
+    });
+    assert_eq!(averages(&file), [row("job", 1, 2), row("worker_loop", 1, 2)]);
+}
+
+#[test]
+fn model_that_is_never_dropped_counts_each_enter() {
+    let file = record(|| {
+        let (model, shared, recursive) = (model(), info_span!("shared"), info_span!("recursive"));
+        (0..3).for_each(|_| model.forward());
+        on_thread("user", || model.forward());
+        // Two threads are in it at once.
+        let on_main = shared.enter();
+        on_thread("user", || drop(shared.enter()));
+        drop(on_main);
+        recursive.in_scope(|| recursive.in_scope(|| ()));
+        on_thread("user", || drop(recursive.enter()));
+        info_span!("step").in_scope(|| model.forward());
+        std::mem::forget((model, shared.clone(), recursive.clone()));
+    });
+    let mut expected = vec![row("attention", 5, 5), row("linear", 10, 10), row("model", 5, 5)];
+    expected.extend([row("recursive", 2, 2), row("shared", 2, 2), row("step", 1, 1)]);
+    assert_eq!((tracks(&file), averages(&file)), (vec![], expected));
 }

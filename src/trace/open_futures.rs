@@ -1,0 +1,59 @@
+//! Finds the futures among the spans that were still open when a recording ended.
+//!
+//! No enter that drops a future marks these. A span counts as a future's if it was entered again and again, never in a span that
+//! is not an ancestor (as a layer of a model is) and never twice at once, and one of these holds:
+//!
+//! - Several threads entered it.
+//! - A span that was made inside it was entered in two of its slices, so what it runs lasts from one to the other. Then that span
+//!   counts as a future's, too.
+//!
+//! A future that one thread polls and that keeps no span from poll to poll looks like a span that is entered for each call.
+
+use super::index::Index;
+use super::recorded::Recorded;
+use crate::time::Ticks;
+use std::collections::{HashMap, HashSet};
+
+/// One enter of a span.
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    thread: i64,
+    start: Ticks,
+    end: Ticks,
+}
+
+/// Returns the callsites of those of the `undecided` spans that are futures'.
+pub(super) fn open_futures(recorded: &Recorded, index: &Index, undecided: &HashSet<u64>) -> HashSet<u32> {
+    if undecided.is_empty() {
+        return HashSet::new();
+    }
+    let parent = |span: u64| recorded.record(span).and_then(|made| made.parent());
+    let child = |span: u64| parent(span).filter(|parent| undecided.contains(parent)).map(|parent| (span, parent));
+    let children: Vec<(u64, u64)> = index.tracks.keys().filter_map(|span| child(*span)).collect();
+    let of_interest = undecided.iter().copied().chain(children.iter().map(|(span, _)| *span));
+    let mut polls: HashMap<u64, Vec<Poll>> = of_interest.map(|span| (span, Vec::new())).collect();
+    index.for_each_thread_slice(recorded, |thread, record, start, end| {
+        polls.get_mut(&record.span()).into_iter().for_each(|polls| polls.push(Poll { thread, start, end }));
+    });
+    polls.values_mut().for_each(|polls| polls.sort_unstable_by_key(|poll| (poll.start, poll.end)));
+    let polls = |span: u64| polls.get(&span).map_or(&[] as &[Poll], Vec::as_slice);
+    let site = |span: u64| index.tracks.get(&span).map(|track| track.site);
+    let overlap = |span: &u64| polls(*span).windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end));
+    let is_shared = |span: &u64| polls(*span).windows(2).any(|pair| matches!(pair, [a, b] if a.thread != b.thread));
+    let kept = children.iter().filter(|(child, parent)| spreads(polls(*child), polls(*parent)));
+    let kept = kept.flat_map(|(child, parent)| [child, parent]).filter(|span| undecided.contains(span));
+    let futures = undecided.iter().filter(|span| is_shared(span)).chain(kept);
+    let sync_sites: HashSet<u32> =
+        undecided.iter().filter(|span| overlap(span)).filter_map(|span| site(*span)).collect();
+    futures.filter_map(|span| site(*span)).filter(|site| !sync_sites.contains(site)).collect()
+}
+
+/// Whether polls of a child lie in more than one of its parent's.
+fn spreads(child: &[Poll], parent: &[Poll]) -> bool {
+    let around = |poll: &Poll| {
+        let before = parent.partition_point(|around| around.start <= poll.start).checked_sub(1)?;
+        parent.get(before).filter(|around| around.thread == poll.thread && poll.end <= around.end).map(|_| before)
+    };
+    let mut places = child.iter().filter_map(around);
+    places.next().is_some_and(|first| places.any(|other| other != first))
+}
