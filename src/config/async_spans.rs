@@ -15,7 +15,9 @@ pub enum AsyncSpans {
     Auto,
     /// One slice for each poll, on the thread that polled.
     PerPoll,
-    /// For spans polled more than once: one track from the first poll to the close, and no slices.
+    /// For spans polled more than once: one track, and no slices. It begins with the first poll and ends where the span was
+    /// left last, which for a future is where it was dropped, whatever keeps the span open; an open span's ends with the
+    /// recording.
     Track,
     /// The slices, and for spans polled more than once the track.
     Both,

@@ -74,10 +74,11 @@ pub(crate) struct Run {
 pub(crate) struct Track {
     pub(crate) site: u32,
     pub(crate) first: Ticks,
+    /// When it was left last: if it is a future's, to drop the future.
     pub(crate) last: Ticks,
     pub(crate) busy_ticks: u64,
     pub(crate) polls: u64,
-    pub(crate) closed: Option<Ticks>,
+    pub(crate) is_closed: bool,
 }
 
 /// A sorted list of pairs: few, so smaller than a map.
@@ -138,7 +139,7 @@ impl Index {
                     // Threads' records are in no order, so the time tells it.
                     Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
-                    Tag::Close => closes.push((a, Ticks(b))),
+                    Tag::Close => closes.push(a),
                     Tag::Follows => follows.push((a, b)),
                     Tag::Instant => index.events += 1,
                     Tag::Counter => {
@@ -268,11 +269,10 @@ impl Index {
         }
     }
 
-    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[(u64, Ticks)]) {
+    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[u64]) {
         // Two threads may each have taken their slice for the first; the close of such a span is recorded.
-        let closed = || closes.iter().map(|(span, _)| *span);
         let mut tracks: HashMap<u64, Track> =
-            again.iter().copied().chain(closed()).map(|span| (span, Track::default())).collect();
+            again.iter().chain(closes).map(|span| (*span, Track::default())).collect();
         if tracks.is_empty() {
             return;
         }
@@ -283,9 +283,12 @@ impl Index {
         });
         // One slice that is not its span's first: what came before was not recorded.
         tracks.retain(|_, track| track.polls > 1);
-        for (span, at) in closes {
-            if let Some(track) = tracks.get_mut(span) {
-                track.closed = Some(*at);
+        for span in closes {
+            tracks.get_mut(span).into_iter().for_each(|track| track.is_closed = true);
+        }
+        for drop in self.drops.iter().filter_map(|slice| recorded.record(*slice)) {
+            if let (Some(track), Some(window)) = (tracks.get_mut(&drop.span()), recorded.window_around(&drop)) {
+                track.last = track.last.max(self.times(window, &drop).1);
             }
         }
         self.tracks = tracks;

@@ -28,7 +28,7 @@ pub(crate) struct AsyncTrack {
     pub(crate) track: u64,
     pub(crate) request: u64,
     pub(crate) start: Timestamp,
-    /// When it was closed, or the recording ended.
+    /// When it was left last; if it has not closed, when the recording ended.
     pub(crate) end: Timestamp,
     /// Where it is drawn to end: within the span around.
     pub(crate) drawn: Timestamp,
@@ -53,8 +53,8 @@ impl Requests {
         };
         let window_end = recorded.windows.last().map(|window| window.end);
         let to_row = |(span, track): (&u64, &Track)| {
-            let last = window_end.unwrap_or(track.last).max(track.last);
-            let end = track.closed.unwrap_or(last).clamp(track.last, last);
+            let until = if track.is_closed { None } else { window_end };
+            let end = until.map_or(track.last, |until| until.max(track.last));
             let (start, end) = (converter.timestamp(track.first), converter.timestamp(end));
             AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
         };

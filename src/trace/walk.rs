@@ -224,7 +224,7 @@ impl<'t> Walk<'t> {
             ("wall us", ArgValue::F64(end.since(start) as f64 / 1000.0)),
             ("finished", ArgValue::Bool(false)),
         ];
-        let closed = figures.first_chunk::<4>().filter(|_| polls.closed.is_some());
+        let closed = figures.first_chunk::<4>().filter(|_| polls.is_closed);
         let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
         let definition = self.recorded.record(span);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);

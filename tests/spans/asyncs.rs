@@ -91,7 +91,7 @@ fn the_four_modes_draw_polls_and_tracks_as_they_say() {
 }
 
 #[test]
-fn a_track_goes_from_the_first_poll_to_the_close_and_says_how_busy_it_was() {
+fn a_track_goes_from_the_first_poll_to_the_drop_and_says_how_busy_it_was() {
     let file = record(|| {
         let mut task = task(info_span!("task", n = 1), 2);
         poll_on_threads(&mut task, 2);
@@ -118,11 +118,27 @@ fn a_track_goes_from_the_first_poll_to_the_close_and_says_how_busy_it_was() {
 }
 
 #[test]
+fn track_ends_with_its_future_when_the_span_closes_late() {
+    let file = record(|| {
+        let span = info_span!("task");
+        let mut task = task(span.clone(), 2);
+        while !poll(&mut task) {}
+        drop(task);
+        info_span!("after").in_scope(|| drop(span));
+    });
+    let [(begin, end)] = &tracks(&file)[..] else { unreachable!() };
+    let (polls, end) = (file.all("task"), nanos(&end["ts"]));
+    assert!(polls.last().unwrap().end <= end && end <= file.slice("after").start);
+    assert!(begin["args"].get("finished").is_none(), "{begin}");
+}
+
+#[test]
 fn a_cancelled_future_ends_its_track_where_it_is_dropped() {
     for elsewhere in [false, true] {
         let file = record(|| {
             let mut task = task(info_span!("task"), 100);
             (0..3).for_each(|_| assert!(!poll(&mut task)));
+            info_span!("timeout").in_scope(|| ());
             match elsewhere {
                 true => on_thread("canceller", || drop(task)),
                 false => drop(task),
@@ -132,7 +148,8 @@ fn a_cancelled_future_ends_its_track_where_it_is_dropped() {
         let tracks = tracks(&file);
         assert_eq!(tracks.len(), 1, "dropped elsewhere: {elsewhere}");
         let (begin, end) = &tracks[0];
-        assert!(nanos(&end["ts"]) <= file.slice("after").start);
+        let end = nanos(&end["ts"]);
+        assert!(file.slice("timeout").end <= end && end <= file.slice("after").start);
         assert!(begin["args"].get("finished").is_none());
     }
 }
