@@ -248,7 +248,8 @@ impl Average {
         self.is_annotation
     }
 
-    /// Returns how many calls there are. All polls of a future are one call.
+    /// Returns how many calls there are. All polls of a future are one call, in the row of the first: grouped by
+    /// [thread](super::GroupBy::Thread), a row of further polls has their time and may have no call.
     pub fn count(&self) -> u64 {
         self.durations.len() as u64
     }
@@ -307,6 +308,11 @@ impl Average {
     /// Returns the floating-point operations, 0 if none are known.
     pub fn flops(&self) -> u64 {
         self.flops
+    }
+
+    /// Returns that much for each call; 0 without calls, as torch does.
+    pub(super) fn per_call(&self, ns: u64) -> f64 {
+        if self.count() == 0 { 0.0 } else { ns as f64 / self.count() as f64 }
     }
 
     /// Returns how long the shortest took, in nanoseconds: on the host, or on the device if it is a row of a device.

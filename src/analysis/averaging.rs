@@ -263,9 +263,16 @@ struct Rows<'a, 'e> {
     stacks: Option<Stacks<'a>>,
     rows: Vec<Average>,
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
-    /// Of each row and future, which of the row's durations is the future's.
-    futures: HashMap<(usize, u64), usize>,
+    /// Of each future's span, how long its polls took and which row has the first.
+    futures: HashMap<u64, Polls>,
     threads: Threads<'e>,
+}
+
+/// The polls of a future.
+struct Polls {
+    first: Timestamp,
+    place: usize,
+    busy_ns: u64,
 }
 
 impl<'a, 'e> Rows<'a, 'e> {
@@ -285,19 +292,26 @@ impl<'a, 'e> Rows<'a, 'e> {
         &mut self.rows[place]
     }
 
-    /// Counts an operation in its row: all polls of a future are one.
+    /// Counts an operation in its row; of a future, the poll.
     fn count(&mut self, event: &Event<'e>, node: usize) {
-        let place = self.place(event, Section::Ops, Some(node));
-        let ns = event.duration_ns();
-        let future = event.arg("polls").and_then(|_| event.span());
-        let Some(row) = self.rows.get_mut(place) else { return };
-        let known = future.map(|span| *self.futures.entry((place, span)).or_insert(row.durations.len()));
-        match known.and_then(|at| row.durations.get_mut(at)) {
-            Some(busy_ns) => {
-                *busy_ns = busy_ns.saturating_add(ns);
-                row.further_polls += 1;
-            }
-            None => row.durations.push(ns),
+        let (place, ns) = (self.place(event, Section::Ops, Some(node)), event.duration_ns());
+        let Some(span) = event.arg("polls").and_then(|_| event.span()) else {
+            return self.at(place).durations.push(ns);
+        };
+        self.at(place).further_polls += 1;
+        let known = self.futures.entry(span).or_insert(Polls { first: event.start(), place, busy_ns: 0 });
+        known.busy_ns = known.busy_ns.saturating_add(ns);
+        if event.start() < known.first {
+            (known.first, known.place) = (event.start(), place);
+        }
+    }
+
+    /// Counts each future as one call, in the row of its first poll.
+    fn count_futures(&mut self) {
+        for (_, Polls { place, busy_ns, .. }) in std::mem::take(&mut self.futures) {
+            let row = self.at(place);
+            row.durations.push(busy_ns);
+            row.further_polls -= 1;
         }
     }
 
@@ -368,6 +382,7 @@ impl<'a, 'e> Rows<'a, 'e> {
             row.flops = row.flops.saturating_add(cost.flops);
             self.count(&event, number);
         }
+        self.count_futures();
     }
 }
 

@@ -76,10 +76,9 @@ impl SortBy {
                 SortBy::HostMean | SortBy::DeviceMean | SortBy::Std => 0,
             }
         };
-        let mean = |row: &Average, ns: u64| ns as f64 / row.count().max(1) as f64;
         match self {
-            SortBy::HostMean => mean(a, a.host_ns).total_cmp(&mean(b, b.host_ns)),
-            SortBy::DeviceMean => mean(a, a.device_ns).total_cmp(&mean(b, b.device_ns)),
+            SortBy::HostMean => a.per_call(a.host_ns).total_cmp(&b.per_call(b.host_ns)),
+            SortBy::DeviceMean => a.per_call(a.device_ns).total_cmp(&b.per_call(b.device_ns)),
             SortBy::Std => a.std_ns().total_cmp(&b.std_ns()),
             _ => of(a).cmp(&of(b)),
         }

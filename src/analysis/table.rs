@@ -229,7 +229,7 @@ impl<'a> Table<'a> {
             self.time_column("Self CPU".to_owned(), 0, |row| row.self_host_ns as f64),
             Column::new("CPU total %", NUMBER, 6, move |row| share(row.host_ns as f64, base)),
             self.time_column("CPU total".to_owned(), 1, |row| row.host_ns as f64),
-            self.time_column("CPU time avg".to_owned(), 3, |row| row.host_ns as f64 / row.count().max(1) as f64),
+            self.time_column("CPU time avg".to_owned(), 3, |row| row.per_call(row.host_ns)),
         ]
     }
 
@@ -242,8 +242,7 @@ impl<'a> Table<'a> {
         if with_ops {
             columns.push(self.time_column(format!("{device} total"), 2, |row| row.device_ns as f64));
         }
-        let mean = |row: &Average| row.device_ns as f64 / row.count().max(1) as f64;
-        columns.push(self.time_column(format!("{device} time avg"), 7, mean));
+        columns.push(self.time_column(format!("{device} time avg"), 7, |row| row.per_call(row.device_ns)));
         columns
     }
 

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use support::{File, on_thread, record};
 use tracing::{Instrument, Span, info_span};
+use tracing_kineto::analysis::{Average, GroupBy};
 
 /// Polls a future to its end, here.
 fn run(future: impl Future<Output = ()>) {
@@ -282,4 +283,24 @@ fn model_that_is_never_dropped_counts_each_enter() {
     let mut expected = vec![row("attention", 5, 5), row("linear", 10, 10), row("model", 5, 5)];
     expected.extend([row("recursive", 2, 2), row("shared", 2, 2), row("step", 1, 1)]);
     assert_eq!((tracks(&file), averages(&file)), (vec![], expected));
+}
+
+#[test]
+fn future_counts_on_the_thread_that_polls_it_first() {
+    let file = record(|| {
+        let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job());
+        on_thread("second", || info_span!("before").in_scope(|| ()));
+        on_thread("first", || poll(&mut future));
+        on_thread("second", || poll(&mut future));
+        run(future);
+    });
+    let averages = file.trace.events().averages().by(GroupBy::Thread).compute();
+    let jobs = || averages.ops().iter().filter(|row| row.name() == "job");
+    let of = |thread: &str| jobs().find(|row| row.keys()[0].starts_with(thread)).unwrap();
+    assert_eq!(["first", "second"].map(|thread| (of(thread).count(), of(thread).polls())), [(1, 1), (0, 1)]);
+    assert!(of("second").host_ns() > 0 && of("first").max_ns() == jobs().map(Average::host_ns).sum::<u64>());
+    assert_eq!((jobs().map(Average::count).sum::<u64>(), jobs().map(Average::polls).sum::<u64>()), (1, 4));
+    let table = averages.table().to_string();
+    let idle = table.lines().find(|line| line.contains("job") && line.contains(" second ")).unwrap();
+    assert_eq!(idle.split_whitespace().skip(5).take(2).collect::<Vec<_>>(), ["0.000us", "0"]);
 }
