@@ -272,7 +272,7 @@ impl Config {
         }
     }
 
-    /// Sets the threshold and the format of this crate's messages, if any source has them.
+    /// Sets the threshold and the format of this crate's messages, if a source sets them.
     ///
     /// By default it is left alone, so that a second layer does not take back what the first was told.
     pub(crate) fn apply_log_settings(&self) {

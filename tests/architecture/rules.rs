@@ -40,7 +40,7 @@ const UNSAFE: &[&str] = &[
     "collector/xpu/scope_ffi.rs",
     "collector/plugin/abi.rs",
     "collector/plugin/calls.rs",
-    "collector/plugin/desk.rs",
+    "collector/plugin/callback_context.rs",
     "collector/rocm/sdk/callbacks.rs",
     "collector/rocm/sdk/ffi.rs",
     "collector/rocm/sdk/runtime.rs",

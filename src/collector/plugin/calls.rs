@@ -4,7 +4,7 @@
 use super::abi::{
     Builder, Create, ENTRY, Handle, Interface, NAME_MAX, OnProfiler, Process, Push, Query, Registry, Versioned,
 };
-use super::desk::{Desk, Registered};
+use super::callback_context::{CallbackContext, Registered};
 use crate::collector::Library;
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -41,7 +41,7 @@ pub(super) fn register(library: Library) -> Option<(Registered, c_int)> {
     // SAFETY: that is the type of the function which plugins give that name.
     let entry = unsafe { library.function::<unsafe extern "C" fn(*const Registry) -> c_int>(ENTRY) }?;
     // SAFETY: it takes such a registry, which is there during the call.
-    Some(Desk::<Registered>::new().register(|registry| unsafe { entry(registry) }))
+    Some(CallbackContext::<Registered>::new().register(|registry| unsafe { entry(registry) }))
 }
 
 impl Functions {

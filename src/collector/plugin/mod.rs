@@ -3,8 +3,8 @@
 //! `include/kineto_plugin.h` is what they are written against.
 
 pub(crate) mod abi;
+mod callback_context;
 mod calls;
-mod desk;
 mod event_type;
 mod events;
 mod said;
@@ -14,8 +14,8 @@ use crate::activity::{ActivityTypes, CorrelationId};
 use crate::os::fork;
 use crate::sorting::sort_few_by;
 use crate::time::Timestamp;
+use callback_context::CallbackContext;
 use calls::{Functions, Profiler, Running};
-use desk::Desk;
 pub use event_type::EventType;
 use events::Events;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) struct Plugin {
     records: Vec<EventType>,
     types: ActivityTypes,
     notes: Vec<String>,
-    desk: &'static Desk<Events>,
+    context: &'static CallbackContext<Events>,
     running: Running,
     session: fork::Own<Session>,
     /// In which process it runs, counted in forks.
@@ -162,7 +162,7 @@ impl Plugin {
             types: known.iter().map(|known| known.kind()).collect(),
             records: known,
             notes: Some(note).filter(|_| !unknown.is_empty()).into_iter().collect(),
-            desk: Desk::new(),
+            context: CallbackContext::new(),
             running: Running::default(),
             session: fork::Own::default(),
             generation: AtomicU64::new(fork::generation()),
@@ -267,11 +267,11 @@ impl Collector for Plugin {
             }
             return;
         };
-        let (functions, desk, events) = (self.functions, self.desk, Events::new(sink.clone(), types));
+        let (functions, context, events) = (self.functions, self.context, Events::new(sink.clone(), types));
         let ended = self.ask(deadline, move || {
             let mut devices = Vec::new();
             let failures = functions.end(profiler, |process| {
-                let (described, status) = desk.process(events, process);
+                let (described, status) = context.process(events, process);
                 devices = described;
                 status
             });

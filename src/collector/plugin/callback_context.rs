@@ -8,14 +8,14 @@ use crate::collector::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 
-/// What foreign code is handed a pointer to. It stays for ever, and is open only while something is asked for: code that
-/// keeps the pointer, and calls when nobody asks, is told no.
+/// What a plugin's calls refer to by a pointer. It is never freed, and accepts calls only while the plugin is asked for
+/// something: a later call by a pointer that the plugin has kept fails.
 #[derive(Debug)]
-pub(super) struct Desk<T: 'static>(fork::Own<Option<T>>);
+pub(super) struct CallbackContext<T: 'static>(fork::Own<Option<T>>);
 
-impl<T> Desk<T> {
-    pub(super) fn new() -> &'static Desk<T> {
-        Box::leak(Box::new(Desk(fork::Own::default())))
+impl<T> CallbackContext<T> {
+    pub(super) fn new() -> &'static CallbackContext<T> {
+        Box::leak(Box::new(CallbackContext(fork::Own::default())))
     }
 
     /// Is open during `ask`; returns what has come, and what `ask` did.
@@ -25,18 +25,18 @@ impl<T> Desk<T> {
         (self.0.lock().take(), answer)
     }
 
-    /// Returns the desk behind a handle.
+    /// Returns the context behind a handle.
     ///
     /// # Safety
-    /// `handle` is one that [`during`](Desk::during) of such a desk has given out, or null.
-    unsafe fn of(handle: Handle) -> Option<&'static Desk<T>> {
-        // SAFETY: desks are never freed, and shared freely.
-        unsafe { handle.cast::<Desk<T>>().as_ref() }
+    /// `handle` is one that [`during`](CallbackContext::during) of such a context has given out, or null.
+    unsafe fn of(handle: Handle) -> Option<&'static CallbackContext<T>> {
+        // SAFETY: contexts are never freed, and shared freely.
+        unsafe { handle.cast::<CallbackContext<T>>().as_ref() }
     }
 
     /// Has what is open take something, if anything is; returns what foreign code is told.
-    fn take(desk: Option<&Desk<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
-        let take = || desk.is_some_and(|desk| desk.0.lock().as_mut().is_some_and(|open| take(open).is_ok()));
+    fn take(context: Option<&CallbackContext<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
+        let take = || context.is_some_and(|context| context.0.lock().as_mut().is_some_and(|open| take(open).is_ok()));
         if in_callback(take) { 0 } else { -1 }
     }
 }
@@ -48,7 +48,7 @@ pub(super) struct Registered {
     pub(super) refused: Vec<String>,
 }
 
-impl Desk<Registered> {
+impl CallbackContext<Registered> {
     /// Has a library register its profilers; returns them with what its entry returned.
     pub(super) fn register(&'static self, entry: impl FnOnce(*const Registry) -> c_int) -> (Registered, c_int) {
         let (registered, status) = self.during(Registered::default(), |handle| {
@@ -63,8 +63,8 @@ unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_
     // SAFETY: the plugin passes an interface, or null.
     let interface = unsafe { read(interface) };
     // SAFETY: it passes the handle that it was given.
-    let desk = unsafe { Desk::<Registered>::of(handle) };
-    Desk::take(desk, |registered| match interface {
+    let context = unsafe { CallbackContext::<Registered>::of(handle) };
+    CallbackContext::take(context, |registered| match interface {
         Ok(interface) => {
             registered.profilers.push(interface);
             Ok(())
@@ -76,7 +76,7 @@ unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_
     })
 }
 
-impl Desk<Events> {
+impl CallbackContext<Events> {
     /// Has a profiler hand over its events; returns the devices that it has described, and what the function returned.
     pub(super) fn process(
         &'static self,
@@ -101,11 +101,11 @@ impl Desk<Events> {
 
     /// Has the events take what could be read; what could not is counted.
     fn take_read<R>(
-        desk: Option<&Desk<Events>>,
+        context: Option<&CallbackContext<Events>>,
         read: Result<R, &'static str>,
         take: impl FnOnce(&mut Events, R) -> Result<(), Refused>,
     ) -> c_int {
-        Desk::take(desk, |events| match read {
+        CallbackContext::take(context, |events| match read {
             Ok(read) => take(events, read),
             Err(why) => Err(events.fault(why)),
         })
@@ -116,22 +116,22 @@ unsafe extern "C" fn add_event(handle: Handle, event: *const Event) -> c_int {
     // SAFETY: the plugin passes an event, or null.
     let event = unsafe { read(event) };
     // SAFETY: it passes the handle that it was given.
-    Desk::take_read(unsafe { Desk::of(handle) }, event, Events::add)
+    CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, event, Events::add)
 }
 
 unsafe extern "C" fn set_name(handle: Handle, name: *const c_char) -> c_int {
     // SAFETY: the plugin passes a C string, or null.
     let name = unsafe { text(name) };
     // SAFETY: it passes the handle that it was given.
-    Desk::take_read(unsafe { Desk::of(handle) }, name, |events, name| events.name(&name))
+    CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, name, |events, name| events.name(&name))
 }
 
 unsafe extern "C" fn set_flow(handle: Handle, flow: *const EventFlow) -> c_int {
     // SAFETY: the plugin passes an end of an arrow, or null.
     let flow = unsafe { read(flow) };
     // SAFETY: it passes the handle that it was given.
-    let desk = unsafe { Desk::of(handle) };
-    Desk::take_read(desk, flow, |events, flow| events.flow(flow.kind, flow.id, flow.is_start != 0))
+    let context = unsafe { CallbackContext::of(handle) };
+    CallbackContext::take_read(context, flow, |events, flow| events.flow(flow.kind, flow.id, flow.is_start != 0))
 }
 
 unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *const c_char) -> c_int {
@@ -140,8 +140,10 @@ unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *co
     // SAFETY: and another one.
     let value = unsafe { text(value) };
     // SAFETY: it passes the handle that it was given.
-    let desk = unsafe { Desk::of(handle) };
-    Desk::take_read(desk, key.and_then(|key| Ok((key, value?))), |events, (key, value)| events.metadata(&key, &value))
+    let context = unsafe { CallbackContext::of(handle) };
+    CallbackContext::take_read(context, key.and_then(|key| Ok((key, value?))), |events, (key, value)| {
+        events.metadata(&key, &value)
+    })
 }
 
 unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_int {
@@ -150,10 +152,12 @@ unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_
     // SAFETY: its texts are C strings, or null.
     let texts = device.map(|device| [device.name, device.label].map(|of| unsafe { text(of) }.unwrap_or_default()));
     // SAFETY: it passes the handle that it was given.
-    let desk = unsafe { Desk::of(handle) };
-    Desk::take_read(desk, device.and_then(|device| Ok((device, texts?))), |events, (device, [name, label])| {
-        events.device(device.id, device.order, &name, &label)
-    })
+    let context = unsafe { CallbackContext::of(handle) };
+    CallbackContext::take_read(
+        context,
+        device.and_then(|device| Ok((device, texts?))),
+        |events, (device, [name, label])| events.device(device.id, device.order, &name, &label),
+    )
 }
 
 unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo) -> c_int {
@@ -162,8 +166,8 @@ unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo)
     // SAFETY: its name is a C string, or null.
     let name = resource.map(|of| unsafe { text(of.name) }.unwrap_or_else(|_| of.resource.to_string()));
     // SAFETY: it passes the handle that it was given.
-    let desk = unsafe { Desk::of(handle) };
-    Desk::take_read(desk, resource.and_then(|resource| Ok((resource, name?))), |events, (of, name)| {
+    let context = unsafe { CallbackContext::of(handle) };
+    CallbackContext::take_read(context, resource.and_then(|resource| Ok((resource, name?))), |events, (of, name)| {
         events.resource(of.device, of.resource, of.order, &name)
     })
 }
