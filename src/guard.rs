@@ -66,7 +66,8 @@ impl KinetoGuard {
         self.profiler().flush()
     }
 
-    /// Ends the recording and returns the trace instead of writing it.
+    /// Ends the recording and returns the trace instead of writing it to the output; a trace that is then dropped without a look
+    /// into it is reported.
     ///
     /// What a schedule or a handler of traces is there for is done all the same, as by [`Profiler::stop`].
     ///

@@ -95,6 +95,8 @@ impl Profiler {
     ///
     /// Spans that are open now end here, marked `"finished": false`.
     ///
+    /// The output is not written: save the trace. One that is dropped without a look into it is reported.
+    ///
     /// A schedule ends with it: what is recorded of the cycle at that time is saved or handed to the handler, as each cycle
     /// is, and returned; what goes wrong with that is said in a message. A later [`start`](Profiler::start) goes on with the
     /// step at which it ended.
@@ -104,8 +106,9 @@ impl Profiler {
     /// how many more steps were needed. [`InvariantViolated`](crate::ErrorKind::InvariantViolated) in strict mode, if an
     /// assertion did not hold: the recording has ended all the same, and is in [`Error::trace`].
     pub fn stop(&self) -> Result<Trace, Error> {
-        match self.session()?.finish(false)? {
-            Ending::Recording(trace) => trace.check_violations().map(|()| trace),
+        let session = self.session()?;
+        match session.finish(false)? {
+            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output())),
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
                 Err(error)
             }

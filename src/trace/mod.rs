@@ -48,6 +48,7 @@ use crate::activity::{Activity, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport};
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
@@ -60,7 +61,7 @@ use requests::Requests;
 use rows::{Rows, ThreadRow};
 use std::fmt;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -101,9 +102,26 @@ struct Inner {
     met: OnceLock<Met>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
+    /// The output that was not written because the program was given the trace.
+    unwritten: OnceLock<PathBuf>,
     progress: Progress,
     /// Whoever had to be told that an assertion did not hold was told.
     is_told: AtomicBool,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whatever looks into a trace makes its index first.
+        if let (Some(output), None) = (self.unwritten.get(), self.index.get()) {
+            diag!(
+                Warning,
+                "trace",
+                "a trace was dropped unused, and {} was not written: save what `finish` or `stop` returns, or drop the \
+                 guard instead",
+                output.display()
+            );
+        }
+    }
 }
 
 /// A thread's row of a trace.
@@ -128,7 +146,7 @@ impl Trace {
         facts: Facts,
     ) -> Trace {
         let (index, linked, related, requests, met) = Default::default();
-        let (violations, is_saved, progress, is_told) = Default::default();
+        let (violations, is_saved, unwritten, progress, is_told) = Default::default();
         let inner = Inner {
             recorded,
             collections,
@@ -143,6 +161,7 @@ impl Trace {
             met,
             violations,
             is_saved,
+            unwritten,
             progress,
             is_told,
         };
@@ -205,6 +224,12 @@ impl Trace {
         let distributed = self.distributed().map(|info| info.to_json());
         writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
         Ok(())
+    }
+
+    /// Reports the loss if nobody looks into the trace or saves it, which would have gone to that output.
+    pub(crate) fn hand_out(self, output: Option<PathBuf>) -> Trace {
+        output.into_iter().for_each(|output| drop(self.inner.unwritten.set(output)));
+        self
     }
 
     /// Returns how far the writing of a file has come.

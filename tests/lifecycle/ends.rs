@@ -33,6 +33,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("abort", |folder| abort(folder, false)),
     ("abort_flushed", |folder| abort(folder, true)),
     ("finish", finish),
+    ("finish_unused", |folder| {
+        let guard = record(folder);
+        let profiler = guard.profiler();
+        work();
+        drop(profiler.stop().unwrap());
+        profiler.start().unwrap();
+        work();
+        println!("{}", profiler.stop().unwrap().stats());
+        profiler.start().unwrap();
+        work();
+        drop(guard.finish().unwrap());
+    }),
+    ("same_output", |folder| {
+        let build = || KinetoLayer::builder().output(folder.join(".").join(OUTPUT)).build();
+        let (first, guard) = build().unwrap();
+        tracing_subscriber::registry().with(first).init();
+        work();
+        report(folder, &format!("{}", build().unwrap_err()));
+        drop(guard);
+        drop(build().unwrap());
+    }),
     ("drop_after_stop", |folder| {
         let guard = record(folder);
         work();
@@ -150,6 +171,19 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.files(), ["saved.json"], "{}", played.stderr);
         assert_eq!(played.file("saved.json").slices("work"), 1);
         assert_eq!(played.stderr, "");
+    }),
+    ("traces_that_nobody_looks_at_are_reported", || {
+        let played = play("finish_unused").succeeded();
+        let lines: Vec<_> = played.stderr.lines().collect();
+        assert_eq!((played.files().len(), lines.len()), (0, 2), "{lines:?}");
+        for line in lines {
+            assert!(line.contains("WARN") && line.contains(&format!("/{OUTPUT} was not written")), "{line}");
+        }
+    }),
+    ("build_fails_when_another_layer_has_the_output", || {
+        let played = play("same_output").succeeded();
+        assert!(played.report().contains(&format!("{OUTPUT} belongs to another layer")), "{}", played.report());
+        assert_eq!(played.file(OUTPUT).slices("work"), 1, "{}", played.stderr);
     }),
     ("a_guard_dropped_after_a_stop_writes_nothing", || {
         let played = play("drop_after_stop").succeeded();
