@@ -75,7 +75,10 @@ impl KinetoGuard {
     /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
-        session.iter().for_each(|session| session.close_requests(session.patience()));
+        if let Some(session) = &session {
+            session.close_requests(session.patience());
+            session.set_claim(None);
+        }
         Profiler::new(session).stop()
     }
 

@@ -11,7 +11,7 @@ use crate::config::{self, Config, DistributedInfo, Env, Mode, Modes, Output, Ove
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
-use crate::handler::TraceHandler;
+use crate::handler::{TraceHandler, numbered};
 use crate::layer::{KinetoLayer, home};
 #[cfg(feature = "itt")]
 use crate::observer::itt::Itt;
@@ -20,7 +20,7 @@ use crate::observer::{Observers, SpanObserver};
 use crate::os::{backtrace, fork, signal};
 use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
-use crate::session::{self, Habits, Observer, Session, SessionObserver};
+use crate::session::{self, Habits, Observer, OutputClaim, Session, SessionObserver};
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::{OneWriter, Sinks};
@@ -129,10 +129,11 @@ impl KinetoLayer {
 
 impl KinetoLayerBuilder {
     /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. Nothing is spliced into the path; a
-    /// relative one is resolved by `build`, which fails if the file cannot be created or its format is not supported.
+    /// relative one is resolved by `build`, which fails if the file cannot be created, its format is not supported, or it is the
+    /// output of another layer of this process whose guard lives.
     ///
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
-    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto.
+    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's has a number in the name.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.output = Some(Output::Exact(path.into()));
         self
@@ -409,6 +410,10 @@ impl KinetoLayerBuilder {
         let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);
         warnings.clear();
         config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
+        // A handler takes the place of an output that nobody has asked for.
+        let is_written = self.handler.is_none() || config.output != Output::Default;
+        let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
+        let claim = if is_written { config.claim_output(claim, numbered, &mut warnings)?.flatten() } else { None };
         config::report(&warnings);
         config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
@@ -449,6 +454,7 @@ impl KinetoLayerBuilder {
         let collectors = devices::collectors(&config, self.timer, self.collectors);
         let session = Session::new(recorder.clone(), config, sinks, collectors);
         self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
+        session.set_claim(claim);
         session.set_observers(self.session_observers);
         session.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));

@@ -4,7 +4,7 @@ use super::Config;
 use super::keys::Key;
 use super::settings::Origin;
 use super::value::Value;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Where a recording that ends by itself leaves its trace.
@@ -27,17 +27,64 @@ impl Output {
     pub(crate) fn path(&self, pid: u32) -> Option<PathBuf> {
         match self {
             Output::Nowhere => None,
-            Output::Default => {
-                let folder = if cfg!(target_os = "linux") { "/tmp" } else { "" };
-                Some(Path::new(folder).join(format!("libkineto_activities_{pid}.json")))
-            }
+            Output::Default => Some(default_folder().join(format!("{DEFAULT}_{pid}.json"))),
             Output::PerProcess(path) => Some(with_pid(path, pid)),
             Output::Exact(path) => Some(path.clone()),
         }
     }
+
+    /// Returns the same with a number in the file's name.
+    fn numbered(&self, number: u64, numbered: fn(&Path, u64) -> PathBuf) -> Output {
+        match self {
+            Output::Default => Output::PerProcess(numbered(&default_folder().join(format!("{DEFAULT}.json")), number)),
+            Output::PerProcess(path) => Output::PerProcess(numbered(path, number)),
+            Output::Nowhere | Output::Exact(_) => self.clone(),
+        }
+    }
+}
+
+/// The start of the default file's name.
+const DEFAULT: &str = "libkineto_activities";
+
+fn default_folder() -> &'static Path {
+    Path::new(if cfg!(target_os = "linux") { "/tmp" } else { "" })
 }
 
 impl Config {
+    /// Calls `claim` with the file where traces go, if there is one; where another layer of the process has it, a path of the
+    /// environment, of a file or by default is `numbered`, from 2 on, which is reported in `warnings`.
+    ///
+    /// # Errors
+    /// If the builder's path belongs to another layer.
+    pub(crate) fn claim_output<T>(
+        &mut self,
+        claim: impl Fn(&Path) -> Option<T>,
+        numbered: fn(&Path, u64) -> PathBuf,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<T>, Error> {
+        let process = std::process::id();
+        let Some(wanted) = self.output.path(process) else { return Ok(None) };
+        if let Some(claimed) = claim(&wanted) {
+            return Ok(Some(claimed));
+        }
+        let why = format!("the output {} belongs to another layer of this process", wanted.display());
+        if matches!(self.output, Output::Exact(_)) {
+            let advice = "give each layer an output of its own, or drop the other's guard first";
+            return Err(Error::new(ErrorKind::Config, format!("{why}; {advice}")));
+        }
+        let free = (2..=u64::MAX).find_map(|number| {
+            let output = self.output.numbered(number, numbered);
+            let path = output.path(process)?;
+            Some((claim(&path)?, output, path))
+        });
+        Ok(free.map(|(claimed, output, path)| {
+            warnings.push(format!("{why}; this one's traces go to {}", path.display()));
+            self.merged.replace(Key::LogFile, Value::Output(output.clone()));
+            self.output = output;
+            claimed
+        }))
+    }
+
     /// Checks where traces go, and resolves a relative path for good: `check` returns the absolute one.
     ///
     /// A path of the environment or of the machine's own configuration file that cannot be used is reported in `warnings`,

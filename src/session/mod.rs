@@ -2,6 +2,7 @@
 
 mod annotation;
 mod budget;
+mod claim;
 mod exit;
 mod gate;
 mod guest;
@@ -18,6 +19,7 @@ mod steps;
 mod threads;
 mod while_open;
 
+pub(crate) use claim::OutputClaim;
 pub use exit::flush_all;
 pub(crate) use exit::{at_exit, newest, register};
 pub(crate) use observer::Observer;
@@ -78,6 +80,8 @@ pub(crate) struct Session {
     writes: Writes,
     /// The guard was dropped, so nothing would write what a recording holds.
     is_unguarded: AtomicBool,
+    /// What keeps other layers from the output while the guard lives.
+    claim: fork::Own<Option<OutputClaim>>,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,
     /// The process that made it.
@@ -155,7 +159,7 @@ impl Session {
         let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
         let (steps, while_open, memory_profile, requests, post_process) = Default::default();
-        let (writes, is_unguarded) = Default::default();
+        let (writes, is_unguarded, claim) = Default::default();
         let (observers, born) = (SessionObservers::new(recorder.clone()), fork::generation());
         Arc::new(Session {
             recorder,
@@ -173,6 +177,7 @@ impl Session {
             observers,
             writes,
             is_unguarded,
+            claim,
             post_process,
             process,
             born,
@@ -201,6 +206,12 @@ impl Session {
     /// The guard is dropped or has handed out its trace: what is recorded from now on would be discarded.
     pub(crate) fn end_guard(&self) {
         self.is_unguarded.store(true, Ordering::Relaxed);
+        self.set_claim(None);
+    }
+
+    /// Keeps other layers of this process from the output.
+    pub(crate) fn set_claim(&self, claim: Option<OutputClaim>) {
+        *self.claim.lock() = claim;
     }
 
     /// Refuses to record what nothing would write.

@@ -137,6 +137,11 @@ impl Sinks {
         .map(|()| target.to_owned())
     }
 
+    /// Whether `target` is a file, and no URL of a handler.
+    pub(crate) fn is_file(target: &Path) -> bool {
+        split(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
+    }
+
     /// Returns what writers that have ended left unfinished where `target` is, if it is a path.
     pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
         match split(target) {

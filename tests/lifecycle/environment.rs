@@ -8,6 +8,13 @@ use tracing_subscriber::prelude::*;
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("from_env", |folder| record_by_env(folder, KinetoLayer::from_env())),
+    ("from_env_twice", |folder| {
+        let made = || KinetoLayer::from_env().unwrap();
+        let ((first, _one), (second, _two), (_third, _three)) = (made(), made(), made());
+        tracing_subscriber::registry().with(first).with(second).init();
+        work();
+        report(folder, "on");
+    }),
     ("try_from_env", |folder| record_by_env(folder, KinetoLayer::try_from_env())),
 ];
 
@@ -25,6 +32,47 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.files(), [name.as_str(), "report"]);
         assert!(played.report().starts_with("on"));
         assert_eq!(played.file(&name).slices("work"), 1);
+    }),
+    ("second_layer_writes_to_a_file_of_its_own", || {
+        let played = play_with("from_env_twice", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json")]).succeeded();
+        let names = ["x.2", "x"].map(|stem| format!("{stem}_{}.json", played.pid));
+        assert_eq!(played.files(), ["report", &names[0], &names[1]]);
+        assert!(names.iter().all(|name| played.file(name).slices("work") == 1));
+        assert_eq!(played.stderr.matches("belongs to another layer").count(), 2, "{}", played.stderr);
+    }),
+    ("settings_that_change_nothing_are_reported", || {
+        for (name, value) in [("KINETO_FILTER", "app=info"), ("KINETO_GZIP_LEVEL", "3"), ("KINETO_WITH_ARGS", "false")]
+        {
+            let played = play_with("from_env", &[(name, value)]).succeeded();
+            assert_eq!(played.report(), "off, threads: 1\n");
+            let told = format!("{name} is set, but nothing is recorded; set KINETO_ENABLED=1 as well");
+            let found = (played.stderr.lines().count(), played.stderr.contains(&told));
+            assert_eq!(found, (1, true), "{}", played.stderr);
+        }
+        for env in [
+            &[("KINETO_FILTER", "app=info"), ("KINETO_ENABLED", "0")][..],
+            &[("KINETO_LOG_LEVEL", "0"), ("KINETO_DISABLE_CUPTI", "1"), ("KINETO_CUPTI_PATH", "/opt")],
+            &[("KINETO_IPC_SOCKET_DIR", "/run"), ("KINETO_FILTER", "")],
+        ] {
+            assert_eq!(play_with("from_env", env).succeeded().stderr, "", "{env:?}");
+        }
+    }),
+    ("number_with_a_unit_is_reported_with_what_to_write", || {
+        for (name, value, advice) in [
+            (
+                "KINETO_ACTIVITIES_DURATION_MSECS",
+                "5s",
+                "write 5000 for 5s; it is ignored (default: to the program's end",
+            ),
+            ("KINETO_ACTIVITIES_DURATION_SECS", "2 min", "write 120 for 2 min"),
+            ("KINETO_START_DELAY_MS", "1.5s", "write 1500 for 1.5s"),
+            ("KINETO_BUFFER_LIMIT_MB", "2GB", "write 2048 for 2GB"),
+            ("KINETO_FLUSH_TIMEOUT_MSECS", "250 ms", "write 250 for 250 ms; it is ignored (default: 5000)"),
+        ] {
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (name, value)];
+            let played = play_with("from_env", &env).succeeded();
+            assert!(played.stderr.contains(advice), "{}", played.stderr);
+        }
     }),
     ("a_configuration_file_switches_it_on_too", || {
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lifecycle/kineto.conf");
