@@ -465,6 +465,9 @@ impl KinetoLayerBuilder {
             session.begin()?;
         }
         session::register(&session);
+        // A signal that comes before the first record is told why there is no trace.
+        signal::expect();
+        signal::serve(session::at_exit);
         if serves {
             requests::serve(&session);
         }

@@ -3,8 +3,8 @@
 
 /// Watches the signals that end the process by default, of those of SIGINT, SIGTERM and SIGHUP that do so now.
 ///
-/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process. A second one ends it
-/// at once. A signal that is ignored stays ignored, and a handler of the program's own, installed before or after, is the
+/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process; process 1, the first of a
+/// container, exits with 128 and the signal's number, as shells show it. A second one ends it at once. A signal that is ignored stays ignored, and a handler of the program's own, installed before or after, is the
 /// only one that acts: where it calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called
 /// it, a signal ends the process as if there were no handler.
 #[cfg(unix)]
@@ -164,6 +164,11 @@ mod unix {
             return;
         }
         set_action(signal, libc::SIG_DFL);
+        // The system spares the first process of a container the default action.
+        if process() == 1 {
+            // SAFETY: async-signal-safe.
+            unsafe { libc::_exit(128 + signal) };
+        }
         // SAFETY: async-signal-safe; within a handler, the signal comes when that returns.
         unsafe { libc::kill(process(), signal) };
     }

@@ -1,6 +1,7 @@
 //! Plays a scenario in a process of its own, and reads what it leaves.
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -58,6 +59,31 @@ pub(crate) fn play_on_a_terminal(name: &str, env: &[(&str, &str)]) -> (Played, S
     let (pid, status) = (child.id(), wait(name, &mut child));
     let shown = reader.unwrap().join().unwrap();
     (Played { status, stderr: shown.clone(), pid, folder }, shown)
+}
+
+/// Plays a scenario as process 1 of a container; `None` where the system allows none.
+pub(crate) fn play_as_first_process(name: &str) -> Option<Played> {
+    let container = |program: &OsStr| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]).arg(program);
+        unshare
+    };
+    let is_allowed = container("true".as_ref()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !is_allowed {
+        eprintln!("{name} was not played: the system allows no containers");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = command(name, &[], &folder);
+    let mut unshare = container(program.get_program());
+    unshare.args(program.get_args()).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+    let mut stderr = tempfile::tempfile().unwrap();
+    let mut child = unshare.stderr(stderr.try_clone().unwrap()).spawn().unwrap();
+    let (pid, status) = (child.id(), wait(name, &mut child));
+    let mut text = String::new();
+    stderr.rewind().unwrap();
+    stderr.read_to_string(&mut text).unwrap();
+    Some(Played { status, stderr: text, pid, folder })
 }
 
 fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Command {

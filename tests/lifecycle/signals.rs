@@ -103,6 +103,15 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(played.files().is_empty(), "{:?}", played.files());
         assert!(played.stderr.contains("the schedule ended during warm-up, 1 more step needed"), "{}", played.stderr);
     }),
+    ("signal_ends_the_first_process_of_a_container", || {
+        for (name, signal) in [("signal_int", libc::SIGINT), ("signal_term", libc::SIGTERM)] {
+            let Some(played) = play::play_as_first_process(name) else { return };
+            assert_eq!(played.status.code(), Some(128 + signal), "{}", played.stderr);
+            assert_eq!(played.output().slices("work"), 1);
+        }
+        let Some(played) = play::play_as_first_process("signal_without_spans") else { return };
+        assert_eq!(played.status.code(), Some(128 + libc::SIGINT), "{}", played.stderr);
+    }),
     ("signal_leaves_nothing_when_flushing_is_off", || {
         let played = play("signal_off");
         assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 0), "{}", played.stderr);
@@ -110,6 +119,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("signal_ends_the_process_when_nothing_was_recorded", || {
         let played = play("signal_without_spans");
         assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 0), "{}", played.stderr);
+        assert!(played.stderr.contains("nothing was recorded: "), "{}", played.stderr);
     }),
     ("signal_handlers_of_the_program_keep_control", || {
         for name in ["signal_handled_before", "signal_handled_after", "signal_chained_after"] {
