@@ -139,6 +139,13 @@ impl Losses {
         }
     }
 
+    /// Whether something was dropped because the buffers had no room.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        let over = [Loss::SlicesOverLimit, Loss::FieldsOverLimit, Loss::EventsOverLimit, Loss::EndsOverLimit];
+        let counts = over.iter().chain(&[Loss::MemoryOverLimit]).filter_map(|loss| self.counts.get(*loss as usize));
+        counts.into_iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// Returns all counts, in the order of [`Loss::ALL`].
     pub(crate) fn counts(&self) -> [u64; Loss::ALL.len()] {
         std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.load(Ordering::Relaxed)))

@@ -3,6 +3,7 @@
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
+use crate::diag::diag;
 use crate::os::{fork, signal};
 use crate::recorder::Recorder;
 use crate::recorder::listeners::Own;
@@ -30,6 +31,8 @@ struct Shared {
     alive: AtomicBool,
     /// The thread runs.
     begun: AtomicBool,
+    /// That the recording has reached the buffer limit was reported.
+    is_full: AtomicBool,
 }
 
 /// How often the clocks are read.
@@ -45,6 +48,7 @@ impl Pulse {
             anchors: fork::Own::default(),
             alive: AtomicBool::new(true),
             begun: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
         };
         Pulse { shared: Arc::new(shared) }
     }
@@ -52,6 +56,7 @@ impl Pulse {
     /// Begins a recording's list of anchors.
     pub(crate) fn start(&self) {
         self.shared.anchors().clear();
+        self.shared.is_full.store(false, Ordering::Relaxed);
         let starter: Arc<dyn Starter> = self.shared.clone();
         self.shared.recorder.pool().help_from(Arc::downgrade(&starter));
     }
@@ -123,6 +128,19 @@ impl Shared {
         anchors.push(anchor);
     }
 
+    /// Reports once for each recording that the buffers are full.
+    fn report_limit(&self) {
+        if self.recorder.losses.is_over_limit() && !self.is_full.swap(true, Ordering::Relaxed) {
+            let limit = self.recorder.pool().bytes_max() >> 20;
+            diag!(
+                Warning,
+                "buffer",
+                "the buffer limit of {limit} MiB is reached, and further records are dropped; raise buffer_limit_bytes \
+                 (KINETO_BUFFER_LIMIT_MB), or record less with a filter"
+            );
+        }
+    }
+
     fn run(&self) {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(Own::begin());
@@ -139,6 +157,7 @@ impl Shared {
                 continue;
             }
             self.recorder.pool().refill();
+            self.report_limit();
             if Instant::now() >= next {
                 let anchor = Anchor::take();
                 if self.recorder.epoch() != 0 {

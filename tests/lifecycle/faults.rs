@@ -5,9 +5,22 @@ use crate::play::{File, OUTPUT, play, play_with, record, record_as, report, work
 use crate::{Scenario, Test, sys};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tracing_kineto::{ErrorKind, KinetoLayer, Trace};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("full", |folder| {
+        let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).buffer_limit_bytes(1 << 20));
+        // The harness's stderr is a file.
+        let is_told = || std::fs::read_to_string("/proc/self/fd/2").unwrap().contains("buffer limit");
+        (0..60_000).for_each(|_| work());
+        let begun = Instant::now();
+        while !is_told() && begun.elapsed() < Duration::from_secs(60) {
+            work();
+        }
+        report(folder, &format!("{}", is_told()));
+        (0..60_000).for_each(|_| work());
+    }),
     ("full_disk", full_disk),
     ("full_disk_at_drop", |folder| {
         let _guard = record(folder);
@@ -103,6 +116,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 const SPANS_OF_24_MIB: usize = 256_000;
 
 pub(crate) const TESTS: &[Test] = &[
+    ("full_buffers_are_reported_while_they_are_full", || {
+        let played = play("full").succeeded();
+        assert_eq!(played.report(), "true\n", "{}", played.stderr);
+        let told = "the buffer limit of 1 MiB is reached";
+        assert_eq!(played.stderr.matches(told).count(), 1, "{}", played.stderr);
+        assert!(played.stderr.find(told) < played.stderr.find("wrote /"), "{}", played.stderr);
+    }),
     ("a_full_disk_is_an_error_and_the_trace_is_saved_elsewhere", || {
         let played = play("full_disk").succeeded();
         let report = played.report();
