@@ -109,7 +109,7 @@ impl KinetoLayer {
     ) -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         match switch {
             Switch::Off => {
-                config::report_unknown(&env);
+                config::report_unknown(&env, env.unused());
                 if let Err(why) = env.switch() {
                     config::report(&[why.to_string()]);
                 }
@@ -404,7 +404,7 @@ impl KinetoLayerBuilder {
         if let Ok(config) = &resolved {
             config.apply_log_settings();
         }
-        config::report_unknown(&env);
+        config::report_unknown(&env, None);
         config::report(&warnings);
         let mut config = resolved?;
         let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);

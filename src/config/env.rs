@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::distributed::LAUNCHERS;
-use super::keys::{Key, OTHER_VARIABLES, is_removed};
+use super::keys::{Change, Key, OTHER_VARIABLES, Place, is_removed};
 use super::settings::{Fault, Reading};
 use super::spelling::closest;
 use super::value;
@@ -109,6 +109,22 @@ impl Env {
         })
     }
 
+    /// Returns a warning if variables say how to record and none says to record.
+    pub(crate) fn unused(&self) -> Option<String> {
+        const FOR_MACHINES: [Key; 4] = [Key::DisableCupti, Key::DisableRocm, Key::DisableXpu, Key::DisablePlugins];
+        let is_of_recordings = |key: &Key| {
+            let spec = key.spec();
+            spec.place == Place::Both && spec.change != Change::AtOnce && !FOR_MACHINES.contains(key)
+        };
+        let keys = || Key::ALL.iter().filter(|key| is_of_recordings(key));
+        let names: Vec<_> = keys().map(|key| key.variable()).filter(|name| self.text(name).is_some()).collect();
+        if names.is_empty() || self.text(Key::Enabled.spec().name).is_some() {
+            return None;
+        }
+        let are = if names.len() == 1 { "is" } else { "are" };
+        Some(format!("{} {are} set, but nothing is recorded; set KINETO_ENABLED=1 as well", names.join(", ")))
+    }
+
     /// Reads the variables of all keys.
     pub(super) fn read(&self) -> Reading {
         let mut reading = Reading::default();
@@ -124,7 +140,7 @@ impl Env {
             let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
             let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
-                reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong));
+                reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong).of(key));
             }
         }
         reading

@@ -141,7 +141,7 @@ impl Config {
     ) -> Result<Config, Error> {
         let (by_program, mut by_env) = (overrides.read(), env.read());
         if !overrides.is_env_strict {
-            by_env.warnings.extend(by_env.faults.drain(..).map(|fault| format!("{fault}; it is ignored")));
+            by_env.warnings.extend(by_env.faults.drain(..).map(|fault| fault.ignored()));
         }
         warnings.extend(by_program.warnings.into_iter().chain(by_env.warnings));
         let faults: Vec<_> = by_program.faults.iter().chain(&by_env.faults).map(Fault::to_string).collect();
@@ -375,11 +375,11 @@ impl Default for Config {
     }
 }
 
-/// Reports the unknown variables of the environment, once for the process.
-pub(crate) fn report_unknown(env: &Env) {
+/// Reports the unknown variables of the environment, and that others are `unused`, once for the process.
+pub(crate) fn report_unknown(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {
-        report(&env.unknown().collect::<Vec<_>>());
+        report(&env.unknown().chain(unused).collect::<Vec<_>>());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::keys::{Change, Key};
+use super::keys::{Change, Fallback, Key};
 use super::value::{Kind, Value};
 use crate::sorting::sort_few_by_key;
 
@@ -26,7 +26,7 @@ impl Settings {
         match (kind.parse(text), kind) {
             // Whoever cannot spell a log level still wants to profile.
             (Err(wrong), Kind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
-            (Err(wrong), _) => return Err(wrong),
+            (Err(wrong), _) => return Err(wrong + &in_own_unit(key, text).unwrap_or_default()),
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
             }
@@ -172,6 +172,8 @@ pub(crate) struct Fault {
     pub(super) found: String,
     /// The clause that says what is wrong.
     pub(super) wrong: String,
+    /// What holds instead.
+    default: Option<&'static str>,
 }
 
 impl Fault {
@@ -179,7 +181,19 @@ impl Fault {
     const SHOWN: usize = 100;
 
     pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
-        Fault { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into() }
+        Fault { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into(), default: None }
+    }
+
+    /// Notes what holds if the value of that key is ignored.
+    pub(super) fn of(self, key: Key) -> Self {
+        let (Fallback::Is(text) | Fallback::Says(text)) = key.spec().default;
+        Fault { default: Some(text).filter(|text| !text.is_empty()), ..self }
+    }
+
+    /// Returns the warning that the value is ignored.
+    pub(super) fn ignored(&self) -> String {
+        let default = self.default.map(|text| format!(" (default: {text})")).unwrap_or_default();
+        format!("{self}; it is ignored{default}")
     }
 }
 
@@ -190,6 +204,29 @@ impl fmt::Display for Fault {
         }
         write!(f, "`{}`: {}", self.found.escape_debug(), self.wrong)
     }
+}
+
+/// Returns what to write for a number with a unit, in the unit of its key.
+fn in_own_unit(key: Key, text: &str) -> Option<String> {
+    const TIMES: &[(&[&str], f64)] =
+        &[(&["ms"], 1e-3), (&["s", "sec", "secs"], 1.0), (&["m", "min"], 60.0), (&["h"], 3600.0)];
+    const SIZES: &[(&[&str], f64)] =
+        &[(&["k", "kb", "kib"], 1.0 / 1024.0), (&["m", "mb", "mib"], 1.0), (&["g", "gb", "gib"], 1024.0)];
+    let ends = |ends: &[&str]| ends.iter().any(|end| key.spec().name.ends_with(end));
+    let (units, own) = if ends(&["_MS", "_MSECS"]) {
+        (TIMES, 1e-3)
+    } else if ends(&["_SECS"]) {
+        (TIMES, 1.0)
+    } else if ends(&["_MB"]) {
+        (SIZES, 1.0)
+    } else {
+        return None;
+    };
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+    let unit = unit.trim().to_ascii_lowercase();
+    let (_, unit) = units.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
+    let count = (number.parse::<f64>().ok()? * unit / own).round().max(1.0);
+    Some(format!("; write {count} for {text}"))
 }
 
 /// What reading one source gave.
