@@ -156,7 +156,7 @@ keys! {
     Overflow: Both Now Start "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
         "what happens at that limit (only `stop` is available yet)";
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
-        "longer values of a field are cut, marked and counted";
+        "longer values of a field are cut there, end in `...` and are counted";
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
         "how long a file may take without progress; at the end of the process, how long it may take in all";
     RecordFromStart: Both Now Start "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",

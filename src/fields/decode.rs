@@ -37,7 +37,7 @@ pub(crate) fn values(mut words: &[Word]) -> impl Iterator<Item = Value<'_>> {
 fn next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
     let ([kind, field, _, _, length @ ..], rest) = words.split_first()?;
     *words = rest;
-    let datum = match kind & !code::CUT {
+    let datum = match *kind {
         code::I64 => Datum::I64(i64::from_le_bytes(take(words)?)),
         code::U64 => Datum::U64(u64::from_le_bytes(take(words)?)),
         code::F64 => Datum::F64(f64::from_bits(u64::from_le_bytes(take(words)?))),

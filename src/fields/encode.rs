@@ -76,8 +76,17 @@ impl<'a> Encoder<'a> {
     }
 
     fn put_text(&mut self, field: &Field, code: u8, text: &str, is_cut: bool) {
-        self.cut += u64::from(is_cut);
-        put_text(self.words, field, if is_cut { code | code::CUT } else { code }, text);
+        if is_cut {
+            self.put_cut_text(field, code, text);
+        } else {
+            put_text(self.words, field, code, text);
+        }
+    }
+
+    #[cold]
+    fn put_cut_text(&mut self, field: &Field, code: u8, text: &str) {
+        self.cut += 1;
+        put_text(self.words, field, code, &format!("{text}..."));
     }
 }
 

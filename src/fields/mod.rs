@@ -26,6 +26,4 @@ mod code {
     pub(super) const STR: u8 = 7;
     /// A text made by Debug or Display.
     pub(super) const DEBUG: u8 = 8;
-    /// The text was longer.
-    pub(super) const CUT: u8 = 0x80;
 }

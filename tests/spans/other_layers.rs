@@ -210,7 +210,7 @@ fn two_of_our_layers_have_a_trace_each() {
         work();
         on_thread("worker", || info_span!(target: "lib", "long", text = "abc").in_scope(|| ()));
         let first = File::of(second.stop().unwrap());
-        assert_eq!(first.tree(&["text"]), "main\n  lib\nworker\n  long text=\"ab\"\n");
+        assert_eq!(first.tree(&["text"]), "main\n  lib\nworker\n  long text=\"ab...\"\n");
         second.start().unwrap();
         info_span!(target: "lib", "later").in_scope(|| ());
     });
