@@ -148,7 +148,7 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes `value` in the fewest digits that read back as the same value, integral ones without ".0".
+    /// Writes `value` in the fewest digits that read back as the same value, integral ones but -0.0 without ".0".
     ///
     /// What is not finite becomes "inf", "-inf" or "nan", quoted, as libkineto does in args.
     #[inline]
@@ -180,6 +180,11 @@ impl<'b> Piece<'b> {
         }
         if value.is_sign_negative() {
             self.raw(b"-");
+            // Python reads `-0` as the integer 0.
+            if millionths == 0 {
+                self.raw(b"0.0");
+                return true;
+            }
         }
         self.uint(millionths / MILLION);
         let decimals = millionths % MILLION;
@@ -423,7 +428,7 @@ mod tests {
     fn floats_by_hand() {
         let cases = [
             (0.0, "0"),
-            (-0.0, "-0"),
+            (-0.0, "-0.0"),
             (1.0, "1"),
             (1.25, "1.25"),
             (-1e15, "-1000000000000000"),
@@ -450,7 +455,7 @@ mod tests {
         ) {
             for value in [digits as f64 / 10_f64.powi(power), any, f64::from(few) / 10_f64.powi(power), f64::from(few)] {
                 let printed = serde_json::to_string(&value).unwrap();
-                let expected = printed.strip_suffix(".0").unwrap_or(&printed);
+                let expected = printed.strip_suffix(".0").filter(|text| *text != "-0").unwrap_or(&printed);
                 if value.is_finite() {
                     prop_assert_eq!(text(|piece| piece.float(value)), expected);
                 }
@@ -513,7 +518,7 @@ mod tests {
             let printed = text(|piece| piece.float(value));
             prop_assert_eq!(printed.parse::<f64>().unwrap().to_bits(), bits);
             prop_assert!(serde_json::from_str::<serde_json::Number>(&printed).is_ok());
-            prop_assert!(!printed.ends_with(".0") && printed.len() <= 25, "{}", printed);
+            prop_assert!((!printed.ends_with(".0") || value == 0.0) && printed.len() <= 25, "{}", printed);
         }
     }
 }
