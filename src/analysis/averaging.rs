@@ -145,6 +145,8 @@ impl<'e> Averaging<'e> {
         sort_few_by_key(&mut averages.ops, |row| std::cmp::Reverse(row.self_host_ns));
         sort_few_by_key(&mut averages.kernels, |row| std::cmp::Reverse(row.self_device_ns));
         sort_few_by_key(&mut averages.annotations, |row| std::cmp::Reverse(row.self_device_ns));
+        let missing = events.notes().filter(|(note, _)| note.is_loss());
+        averages.notes = missing.map(|(note, count)| format!("{note}: {count}")).collect();
         averages.groups = self.groups.into_iter().map(|group| group.title).collect();
         averages
     }

@@ -36,11 +36,13 @@ pub enum Note {
     TimeLimit,
     /// `baseTimeNanoseconds` is no number, so times count from 1970.
     UnknownBase,
+    /// The writer closed the file before its last row, because its time was over (`tracing_kineto_incomplete`).
+    Incomplete,
 }
 
 impl Note {
     /// Every cause.
-    pub const ALL: [Note; 15] = [
+    pub const ALL: [Note; 16] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -56,7 +58,13 @@ impl Note {
         Note::CutOff,
         Note::TimeLimit,
         Note::UnknownBase,
+        Note::Incomplete,
     ];
+
+    /// Returns whether events are missing that were recorded.
+    pub(super) const fn is_loss(self) -> bool {
+        matches!(self, Note::CutOff | Note::TimeLimit | Note::Incomplete)
+    }
 
     /// Returns the cause's name.
     pub const fn as_str(self) -> &'static str {
@@ -76,6 +84,7 @@ impl Note {
             Note::CutOff => "cut_off",
             Note::TimeLimit => "time_limit",
             Note::UnknownBase => "unknown_base",
+            Note::Incomplete => "incomplete",
         }
     }
 }

@@ -231,3 +231,16 @@ fn operations_say_what_torch_said() {
     let ancestor = |name: &str| tree.ancestors(mm).any(|around| around.name() == name);
     assert!(ancestor("aten::linear"), "{:?}", tree.ancestors(mm).collect::<Vec<_>>());
 }
+
+#[test]
+fn file_that_was_closed_too_early_has_a_note() {
+    let file = |more: &str| {
+        let slice = r#"{"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":1,"ts":1,"dur":2,"args":{}}"#;
+        format!(r#"{{"traceEvents":[{slice}]{more}}}"#)
+    };
+    let read = |text: String| Events::from_reader(text.as_bytes()).unwrap();
+    let events = read(file(r#","tracing_kineto_incomplete":{"rows":1,"of":7}"#));
+    assert_eq!(events.notes().collect::<Vec<_>>(), [(Note::Incomplete, 1)]);
+    assert!(events.key_averages().table().to_string().ends_with("Not whole: incomplete: 1\n"));
+    assert!(!read(file("")).key_averages().table().to_string().contains("Not whole"));
+}

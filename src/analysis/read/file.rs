@@ -9,6 +9,7 @@ use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::builder::{Builder, New};
 use crate::analysis::events::{Events, Phase, TrackId};
 use crate::analysis::notes::Note;
+use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;
 
@@ -123,6 +124,7 @@ impl FileReader {
         json.end()?;
         match (key.as_str(), value) {
             ("baseTimeNanoseconds", value) => self.base(&value),
+            (INCOMPLETE, _) => self.note(Note::Incomplete),
             (key, _) if ABOUT_FILE.contains(&key) => {}
             _ => {
                 let header = &mut self.builder.events.header;

@@ -43,7 +43,7 @@ pub(crate) fn is_reserved(key: &str) -> bool {
 const DISTRIBUTED_INFO: &str = "distributedInfo";
 
 /// The key of a file that was closed before its last row, because the time was up.
-const INCOMPLETE: &str = "tracing_kineto_incomplete";
+pub(crate) const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
     pub(super) fn header(&mut self, header: &Header<'_>) {

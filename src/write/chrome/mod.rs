@@ -8,7 +8,7 @@ mod span;
 
 use std::io::{self, Write};
 
-pub(crate) use self::header::{Header, is_reserved, resolution_ns};
+pub(crate) use self::header::{Header, INCOMPLETE, is_reserved, resolution_ns};
 use self::slice::SyncRows;
 pub(crate) use self::slice::{drawn, drawn_on, external_id, shown_name};
 use self::span::Shared;
