@@ -1,6 +1,7 @@
 //! The columns of a printed table: their cells, cut and aligned.
 
 use super::averages::Average;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,11 +71,8 @@ impl<'a> Column<'a> {
 
     pub(super) fn cell(&self, row: &Average) -> String {
         let text = (self.cell)(row);
-        self.aligned(&if self.is_of_lines() {
-            self.cut_text(text.lines().next().unwrap_or(""))
-        } else {
-            self.cut_text(&text)
-        })
+        let text = if self.is_of_lines() { text.lines().next().unwrap_or("") } else { &text };
+        self.aligned(&self.cut_text(&printable(text)))
     }
 
     /// Returns how many lines a cell has.
@@ -85,7 +83,7 @@ impl<'a> Column<'a> {
     /// Returns a further line of a cell; empty where there is none.
     pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
         let text = if self.is_of_lines() { (self.cell)(row) } else { String::new() };
-        self.aligned(&self.cut_text(text.lines().nth(at).unwrap_or("")))
+        self.aligned(&self.cut_text(&printable(text.lines().nth(at).unwrap_or(""))))
     }
 
     fn aligned(&self, text: &str) -> String {
@@ -108,6 +106,18 @@ impl<'a> Column<'a> {
             _ => text.to_owned(),
         }
     }
+}
+
+/// Escapes what a terminal would act on.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for each in text.chars() {
+        if each.is_control() { shown.extend(each.escape_default()) } else { shown.push(each) }
+    }
+    Cow::Owned(shown)
 }
 
 impl fmt::Debug for Column<'_> {

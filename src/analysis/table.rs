@@ -2,7 +2,7 @@
 
 use super::averages::{Average, KeyAverages, Section};
 use super::averaging::{OVERLOAD, SHAPES, SOURCE};
-use super::columns::{Column, Side};
+use super::columns::{Column, Side, printable};
 use super::sort::SortBy;
 use super::units::{TimeUnit, bytes, flop_unit, share, time};
 use crate::sorting::sort_few_by;
@@ -196,7 +196,7 @@ impl<'a> Table<'a> {
     }
 
     fn name_column(&self, title: &str, rows: &[&Average], name: impl Fn(&Average) -> String + 'a) -> Column<'a> {
-        let longest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| printable(&name(row)).chars().count()).max().unwrap_or(0);
         Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name).cut(Side::End, self.max_name)
     }
 
@@ -208,7 +208,7 @@ impl<'a> Table<'a> {
             let has_key = |row: &&Average| row.keys.get(at).is_some_and(|key| !["", "[]"].contains(&key.as_str()));
             rows.iter().find(|row| has_key(row))?;
             let lines = rows.iter().filter_map(|row| row.keys.get(at)).flat_map(|key| key.lines());
-            let longest = lines.map(|line| line.chars().count()).max().unwrap_or(0);
+            let longest = lines.map(|line| printable(line).chars().count()).max().unwrap_or(0);
             let width = self.at_least(title, longest + 4);
             Some(match title.as_str() {
                 OVERLOAD => self.name_column(title, rows, key),
@@ -472,6 +472,18 @@ mod tests {
         assert!(table.lines().nth(1) == Some("Alone") && table.lines().nth(3).unwrap().contains("Kernel"), "{table}");
         let table = averages.table().max_name_column_width(1).max_src_column_width(0).width(1).to_string();
         assert!(table.contains("gemm") || table.contains("..."), "{table}");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        let dims = [("Input Dims", ArgValue::Str("\u{9b}2J"))];
+        let events = Sample::default().op_with("a\x1b[2Jb\r\nc", 0, 10, &dims).kernel("\x07\x7f", 0, 1, 0).events();
+        let averages = events.averages().by(GroupBy::Shapes).by(GroupBy::Stack(3)).compute();
+        let table = averages.table().to_string();
+        assert!(!table.chars().any(|each| each.is_control() && each != '\n'), "{table:?}");
+        for shown in [r"a\u{1b}[2Jb\r\nc  ", r"\u{7}\u{7f}  ", r"  \u{9b}2J"] {
+            assert!(table.contains(shown), "{table}");
+        }
     }
 
     #[test]
