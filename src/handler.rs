@@ -2,7 +2,7 @@
 
 use crate::os::process;
 use crate::trace::Trace;
-use crate::write::file::stem_and_end;
+use crate::write::file::{self, stem_and_end};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,15 @@ pub trait TraceHandler: Send {
     /// # Errors
     /// Whatever hindered it; the text stands in the step's outcome and in a message.
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError>;
+
+    /// Checks that traces can be taken, and prepares for them; [`build`](crate::KinetoLayerBuilder::build) calls it. Default:
+    /// there is nothing to check.
+    ///
+    /// # Errors
+    /// What would hinder it; `build` fails with it.
+    fn prepare(&mut self) -> Result<(), crate::Error> {
+        Ok(())
+    }
 }
 
 /// What a handler reports when it fails.
@@ -72,7 +81,7 @@ where
 
 /// Saves each trace in a folder that TensorBoard's PyTorch plugin reads: `{worker}.{nanoseconds}.pt.trace.json`.
 ///
-/// The folder is made if it is missing. The plugin takes the worker's name and the time out of the file's name.
+/// `build` makes the folder if it is missing, and fails if no file can be created there. The plugin takes the worker's name and the time out of the file's name.
 ///
 /// ```no_run
 /// use tracing_kineto::{KinetoLayer, Schedule, tensorboard_trace_handler};
@@ -121,6 +130,11 @@ impl TensorboardTraceHandler {
         self.worker.as_ref().or(named).map_or("", String::as_str)
     }
 
+    fn make_folder(&self) -> Result<(), crate::Error> {
+        let failed = |error| crate::Error::io("make", &self.folder, error, "name a folder that can be made");
+        fs::create_dir_all(&self.folder).map_err(failed)
+    }
+
     fn path(&mut self, nanoseconds: u128) -> PathBuf {
         let end = if self.gzip { ".gz" } else { "" };
         let name = format!("{}.{nanoseconds}.pt.trace.json{end}", self.worker());
@@ -129,9 +143,16 @@ impl TensorboardTraceHandler {
 }
 
 impl TraceHandler for TensorboardTraceHandler {
+    fn prepare(&mut self) -> Result<(), crate::Error> {
+        let failed = |error| crate::Error::io("make", &self.folder, error, "name a folder that can be made");
+        // The program may change its current folder later.
+        self.folder = std::path::absolute(&self.folder).map_err(failed)?;
+        self.make_folder()?;
+        file::check(&self.path(0))
+    }
+
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
-        let made = |error| crate::Error::io("make", &self.folder, error, "name a folder that can be made");
-        fs::create_dir_all(&self.folder).map_err(made)?;
+        self.make_folder()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = self.path(now.as_nanos());
         trace.save(&path)?;

@@ -392,8 +392,8 @@ impl KinetoLayerBuilder {
     ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the output cannot be
-    /// created, the configuration file that was named cannot be read, or the platform cannot do what was asked for.
-    pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+    /// created, the handler cannot take traces, the configuration file that was named cannot be read, or the platform cannot do what was asked for.
+    pub fn build(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::DOOR.set_sink(Some(sink.clone()));
         }
@@ -417,6 +417,7 @@ impl KinetoLayerBuilder {
         config::report(&warnings);
         config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
+        self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
         let serves = config.settle_start(self.waits, self.schedule.is_some());
         let rules = Rules {
             selected: config.activities,

@@ -243,6 +243,8 @@ fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         _ => ".".to_owned(),
     };
     let advice = match source.kind() {
+        // As in /proc.
+        Io::NotFound if Path::new(&folder).is_dir() => format!("no file can be created in {folder}; save elsewhere"),
         Io::NotFound => format!("create the folder {folder} first"),
         Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),
         Io::ReadOnlyFilesystem => "save elsewhere".to_owned(),

@@ -507,12 +507,14 @@ fn tensorboards_folder_is_made_and_filled() {
         let digits = file.strip_prefix("worker0.").and_then(|name| name.strip_suffix(end)).unwrap();
         assert!(digits.len() >= 19 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{file}");
     }
-    // A folder that cannot be made is an error of the cycle.
-    std::fs::write(folder.path().join("file"), "").unwrap();
-    let handler = tensorboard_trace_handler(folder.path().join("file/in"));
+    // One that goes away and cannot be made again is an error of the cycle.
+    let lost = folder.path().join("lost");
+    let handler = tensorboard_trace_handler(&lost);
     let error = with_profiler(
         |b| b.schedule(cycles(0, 0, 1)).on_trace_ready(handler),
         |profiler| {
+            std::fs::remove_dir(&lost).unwrap();
+            std::fs::write(&lost, "").unwrap();
             profiler.start().unwrap();
             profiler.step().cycle.unwrap().error.unwrap()
         },
@@ -749,4 +751,20 @@ fn a_profiler_that_is_switched_off_says_so() -> Result<(), Error> {
     assert_eq!(profiler.schedule(cycles(0, 0, 1)).unwrap_err().kind(), ErrorKind::NotActive);
     assert_eq!((profiler.iteration(), profiler.traces().len(), profiler.trace_id()), (0, 0, None));
     Ok(())
+}
+
+#[test]
+fn build_fails_when_the_handlers_folder_cannot_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let build = |folder: &Path| {
+        let handler = tensorboard_trace_handler(folder);
+        KinetoLayer::builder().schedule(Schedule::default().active(1)).on_trace_ready(handler).build()
+    };
+    let why = build(&file.join("runs")).unwrap_err().to_string();
+    assert!(why.contains("file/runs") && why.contains("name a folder that can be made"), "{why}");
+    let why = build(Path::new("/proc/self")).unwrap_err().to_string();
+    assert!(why.contains("no file can be created in /proc/self; save elsewhere"), "{why}");
+    assert!(build(&folder.path().join("new/runs")).is_ok());
 }
