@@ -186,7 +186,11 @@ impl<'e> Event<'e> {
         self.written("span id").and_then(unsigned)
     }
 
-    /// Returns the span in which its own was made.
+    /// Returns the span in which its own was made: the one that its thread had entered last, or the `parent` that the program
+    /// gave it.
+    ///
+    /// Where a thread has entered a span again inside another one, that is the first of the two, whereas the registry of
+    /// `tracing-subscriber` passes the second enter over and names the other one.
     pub fn parent_span(&self) -> Option<u64> {
         self.written("parent id").and_then(unsigned)
     }

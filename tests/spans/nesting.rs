@@ -34,6 +34,16 @@ fn spans_nest_as_they_are_entered() {
 }
 
 #[test]
+fn parent_is_the_span_that_was_entered_last_again_or_not() {
+    let work = || {
+        let outer = info_span!("outer");
+        let _again = (outer.clone().entered(), info_span!("inner").entered(), outer.entered());
+        info_span!("made").in_scope(|| ());
+    };
+    check_parents(work, "outer< inner<outer outer< made<outer");
+}
+
+#[test]
 fn a_span_made_once_and_entered_for_ever_has_a_slice_each_time() {
     let layer = Span::none();
     let file = record(|| {
