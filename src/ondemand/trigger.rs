@@ -2,6 +2,7 @@
 
 use super::source::{Answer, Course, Incoming, RequestSource, tell};
 use crate::diag::diag;
+use crate::os::file_limit::FileLimitGuard;
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -247,6 +248,7 @@ impl Answer for Lines {
             Course::Done => "done\n",
             Course::Failed => "failed\n",
         };
+        let _limit = FileLimitGuard::new();
         // Once, so that nobody reads a part; and if it cannot be written, the log has it too.
         let _ = (&self.0).write_all(format!("{}\n{end}", line.trim_end()).as_bytes());
     }

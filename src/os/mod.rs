@@ -5,6 +5,7 @@ pub(crate) mod counters;
 #[cfg(target_os = "linux")]
 pub(crate) mod datagram;
 pub(crate) mod exit;
+pub(crate) mod file_limit;
 pub(crate) mod file_lock;
 pub(crate) mod fork;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,8 @@
 //! Writes to stderr without waiting for its reader.
 #![allow(unsafe_code, reason = "poll and write have no safe form")]
 
+use super::file_limit::FileLimitGuard;
+
 /// Writes a line of at most 4096 bytes, which a pipe takes as a whole; `false` if that would block, or if nobody can read
 /// it: such a write may end the process by SIGPIPE.
 ///
@@ -16,6 +18,8 @@ fn write_to(descriptor: i32, line: &[u8]) -> bool {
     if count != 1 || ready.revents != libc::POLLOUT {
         return false;
     }
+    // It may be a file.
+    let _limit = FileLimitGuard::new();
     // SAFETY: the caller passes as many bytes as the count says.
     unsafe { libc::write(descriptor, line.as_ptr().cast(), line.len()) > 0 }
 }

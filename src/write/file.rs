@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 
 /// Writes a file that stands under `path` when it is whole, and not before.
@@ -95,13 +96,15 @@ impl Format {
 
     /// Runs `write` on `out` through the format's encoder.
     ///
-    /// `out` is flushed after the last byte, and only if everything before went well.
+    /// `out` is flushed after the last byte, and only if everything before went well. A write beyond the limit on file
+    /// sizes is an error and raises no signal.
     pub(crate) fn encode(
         self,
         mut out: impl Write,
         gzip_level: u32,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
+        let _limit = FileLimitGuard::new();
         match self {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
@@ -248,8 +251,9 @@ fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         Io::NotFound => format!("create the folder {folder} first"),
         Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),
         Io::ReadOnlyFilesystem => "save elsewhere".to_owned(),
-        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
-            "free space or save elsewhere; the trace is still in memory".to_owned()
+        Io::StorageFull | Io::QuotaExceeded => "free space or save elsewhere; the trace is still in memory".to_owned(),
+        Io::FileTooLarge => {
+            "raise the limit on file sizes (ulimit -f) or save elsewhere; the trace is still in memory".to_owned()
         }
         Io::IsADirectory => "name a file in that folder".to_owned(),
         Io::NotADirectory => format!("{folder} is not a folder; save elsewhere"),

@@ -25,13 +25,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("full_disk_at_drop", |folder| {
         let _guard = record(folder);
         many();
-        sys::ignore(libc::SIGXFSZ);
         sys::limit_files(Some(64 * 1024));
     }),
     ("full_disk_at_exit", |folder| {
         Box::leak(Box::new(record(folder)));
         many();
-        sys::ignore(libc::SIGXFSZ);
         sys::limit_files(Some(64 * 1024));
     }),
     ("missing_folder_at_drop", |folder| {
@@ -272,7 +270,6 @@ fn full_disk(folder: &Path) {
     many();
     let trace = guard.finish().unwrap();
     std::fs::write(folder.join(OUTPUT), "the old file").unwrap();
-    sys::ignore(libc::SIGXFSZ);
     sys::limit_files(Some(64 * 1024));
     let error = trace.save(folder.join(OUTPUT)).unwrap_err();
     sys::limit_files(None);

@@ -73,7 +73,7 @@ fn main() -> std::process::ExitCode {
     if let [play, name, folder] = args.as_slice()
         && play == "--play"
     {
-        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().for_each(sys::restore);
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ].into_iter().for_each(sys::restore);
         let scenario = SCENARIOS.iter().copied().flatten().find(|(known, _)| known == name);
         scenario.expect("a scenario of that name").1(folder.as_ref());
         return std::process::ExitCode::SUCCESS;

@@ -108,7 +108,12 @@ pub(crate) fn ignore(signal: i32) {
 }
 
 /// Lets no file grow beyond `bytes`; `None` lifts the limit again.
+///
+/// On Linux the library keeps the signal that comes with that from ending the process.
 pub(crate) fn limit_files(bytes: Option<u64>) {
+    if !cfg!(target_os = "linux") {
+        ignore(libc::SIGXFSZ);
+    }
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };

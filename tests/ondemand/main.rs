@@ -20,6 +20,8 @@ mod command;
 #[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
 mod observers;
@@ -52,6 +54,7 @@ const TESTS: &[&[Test]] = &[
     base::TESTS,
     weather::TESTS,
     hostile::TESTS,
+    files::TESTS,
     ends::TESTS,
     trigger::TESTS,
     command::TESTS,

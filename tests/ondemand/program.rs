@@ -120,10 +120,20 @@ impl Program {
     }
 
     /// Waits until it has said that so many times.
+    #[track_caller]
     pub(crate) fn wait_for_times(&self, text: &str, times: usize) {
+        self.wait_until(|| (self.said().matches(text).count() >= times).then_some(()));
+    }
+
+    /// Waits until there is something, while the program runs.
+    #[track_caller]
+    pub(crate) fn wait_until<T>(&self, find: impl Fn() -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while self.said().matches(text).count() < times {
-            assert!(Instant::now() < deadline, "not said: {text:?}, but: {}", self.said());
+        loop {
+            if let Some(found) = find() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "it did not come; the program has said: {}", self.said());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
