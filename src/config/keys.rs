@@ -284,6 +284,8 @@ keys! {
          says so (Linux)";
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
         "the folder in which, or below which, a request may have files written";
+    FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", Kind::Mode, Is("600"), "",
+        "the permissions of files that are written for requests, in octal";
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
         "the folder of the daemon's sockets, an absolute path";
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", Kind::Text, Says("none"), "trigger_folder(path)",

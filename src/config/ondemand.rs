@@ -19,6 +19,8 @@ pub(crate) struct OnDemand {
     pub(crate) socket_folder: Option<PathBuf>,
     /// The folder in which requests may have files written.
     pub(crate) trace_folder: PathBuf,
+    /// The permissions of files that requests have written.
+    pub(crate) file_mode: u32,
     /// The folder in which files are requests, if there is one.
     pub(crate) trigger_folder: Option<PathBuf>,
     /// A user beside root and the process's own who is trusted.
@@ -67,6 +69,7 @@ impl OnDemand {
             (Key::OnDemandFolder, Value::Text(path)) => {
                 self.trace_folder = folder(path).unwrap_or_else(|| OnDemand::default().trace_folder);
             }
+            (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
@@ -84,6 +87,7 @@ impl Default for OnDemand {
             interval: None,
             socket_folder: None,
             trace_folder: PathBuf::from("/tmp/"),
+            file_mode: 0o600,
             trigger_folder: None,
             trusted: None,
             job: 0,

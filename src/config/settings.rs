@@ -255,6 +255,7 @@ pub(crate) mod tests {
             Kind::LogFormat => ("json", "libkineto"),
             Kind::Overflow => ("spill", "stop"),
             Kind::Filter => ("a=info", "b=info"),
+            Kind::Mode => ("600", "640"),
             Kind::StartTime => ("0", "9999999999999"),
             Kind::Int(_) | Kind::IntList | Kind::Mebibytes | Kind::Milliseconds => ("7", "8"),
         }

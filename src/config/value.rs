@@ -20,6 +20,7 @@ use crate::diag::{LogFormat, Severity};
 pub(crate) enum Value {
     Bool(bool),
     Int(i64),
+    Mode(u32),
     Bytes(u64),
     Time(Duration),
     Text(String),
@@ -48,6 +49,8 @@ pub(crate) enum Kind {
     Int(RangeInclusive<i64>),
     /// Milliseconds since 1970, at most 10 s ago, as libkineto has it; 0 is no time.
     StartTime,
+    /// Permissions of a file, in octal.
+    Mode,
     /// So many MiB.
     Mebibytes,
     /// So many milliseconds.
@@ -94,6 +97,7 @@ impl Kind {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
                 int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
             }
+            Kind::Mode => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(Value::Mode),
             Kind::Mebibytes => int(text, &(1..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Bytes(count * MEBIBYTE)),
@@ -147,6 +151,7 @@ impl fmt::Display for Kind {
             Kind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
             Kind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             Kind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
+            Kind::Mode => f.write_str("octal, 0 to 777"),
             Kind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
             Kind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
             Kind::Text => f.write_str("text"),
@@ -175,6 +180,7 @@ impl fmt::Display for Value {
         match self {
             Value::Bool(value) => value.fmt(f),
             Value::Int(value) => value.fmt(f),
+            Value::Mode(mode) => write!(f, "{mode:o}"),
             Value::Bytes(bytes) if bytes % MEBIBYTE == 0 => (bytes / MEBIBYTE).fmt(f),
             // The builder counts in bytes.
             Value::Bytes(bytes) => write!(f, "{bytes} bytes"),

@@ -1,13 +1,14 @@
 //! A request that was accepted, and what the session does for it.
 
-use super::place::Held;
+use super::place::{RequestFiles, WrittenFiles};
 use super::plan::Plan;
 use super::request::{Request, What};
 use super::source::tell;
 use crate::config::Config;
 use crate::error::Error;
 use crate::session::Session;
-use std::path::Path;
+use crate::write::file::Destination;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A request that was accepted.
@@ -56,9 +57,9 @@ impl Job {
         }
     }
 
-    /// Ends the recording and writes its file; returns how much is in it. Devices that are not there are named where the
-    /// request names types.
-    pub(super) fn save(&self, session: &Session) -> Result<String, Error> {
+    /// Ends the recording and writes its file; returns where it is and how much is in it. Devices that are not there are
+    /// named where the request names types.
+    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<(PathBuf, String), Error> {
         let Request { what, output, .. } = &*self.request;
         let trace = match what {
             What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
@@ -67,22 +68,25 @@ impl Job {
         let _active = session.begin_writing(&trace);
         // No caller could handle them; they are in the file.
         let _ = trace.check_violations();
-        let write = |to: &Path| match what {
-            What::MemoryProfile => session.save_memory_profile(&trace, to, output),
-            What::Trace => trace.save_all_as(to, output),
+        let files = match self.request.is_own {
+            true => None,
+            false => Some(RequestFiles::open(&self.request, &session.settings().ondemand, written)?),
         };
-        if self.request.is_own {
-            write(output)?;
-        } else {
-            let held = Held::of(output)?;
-            write(&held.path()).map_err(|error| held.told(&error))?;
-        }
-        Ok(match (what, trace.why_empty()) {
+        let to: &dyn Destination = match &files {
+            Some(files) => files,
+            None => trace.destination(),
+        };
+        let path = match what {
+            What::MemoryProfile => session.save_memory_profile(&trace, to, output)?,
+            What::Trace => trace.save_all_to(to, output)?,
+        };
+        let content = match (what, trace.why_empty()) {
             (What::MemoryProfile, _) => "allocations".to_owned(),
             (What::Trace, Some(why)) => format!("empty: {why}"),
             (What::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
             (What::Trace, None) => trace.stats().without_absent().to_string(),
-        })
+        };
+        Ok((path, content))
     }
 
     /// The recording's settings, and what it asks for that only the layer can decide.

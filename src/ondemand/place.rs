@@ -1,12 +1,19 @@
 //! Where a request may have a file written.
 
+use super::request::Request;
+use super::source::tell;
+use crate::config::OnDemand;
 use crate::error::{Error, ErrorKind};
-use crate::write::file::Format;
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use crate::handler::numbered;
+use crate::os::file_lock;
+use crate::os::folder::{FileId, Folder};
+use crate::write::file::{Contents, Destination, Format, failed, temporary_name};
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A request's file: in the folder that requests may write to, or below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,46 +45,137 @@ impl Place {
     }
 }
 
-/// A file's folder, held open: the file comes into this one, whatever takes the place of a part of its path meanwhile.
+/// A request's files: in the one folder, which is held open, and never in place of a file that this process did not write.
 #[derive(Debug)]
-pub(super) struct Held<'p> {
-    folder: File,
-    path: &'p Path,
+pub(super) struct RequestFiles<'r> {
+    folder: Folder,
+    request: &'r Request,
+    mode: u32,
+    written: &'r WrittenFiles,
 }
 
-impl<'p> Held<'p> {
-    /// Holds the folder of a file.
+impl<'r> RequestFiles<'r> {
+    /// Opens the folder of a request's file.
     ///
     /// # Errors
-    /// It is no longer the one that was looked at, such as where a link has taken its place.
-    pub(super) fn of(path: &'p Path) -> Result<Held<'p>, Error> {
-        let found = path.parent().unwrap_or(Path::new("/"));
-        let refuse = |why: &str| Error::new(ErrorKind::Io, format!("the folder {} {why}", found.display()));
-        // What it is, is asked of the open one.
-        let open = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(found);
-        let held = Held { folder: open.map_err(|error| refuse(&format!("cannot be opened: {error}")))?, path };
-        let now =
-            fs::read_link(held.itself()).map_err(|error| refuse(&format!("cannot be looked at in /proc: {error}")))?;
-        if now != found {
-            return Err(refuse("has become another one since it was looked at"));
+    /// It is no longer in the one that requests may write to, such as where a link has taken its place.
+    pub(super) fn open(
+        request: &'r Request,
+        settings: &OnDemand,
+        written: &'r WrittenFiles,
+    ) -> Result<RequestFiles<'r>, Error> {
+        let path = request.output.parent().unwrap_or(Path::new("/"));
+        let refuse = |why: &str| Error::new(ErrorKind::Io, format!("the folder {} {why}", path.display()));
+        let open = |path| Folder::open(path).map_err(|why| refuse(&format!("cannot be opened: {why}")));
+        let folder = open(path)?;
+        let is_within = folder.is_within(&open(&settings.trace_folder)?);
+        if !is_within.map_err(|why| refuse(&format!("cannot be looked up: {why}")))? {
+            return Err(refuse("is no longer in the folder that requests may write to"));
         }
-        Ok(held)
+        Ok(RequestFiles { folder, request, mode: settings.file_mode, written })
     }
 
-    fn itself(&self) -> PathBuf {
-        // Not the process's: its first thread may have ended.
-        PathBuf::from(format!("/proc/thread-self/fd/{}", self.folder.as_raw_fd()))
+    /// Returns the first name for `path` that is free or has a file that this process wrote: with a number, if need be.
+    fn find_name(&self, path: &Path) -> io::Result<PathBuf> {
+        const MOST: u64 = 10_000;
+        for number in 0..=MOST {
+            let candidate = if number == 0 { path.to_owned() } else { numbered(path, number) };
+            match self.folder.id_of(file_name(&candidate)?) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(candidate),
+                Err(why) => return Err(why),
+                Ok(id) if self.written.contains(&id) => return Ok(candidate),
+                Ok(_) => {}
+            }
+        }
+        Err(io::Error::other(format!("there are {MOST} files of that name already")))
     }
 
-    /// Returns a path of the file that leads through the open folder, for this thread: as `openat` and `renameat`.
-    pub(super) fn path(&self) -> PathBuf {
-        self.itself().join(self.path.file_name().unwrap_or_default())
+    /// Puts a file that is whole under its name; `false` if a file that this process did not write has come there.
+    fn publish(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
+        match self.folder.rename_new(temporary, name) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                self.folder.rename_over(temporary, name, |id| self.written.contains(id))
+            }
+            done => done.map(|()| true),
+        }
+    }
+}
+
+impl Destination for RequestFiles<'_> {
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
+        let format = Format::of(path)?;
+        let failed = |what: &'static str| move |why| failed(what, path, why);
+        let mut named = self.find_name(path).map_err(failed("create"))?;
+        let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
+        format.encode(&temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
+        let (id, name) = (FileId::of(&temporary.file).map_err(failed("write"))?, temporary.name.as_os_str());
+        while !file_name(&named).and_then(|to| self.publish(name, to)).map_err(failed("replace"))? {
+            named = self.find_name(path).map_err(failed("replace"))?;
+        }
+        self.written.add(id);
+        if named != path {
+            let (by, new) = (self.request.name(), named.display());
+            tell!(
+                Warning,
+                GoesOn,
+                self.request.answer,
+                "{by}: {} is there and was not written by this process; the new file is {new}",
+                path.display()
+            );
+        }
+        Ok(named)
+    }
+}
+
+fn file_name(path: &Path) -> io::Result<&OsStr> {
+    path.file_name().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// A file that has no name of its own yet, removed when dropped unless it was renamed.
+struct Temporary<'f> {
+    folder: &'f Folder,
+    name: OsString,
+    file: File,
+}
+
+impl<'f> Temporary<'f> {
+    fn create(folder: &'f Folder, path: &Path, mode: u32) -> io::Result<Temporary<'f>> {
+        let name = temporary_name(path)?.file_name().unwrap_or_default().to_owned();
+        let file = folder.create(&name, mode)?;
+        // Tells that it is being written; where there are no locks, nothing does.
+        file_lock::try_lock(&file);
+        Ok(Temporary { folder, name, file })
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // It is gone if it was renamed.
+        let _ = self.folder.remove(&self.name);
+    }
+}
+
+/// The files that this process wrote for requests: the newest of them.
+#[derive(Debug, Default)]
+pub(super) struct WrittenFiles(Mutex<VecDeque<FileId>>);
+
+impl WrittenFiles {
+    const MOST: usize = 256;
+
+    fn ids(&self) -> MutexGuard<'_, VecDeque<FileId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells an error with the file's own path.
-    pub(super) fn told(&self, error: &Error) -> Error {
-        let folder = self.path.parent().unwrap_or(Path::new("/")).display().to_string();
-        Error::new(error.kind(), error.to_string().replace(&self.itself().display().to_string(), &folder))
+    fn contains(&self, id: &FileId) -> bool {
+        self.ids().contains(id)
+    }
+
+    fn add(&self, id: FileId) {
+        let mut ids = self.ids();
+        ids.push_back(id);
+        if ids.len() > Self::MOST {
+            ids.pop_front();
+        }
     }
 }
 
@@ -114,17 +212,26 @@ fn check(asked: &Path, allowed: &Path, pid: u32) -> Result<PathBuf, String> {
     Format::of(&path).map(|_| path).map_err(|why| why.to_string())
 }
 
-/// Splices the process's number in as `dyno gputrace` prints it: before each `.json` of the name.
+/// Puts the process's number into a name as `dyno gputrace` prints it: before each `.json`. A name without that, which
+/// `dyno` prints as it is, has the number before its extension: else processes would share one file.
 ///
 /// libkineto does so at one place of the whole path, and before `.pt.trace.json` if it has that, so that file and print
 /// may be two.
-fn with_pid(name: &str, pid: u32) -> OsString {
-    name.replace(".json", &format!("_{pid}.json")).into()
+fn with_pid(name: &str, pid: u32) -> String {
+    if name.contains(".json") {
+        return name.replace(".json", &format!("_{pid}.json"));
+    }
+    match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
+        Some((stem, extension)) => format!("{stem}_{pid}.{extension}"),
+        None => format!("{name}_{pid}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::Incoming;
     use super::*;
+    use std::time::SystemTime;
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
@@ -135,7 +242,9 @@ mod tests {
             ("a.json.gz", "a_7.json.gz"),
             ("a.pt.trace.json", "a.pt.trace_7.json"),
             ("a.json.json", "a_7.json_7.json"),
-            ("a", "a"),
+            ("a", "a_7"),
+            ("a.conf", "a_7.conf"),
+            (".hidden", ".hidden_7"),
         ] {
             assert_eq!(with_pid(asked, 7), expected);
         }
@@ -147,6 +256,7 @@ mod tests {
         let (allowed, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = fs::canonicalize(allowed.path()).unwrap();
         fs::create_dir_all(root.join("x.json.d/deep")).unwrap();
+        fs::create_dir(root.join("folder_7")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("away")).unwrap();
         std::os::unix::fs::symlink(root.join("x.json.d"), root.join("within")).unwrap();
         let find = |asked: &str| Place::find(Some(Path::new(asked)), allowed.path(), 7, "default.json").unwrap();
@@ -160,7 +270,7 @@ mod tests {
             assert_eq!(inside(name), Place { path: root.join(expected), instead: None });
         }
         let refused =
-            ["x.json.d/../../t.json", "away/t.json", "no/t.json", "a\nb.json", "a\0.json", "t.pftrace", "within"];
+            ["x.json.d/../../t.json", "away/t.json", "no/t.json", "a\nb.json", "a\0.json", "t.pftrace", "folder"];
         let elsewhere = ["/etc/t.json", "t.json", "s3://bucket/t.json", "/", "", "/tmp/.."];
         let long = format!("{}/{}", root.display(), "x".repeat(5000));
         for place in refused.map(inside).into_iter().chain(elsewhere.map(find)).chain([find(&long)]) {
@@ -183,25 +293,48 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_folder_that_becomes_a_link_is_noticed_and_one_that_is_held_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(folder.path()).unwrap();
+    fn folder_that_leads_out_is_refused_and_an_open_one_stays() {
+        let (temp, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = fs::canonicalize(temp.path()).unwrap();
         fs::create_dir(root.join("a")).unwrap();
-        let path = root.join("a/t.json");
-        let held = Held::of(&path).unwrap();
+        let settings = OnDemand { trace_folder: root.clone(), ..OnDemand::default() };
+        let incoming = Incoming {
+            text: format!("ACTIVITIES_LOG_FILE={}", root.join("a/t.json").display()),
+            by: "somebody".to_owned(),
+            output: None,
+            answer: None,
+        };
+        let request = Request::read(&incoming, &settings, 7, SystemTime::now()).unwrap();
+        let written = WrittenFiles::default();
+        let open = || RequestFiles::open(&request, &settings, &written);
+        let files = open().unwrap();
         fs::rename(root.join("a"), root.join("moved")).unwrap();
-        std::os::unix::fs::symlink("/", root.join("a")).unwrap();
-        let error = Held::of(&path).unwrap_err().to_string();
-        assert!(error.contains("has become another one"), "{error}");
-        // What is held is where it was.
-        crate::write::file::save(&held.path(), 1, |out| out.write_all(b"{}")).unwrap();
-        assert_eq!(fs::read(root.join("moved/t.json")).unwrap(), b"{}");
-        let full = |_: &mut dyn std::io::Write| Err(std::io::ErrorKind::StorageFull.into());
-        let error = held.told(&crate::write::file::save(&held.path(), 1, full).unwrap_err()).to_string();
-        assert!(error.contains(path.to_str().unwrap()) && !error.contains("/proc/"), "{error}");
+        std::os::unix::fs::symlink(outside.path(), root.join("a")).unwrap();
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains("is no longer in the folder"), "{error}");
+        let save = |result: io::Result<()>| {
+            let mut result = Some(result);
+            files
+                .write_file(&request.output, 1, &mut |_, out| out.write_all(b"{}").and(result.take().unwrap_or(Ok(()))))
+        };
+        assert_eq!(save(Ok(())).unwrap(), request.output);
+        assert_eq!(fs::read(root.join("moved/t_7.json")).unwrap(), b"{}");
+        let error = save(Err(io::ErrorKind::StorageFull.into())).unwrap_err().to_string();
+        assert!(error.contains(request.output.to_str().unwrap()), "{error}");
         assert_eq!(fs::read_dir(root.join("moved")).unwrap().count(), 1);
         fs::remove_file(root.join("a")).unwrap();
-        let error = Held::of(&path).unwrap_err().to_string();
+        let error = open().unwrap_err().to_string();
         assert!(error.contains("cannot be opened"), "{error}");
+    }
+
+    #[test]
+    fn written_files_are_the_newest() {
+        let (files, written) = (tempfile::tempdir().unwrap(), WrittenFiles::default());
+        let id = |name: &str| FileId::of(&File::create(files.path().join(name)).unwrap()).unwrap();
+        let (first, second) = (id("first"), id("second"));
+        written.add(first);
+        (0..WrittenFiles::MOST).for_each(|_| written.add(second));
+        assert!(!written.contains(&first) && written.contains(&second));
+        assert_eq!(written.ids().len(), WrittenFiles::MOST);
     }
 }

@@ -4,6 +4,7 @@ use super::base::Base;
 use super::bell::Bell;
 use super::job::Job;
 use super::machine::{Act, Host, Machine, Moment, Offer};
+use super::place::WrittenFiles;
 use super::request::Request;
 use super::source::{Incoming, RequestSource, tell};
 use crate::diag::diag;
@@ -14,6 +15,7 @@ use crate::session::{Outside, Patience, Session};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,6 +34,8 @@ pub(super) struct Runner {
     has_ended: Mutex<bool>,
     end: Condvar,
     born: u64,
+    /// What requests may replace.
+    written: WrittenFiles,
 }
 
 /// How often a file that is written at the end is asked how far it has come.
@@ -53,6 +57,7 @@ impl Runner {
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
+            written: WrittenFiles::default(),
         }))
     }
 
@@ -223,7 +228,7 @@ impl Runner {
         let write = move || {
             let _own = Own::begin();
             // What the program's own sinks do is foreign code, and the next request is to be done all the same.
-            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned)));
+            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.written)));
             let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
             report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
             drop(owned);
@@ -328,11 +333,13 @@ fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
     }
 }
 
-fn report_end(job: &Job, early: Option<String>, saved: Result<String, Error>) {
-    let (trace, path) = (job.request.trace(), job.request.output.display());
+fn report_end(job: &Job, early: Option<String>, saved: Result<(PathBuf, String), Error>) {
+    let trace = job.request.trace();
     let early = early.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok(what) => tell!(Stage, Done, job.request.answer, "written{trace} to {path}{early}: {what}"),
+        Ok((path, what)) => {
+            tell!(Stage, Done, job.request.answer, "written{trace} to {}{early}: {what}", path.display());
+        }
         Err(why) => tell!(Error, Failed, job.request.answer, "not written{trace}{early}: {why}"),
     }
 }

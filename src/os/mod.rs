@@ -7,6 +7,8 @@ pub(crate) mod datagram;
 pub(crate) mod exit;
 pub(crate) mod file_limit;
 pub(crate) mod file_lock;
+#[cfg(target_os = "linux")]
+pub(crate) mod folder;
 pub(crate) mod fork;
 #[cfg(target_os = "linux")]
 pub(crate) mod inotify;

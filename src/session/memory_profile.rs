@@ -11,8 +11,9 @@ use crate::memory::Device;
 use crate::os::fork;
 use crate::recorder::{Recorder, Settings, ThreadFilter};
 use crate::trace::Trace;
+use crate::write::file::{Destination, FileSystem};
 use crate::write::sink::Sinks;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -150,12 +151,17 @@ impl Session {
             return refused("no memory profile was taken; start and stop one first");
         };
         drop(state);
-        self.save_memory_profile(&trace, path, path)
+        self.save_memory_profile(&trace, &FileSystem, path).map(drop)
     }
 
-    /// Writes a memory profile to a path of the file `name`: the timeline of the first device that is not the host, if
-    /// there is one.
-    pub(crate) fn save_memory_profile(&self, trace: &Trace, path: &Path, name: &Path) -> Result<(), Error> {
+    /// Writes a memory profile for `path`: the timeline of the first device that is not the host, if there is one. Returns
+    /// the name that the file has.
+    pub(crate) fn save_memory_profile(
+        &self,
+        trace: &Trace,
+        to: &dyn Destination,
+        path: &Path,
+    ) -> Result<PathBuf, Error> {
         let _call = self.call();
         let devices = trace.memory_devices();
         let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
@@ -163,8 +169,8 @@ impl Session {
                 "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
             return Err(Error::new(ErrorKind::NotActive, why));
         };
-        trace.memory_timeline(*device).save(path)?;
-        self.observers.note(Event::MemoryProfileExported(name.to_owned()));
-        Ok(())
+        let saved = trace.memory_timeline(*device).save_to(to, path)?;
+        self.observers.note(Event::MemoryProfileExported(saved.clone()));
+        Ok(saved)
     }
 }

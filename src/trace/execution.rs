@@ -3,7 +3,7 @@
 use super::Trace;
 use crate::error::Error;
 use crate::write::execution::{Answers, ExecutionWriter, Questions};
-use crate::write::file::stem_and_end;
+use crate::write::file::{Destination, stem_and_end};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -27,8 +27,11 @@ impl Trace {
     /// # Errors
     /// Those of [`save`](Trace::save), but that it may be called again in strict mode.
     pub fn save_execution_trace(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let facts = &self.inner.facts;
-        facts.sinks.save(path.as_ref(), facts.gzip_level, |out| self.write_execution_trace(out))
+        self.save_execution_trace_to(self.destination(), path.as_ref()).map(drop)
+    }
+
+    fn save_execution_trace_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+        to.write_file(path, self.inner.facts.gzip_level, &mut |_, out| self.write_execution_trace(out))
     }
 
     /// Writes the trace's operations as an execution trace; see [`save_execution_trace`](Trace::save_execution_trace).
@@ -46,15 +49,18 @@ impl Trace {
 
     /// Saves the trace, and beside it the execution trace if the builder was told to.
     pub(crate) fn save_all(&self, path: &Path) -> Result<(), Error> {
-        self.save_all_as(path, path)
+        self.save_all_to(self.destination(), path).map(drop)
     }
 
-    /// The same, where the file calls itself `name`.
-    pub(crate) fn save_all_as(&self, path: &Path, name: &Path) -> Result<(), Error> {
-        self.save_as(path, name)?;
+    /// The same to that destination; returns the name that the trace's file has.
+    pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+        let saved = self.save_to(to, path)?;
         // A file that was closed early leaves no time for another one.
         let is_wanted = self.inner.facts.execution_trace && self.progress().cut().is_none();
-        if is_wanted { self.save_execution_trace(beside(path)) } else { Ok(()) }
+        if is_wanted {
+            self.save_execution_trace_to(to, &beside(&saved))?;
+        }
+        Ok(saved)
     }
 
     /// What backward operations belong to.

@@ -52,6 +52,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::ChromeWriter;
+use crate::write::file::Destination;
 use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
@@ -182,11 +183,16 @@ impl Trace {
     /// time, and [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been
     /// told; then it can be saved.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.save_as(path.as_ref(), path.as_ref())
+        self.save_to(self.destination(), path.as_ref()).map(drop)
     }
 
-    /// Writes the trace to a file, which calls itself `name`.
-    pub(crate) fn save_as(&self, path: &Path, name: &Path) -> Result<(), Error> {
+    /// Returns where [`save`](Trace::save) writes to: files, and the program's own sinks.
+    pub(crate) fn destination(&self) -> &dyn Destination {
+        &*self.inner.facts.sinks
+    }
+
+    /// Writes the trace for `path` to that destination; returns the name that the file has.
+    pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let facts = &self.inner.facts;
         self.check_violations()?;
         // Set first, so that of two threads one saves.
@@ -194,9 +200,10 @@ impl Trace {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
-        let url = name.to_string_lossy();
-        let name = url.strip_prefix("file://").unwrap_or(&url);
-        let saved = facts.sinks.save(path, facts.gzip_level, |out| self.write(out, name));
+        let saved = to.write_file(path, facts.gzip_level, &mut |name, out| {
+            let url = name.to_string_lossy();
+            self.write(out, url.strip_prefix("file://").unwrap_or(&url))
+        });
         if saved.is_err() {
             self.inner.is_saved.store(false, Ordering::Relaxed);
         }

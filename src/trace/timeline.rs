@@ -6,12 +6,12 @@ use crate::buffer::Tag;
 use crate::error::Error;
 use crate::memory::{Category, Device};
 use crate::time::Timestamp;
-use crate::write::file;
+use crate::write::file::{Destination, FileSystem};
 use crate::write::timeline as write;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What lived in a device's memory when, by [`Category`]; made by [`Trace::memory_timeline`].
 ///
@@ -275,10 +275,14 @@ impl MemoryTimeline {
     /// # Errors
     /// Those of [`Trace::save`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
+        self.save_to(&FileSystem, path.as_ref()).map(drop)
+    }
+
+    /// Writes it for `path` to that destination; returns the name that the file has.
+    pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
-        file::save(path, self.gzip_level, |mut out| {
+        to.write_file(path, self.gzip_level, &mut |_, mut out| {
             if name.ends_with(".html") {
                 self.write_html(&mut out)
             } else if name.ends_with("raw.json") {

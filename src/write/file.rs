@@ -11,6 +11,27 @@ use crate::error::{Error, ErrorKind};
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 
+/// What puts files where they belong.
+pub(crate) trait Destination {
+    /// Writes a file for `path`: it appears when it is whole, and not before. Returns its name, which `contents` gets too.
+    ///
+    /// # Errors
+    /// Those of [`save`].
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error>;
+}
+
+/// Writes what is in a file of that name.
+pub(crate) type Contents<'c> = dyn FnMut(&Path, &mut dyn Write) -> io::Result<()> + 'c;
+
+/// The file system: each path is taken as it is.
+pub(crate) struct FileSystem;
+
+impl Destination for FileSystem {
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
+        save(path, gzip_level, |out| contents(path, out)).map(|()| path.to_owned())
+    }
+}
+
 /// Writes a file that stands under `path` when it is whole, and not before.
 ///
 /// `write` fills a temporary file beside it (`<name>.<pid>-<number>-<random>.tmp`, created exclusively, with the
@@ -145,6 +166,21 @@ pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
     temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
 }
 
+/// Returns a name beside `target` that nobody else uses and nobody can foretell; the random part is the standard
+/// library's.
+pub(crate) fn temporary_name(target: &Path) -> io::Result<PathBuf> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    /// Systems limit a name to 255 bytes.
+    const LONGEST: usize = 180;
+
+    let name = target.file_name().ok_or_else(|| io::Error::new(Io::InvalidInput, "the path has no file name"))?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let random = RandomState::new().hash_one(number);
+    let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
+    temporary.push(format!(".{}-{number}-{random:016x}.tmp", std::process::id()));
+    Ok(target.with_file_name(temporary))
+}
+
 /// A temporary file, removed when dropped unless it was renamed.
 struct Temporary {
     path: PathBuf,
@@ -155,7 +191,7 @@ impl Temporary {
     /// Creates one beside `target`.
     fn create(target: &Path) -> io::Result<(Self, File)> {
         loop {
-            let path = Self::name(target)?;
+            let path = temporary_name(target)?;
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == Io::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -168,21 +204,7 @@ impl Temporary {
         }
     }
 
-    /// A name that nobody else uses and nobody can foretell; the random part is the standard library's.
-    fn name(target: &Path) -> io::Result<PathBuf> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        /// Systems limit a name to 255 bytes.
-        const LONGEST: usize = 180;
-
-        let name = target.file_name().ok_or_else(|| io::Error::new(Io::InvalidInput, "the path has no file name"))?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let random = RandomState::new().hash_one(number);
-        let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
-        temporary.push(format!(".{}-{number}-{random:016x}.tmp", std::process::id()));
-        Ok(target.with_file_name(temporary))
-    }
-
-    /// Whether [`name`](Temporary::name) makes such names.
+    /// Whether [`temporary_name`] makes such names.
     fn is_name(name: &str) -> bool {
         let Some((_, end)) = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) else { return false };
         let parts: Vec<_> = end.split('-').collect();
@@ -240,7 +262,7 @@ fn refuse_what_is_no_file(path: &Path) -> Result<(), Error> {
 }
 
 /// The error for `path`, with what to do about it.
-fn failed(what: &str, path: &Path, source: io::Error) -> Error {
+pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder.display().to_string(),
         _ => ".".to_owned(),

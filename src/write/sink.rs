@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::file::{self, Format};
+use super::file::{self, Contents, Destination, Format};
 use crate::error::{Error, ErrorKind};
 
 /// Opens a place for traces that are saved to URLs of one scheme.
@@ -70,6 +70,12 @@ pub(crate) struct Sinks {
 }
 
 const FILE: &str = "file";
+
+impl Destination for Sinks {
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
+        self.save(path, gzip_level, |out| contents(path, out)).map(|()| path.to_owned())
+    }
+}
 
 impl Sinks {
     /// Registers a handler for a scheme, in any case, and says whether it replaced one; `file` may be replaced.

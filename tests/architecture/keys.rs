@@ -160,6 +160,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUSTOM_CONFIG", "session/ready.rs", "custom_config", ASKED),
     owner("KINETO_USE_DAEMON", "ondemand/mod.rs", "may_ask_daemon", "ondemand/ends.rs::without_the_variable_there_is_no_thread"),
     owner("KINETO_ONDEMAND_TRACE_DIR", "ondemand/request.rs", "trace_folder", "ondemand/hostile.rs::paths_that_lead_elsewhere"),
+    owner("KINETO_TRACE_FILE_MODE", "ondemand/place.rs", "file_mode", "ondemand/files.rs::files_of_requests_are_private"),
     owner("KINETO_IPC_SOCKET_DIR", "ondemand/dynolog/mod.rs", "socket_folder", "ondemand/traces.rs::abstract_sockets"),
     owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_heard"),
     owner("KINETO_TRIGGER_DIR", "ondemand/mod.rs", "trigger_folder", "ondemand/trigger.rs::a_touch_is_a_request"),

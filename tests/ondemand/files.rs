@@ -1,14 +1,22 @@
 //! The files of requests: which names they get, which files they replace, and what happens at the limits of the system.
 
 use crate::program::{Place, Program, Trace};
+use crate::trigger::start;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("request_fails_at_the_file_size_limit", request_fails_at_the_file_size_limit),
     ("stderr_at_the_file_size_limit_ends_no_program", stderr_at_the_file_size_limit_ends_no_program),
+    ("request_replaces_no_foreign_file", request_replaces_no_foreign_file),
+    ("request_replaces_its_own_file", request_replaces_its_own_file),
+    ("request_leaves_a_file_that_took_its_place", request_leaves_a_file_that_took_its_place),
+    ("request_replaces_no_execution_trace", request_replaces_no_execution_trace),
+    ("processes_share_no_file", processes_share_no_file),
+    ("files_of_requests_are_private", files_of_requests_are_private),
 ];
 
 /// Starts a program by a shell that first runs `prelude`.
@@ -65,4 +73,107 @@ fn stderr_at_the_file_size_limit_ends_no_program() {
 fn lift_limit(program: &Program) {
     let lifted = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &program.pid().to_string()]).status();
     assert!(lifted.unwrap().success());
+}
+
+/// A file that somebody else has there.
+fn foreign(path: &Path) {
+    fs::write(path, "foreign").unwrap();
+}
+
+fn request_replaces_no_foreign_file() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let named = place.trace_of(&program, "a.json");
+    let numbered = |number: u32| place.trace(&format!("a_{}.{number}.json", program.pid()));
+    foreign(&named);
+    foreign(&numbered(1));
+    let text = place.text_for_a_time("a.json", 1);
+    // The second one replaces the first, which is the process's own.
+    for number in [2, 2] {
+        let answer = ask(&place, &program, &text, "done\n");
+        let path = numbered(number);
+        assert!(answer.contains(&format!("written to {}: ", path.display())), "{answer}");
+        assert!(answer.contains("was not written by this process"), "{answer}");
+        let name = Trace::wait_for(&path).json["traceName"].as_str().map(str::to_owned);
+        assert_eq!(name.as_deref(), path.to_str());
+    }
+    assert!([&named, &numbered(1)].iter().all(|path| fs::read_to_string(path).unwrap() == "foreign"));
+    program.end();
+    assert_eq!(place.traces().len(), 3);
+}
+
+fn request_replaces_its_own_file() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let path = place.trace_of(&program, "a.json");
+    let text = place.text_for_a_time("a.json", 1);
+    let mut inodes = Vec::new();
+    for _ in 0..3 {
+        ask(&place, &program, &text, "done\n");
+        inodes.push(fs::metadata(&path).unwrap().ino());
+    }
+    inodes.dedup();
+    assert!(inodes.len() > 1, "it is a new file each time");
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn request_leaves_a_file_that_took_its_place() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let path = place.trace_of(&program, "a.json");
+    let text = place.text_for_a_time("a.json", 1);
+    ask(&place, &program, &text, "done\n");
+    let new = path.with_extension("new");
+    foreign(&new);
+    fs::rename(&new, &path).unwrap();
+    ask(&place, &program, &text, "done\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "foreign");
+    // Nor a link to a foreign one, nor that one.
+    let target = place.sockets().join("target");
+    foreign(&target);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&target, &path).unwrap();
+    ask(&place, &program, &text, "done\n");
+    assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "foreign");
+    program.end();
+}
+
+fn request_replaces_no_execution_trace() {
+    let place = Place::new();
+    let program = start_after(&place, "true", &[("ENABLE_PYTORCH_EXECUTION_TRACE", "1")]);
+    program.wait_for(".request` traces this process");
+    let beside = place.trace_of(&program, "a.json").with_extension("et.json");
+    foreign(&beside);
+    ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
+    assert_eq!(fs::read_to_string(&beside).unwrap(), "foreign");
+    program.end();
+    assert_eq!(place.traces().len(), 3);
+}
+
+fn processes_share_no_file() {
+    let place = Place::new();
+    let programs = [start(&place, "serve"), start(&place, "serve"), start(&place, "serve")];
+    for (name, expected) in [("plain", "plain_{}"), ("a.conf", "a_{}.conf")] {
+        for program in &programs {
+            let answer = ask(&place, program, &place.text_for_a_time(name, 1), "done\n");
+            let path = place.trace(&expected.replace("{}", &program.pid().to_string()));
+            assert!(answer.contains(&format!("written to {}: ", path.display())), "{answer}");
+        }
+    }
+    programs.into_iter().for_each(|program| drop(program.end()));
+    assert_eq!(place.traces().len(), 6);
+}
+
+fn files_of_requests_are_private() {
+    let place = Place::new();
+    for (env, expected) in [(&[][..], 0o600), (&[("KINETO_TRACE_FILE_MODE", "644")], 0o644)] {
+        let program = start_after(&place, "umask 027", env);
+        program.wait_for(".request` traces this process");
+        ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
+        let mode = fs::metadata(place.trace_of(&program, "a.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, expected, "{env:?}");
+        program.end();
+    }
 }

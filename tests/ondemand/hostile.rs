@@ -114,14 +114,15 @@ fn paths_that_lead_elsewhere() {
         Trace::wait_for(&own);
         fs::remove_file(&own).unwrap();
     }
-    // A link under the file's own name is replaced, not followed.
+    // A link under the file's own name is neither followed nor replaced.
     let target = outside.path().join("kept");
     fs::write(&target, "kept").unwrap();
-    std::os::unix::fs::symlink(&target, place.trace_of(&program, "last.json")).unwrap();
+    let link = place.trace_of(&program, "last.json");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
     let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
-    program.wait_for(&format!("last_{}.json: ", program.pid()));
-    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    program.wait_for(&format!("last_{}.1.json: ", program.pid()));
+    assert_eq!((fs::read_to_string(&target).unwrap().as_str(), link.is_symlink()), ("kept", true));
     program.end();
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }

@@ -136,6 +136,7 @@ fn commanded(guard: &KinetoGuard) {
             "stop memory" => drop(profiler.stop_memory_profile().unwrap()),
             "stop memory in vain" => report(&profiler.stop_memory_profile().unwrap_err().to_string()),
             "nothing" => {}
+            "work" => work(),
             "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),
             other => panic!("no command {other}"),
         }

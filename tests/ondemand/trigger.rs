@@ -261,9 +261,11 @@ fn a_folder_beside_the_daemon() {
 
 fn a_request_by_file_ends_with_the_guard() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let mut program = start(&place, "commanded");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
     program.wait_for("started what");
+    program.tell("work");
+    program.wait_for("done: work");
     let path = place.trace_of(&program, "a.json");
     let (said, _) = program.end();
     assert!(said.contains("(ended early: the program ends)"), "{said}");

@@ -1,0 +1,215 @@
+//! A folder that is held open: its files are named relative to it, whatever takes the place of a part of its path.
+#![allow(unsafe_code, reason = "openat, renameat2, linkat and unlinkat have no safe form")]
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Such a folder. Names are of files directly in it.
+#[derive(Debug)]
+pub(crate) struct Folder(File);
+
+/// What tells a file from every other one, also from one that has its inode later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    user: u32,
+    /// Where the file system knows it.
+    born: Option<SystemTime>,
+}
+
+impl FileId {
+    /// # Errors
+    /// Those of `fstat`.
+    pub(crate) fn of(file: &File) -> io::Result<FileId> {
+        let found = file.metadata()?;
+        Ok(FileId { device: found.dev(), inode: found.ino(), user: found.uid(), born: found.created().ok() })
+    }
+}
+
+impl Folder {
+    /// Opens a folder, which need not be readable.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        OpenOptions::new().read(true).custom_flags(flags).open(path).map(Folder)
+    }
+
+    /// Whether it is `other` or below it now.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn is_within(&self, other: &Folder) -> io::Result<bool> {
+        /// More than a path can have parts.
+        const DEEPEST: usize = 4096;
+        let (wanted, mut current) = (FileId::of(&other.0)?, self.0.try_clone()?);
+        for _ in 0..DEEPEST {
+            let id = FileId::of(&current)?;
+            if id == wanted {
+                return Ok(true);
+            }
+            let parent = open_at(&current, c"..", libc::O_PATH | libc::O_DIRECTORY, 0)?;
+            // The root is its own parent.
+            if FileId::of(&parent)? == id {
+                return Ok(false);
+            }
+            current = parent;
+        }
+        Ok(false)
+    }
+
+    /// Makes a new file for writing, which has these permissions whatever the process's mask is.
+    ///
+    /// # Errors
+    /// Those of the system, such as that there is a file of that name.
+    pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        let file = open_at(&self.0, &c_name(name)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        Ok(file)
+    }
+
+    /// Returns what tells the file of that name from others; a link is not followed.
+    ///
+    /// # Errors
+    /// Those of the system, such as that there is none.
+    pub(crate) fn id_of(&self, name: &OsStr) -> io::Result<FileId> {
+        FileId::of(&open_at(&self.0, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
+    }
+
+    /// Renames a file, unless there is one of the new name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one; else those of the system.
+    pub(crate) fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match self.rename(from, to, libc::RENAME_NOREPLACE) {
+            // A file system of another machine, say, has no such renaming.
+            Err(why) if is_unsupported(&why) => {
+                self.link(from, to)?;
+                self.remove(from)
+            }
+            done => done,
+        }
+    }
+
+    /// Renames `from` over the file `to`, if that is one of which `is_own` says so; returns whether it did.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn rename_over(&self, from: &OsStr, to: &OsStr, is_own: impl Fn(&FileId) -> bool) -> io::Result<bool> {
+        if !is_own(&self.id_of(to)?) {
+            return Ok(false);
+        }
+        match self.rename(from, to, libc::RENAME_EXCHANGE) {
+            Err(why) if is_unsupported(&why) => return self.rename(from, to, 0).map(|()| true),
+            done => done?,
+        }
+        // Another file may have taken its place since it was looked at; what was there is under the other name now.
+        if is_own(&self.id_of(from)?) {
+            return self.remove(from).map(|()| true);
+        }
+        self.rename(from, to, libc::RENAME_EXCHANGE).map(|()| false)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        let name = c_name(name)?;
+        // SAFETY: the descriptor is open, and the name is a C string.
+        checked(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) })
+    }
+
+    fn rename(&self, from: &OsStr, to: &OsStr, flags: u32) -> io::Result<()> {
+        let (folder, from, to) = (self.0.as_raw_fd(), c_name(from)?, c_name(to)?);
+        let (from, to) = (from.as_ptr(), to.as_ptr());
+        // SAFETY: the descriptor is open, and both names are C strings; by number, since old C libraries lack it.
+        let result = unsafe { libc::syscall(libc::SYS_renameat2, folder, from, folder, to, flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        let (folder, from, to) = (self.0.as_raw_fd(), c_name(from)?, c_name(to)?);
+        // SAFETY: the descriptor is open, and both names are C strings.
+        checked(unsafe { libc::linkat(folder, from.as_ptr(), folder, to.as_ptr(), 0) })
+    }
+}
+
+/// Whether a renaming failed because of its flags.
+fn is_unsupported(why: &io::Error) -> bool {
+    matches!(why.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
+}
+
+fn open_at(folder: &File, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<File> {
+    let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: the descriptor is open, and the name is a C string.
+    let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, mode) };
+    checked(file)?;
+    // SAFETY: the call above has opened it for this one alone.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Refuses what would lead out of the folder.
+fn c_name(name: &OsStr) -> io::Result<CString> {
+    let bytes = name.as_bytes();
+    if bytes.contains(&b'/') || [&b""[..], b".", b".."].contains(&bytes) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(CString::new(bytes)?)
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+
+    #[test]
+    fn rename_over_replaces_own_files_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temp.path()).unwrap();
+        let [new, own, foreign] = ["new", "own", "foreign"].map(OsStr::new);
+        let own_id = FileId::of(&folder.create(own, 0o600).unwrap()).unwrap();
+        fs::write(temp.path().join(foreign), "foreign").unwrap();
+        let is_own = |id: &FileId| *id == own_id;
+        folder.create(new, 0o600).unwrap().write_all(b"new").unwrap();
+        assert_eq!(folder.rename_new(new, own).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(!folder.rename_over(new, foreign, is_own).unwrap());
+        assert!(folder.rename_over(new, own, is_own).unwrap());
+        assert_eq!(fs::read_to_string(temp.path().join(own)).unwrap(), "new");
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);
+        // One that takes the place of the own one at the last moment comes back.
+        let answers = std::cell::Cell::new(0);
+        let is_own_once = |_: &FileId| answers.replace(answers.get() + 1) == 0;
+        folder.create(new, 0o600).unwrap();
+        assert!(!folder.rename_over(new, foreign, is_own_once).unwrap());
+        assert_eq!(fs::read_to_string(temp.path().join(foreign)).unwrap(), "foreign");
+        folder.rename_new(new, OsStr::new("free")).unwrap();
+        assert!(folder.remove(OsStr::new("../x")).is_err() && folder.id_of(OsStr::new("..")).is_err());
+    }
+
+    #[test]
+    fn is_within_follows_the_folders_and_not_their_names() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("a/b/c")).unwrap();
+        fs::create_dir(temp.path().join("other")).unwrap();
+        let open = |name: &str| Folder::open(&temp.path().join(name)).unwrap();
+        let (a, c, other) = (open("a"), open("a/b/c"), open("other"));
+        assert!(c.is_within(&a).unwrap() && a.is_within(&a).unwrap());
+        assert!(!other.is_within(&a).unwrap() && !a.is_within(&c).unwrap());
+        fs::rename(temp.path().join("a/b"), temp.path().join("other/b")).unwrap();
+        assert!(!c.is_within(&a).unwrap() && c.is_within(&other).unwrap());
+    }
+}
