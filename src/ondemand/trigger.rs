@@ -109,13 +109,13 @@ impl Trigger {
     /// lest it be done again and again.
     fn take(&mut self) -> Option<Incoming> {
         let found = fs::symlink_metadata(&self.request).ok()?;
-        let opened = self.open_request(&found);
+        let text = self.open_request(&found).and_then(read);
         // Who sees the request gone looks for the answer.
-        let answer = self.begin_answer();
+        let answer = self.begin_answer(text.as_deref().ok().and_then(id_of));
         let removed = fs::remove_file(&self.request).map_err(|why| {
             format!("it cannot be removed: {why}; let this process's user write to {}", self.folder.display())
         });
-        match opened.and_then(|file| removed.map(|()| file)).and_then(read) {
+        match text.and_then(|text| removed.map(|()| text)) {
             Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
             Err(why) => {
                 tell!(Warning, Failed, answer, "the request {} is refused because {why}", self.request.display());
@@ -140,7 +140,6 @@ impl Trigger {
     fn check(&self, file: &Metadata) -> Result<(), String> {
         let user = file.uid();
         let is_trusted = user == 0 || user == datagram::user() || Some(user) == self.trusted;
-        let age = || process::age().unwrap_or_else(|| self.born.elapsed());
         Err(if !file.is_file() {
             "it is no regular file".to_owned()
         } else if file.nlink() != 1 {
@@ -151,15 +150,22 @@ impl Trigger {
             )
         } else if file.len() > LONGEST {
             format!("it has {} bytes, and {LONGEST} are allowed", file.len())
-        } else if is_older(file, age()) {
+        } else if is_older(file, self.begin()) {
             "it is older than this process: it was meant for another one of the same number".to_owned()
         } else {
             return Ok(());
         })
     }
 
-    /// Makes a new file for what becomes of a request, in place of the last one's.
-    fn begin_answer(&mut self) -> Option<Arc<dyn Answer>> {
+    /// Returns when this process began, or somewhat before that, as long as the thread was kept between the two clocks.
+    fn begin(&self) -> Option<SystemTime> {
+        let now = SystemTime::now();
+        now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
+    }
+
+    /// Makes a new file for what becomes of a request, in place of the last one's; its first line says of which one, if
+    /// that has an id.
+    fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn Answer>> {
         let begin = || {
             match fs::remove_file(&self.answer) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
@@ -168,6 +174,10 @@ impl Trigger {
             let file = OpenOptions::new().append(true).create_new(true).open(&self.answer)?;
             // Whatever the process's mask is: whoever has asked is to read it.
             file.set_permissions(Permissions::from_mode(0o644))?;
+            if let Some(id) = id {
+                let _limit = FileLimitGuard::new();
+                (&file).write_all(format!("request {}\n", id.escape_debug()).as_bytes())?;
+            }
             Ok(file)
         };
         match begin() {
@@ -183,11 +193,11 @@ impl Trigger {
     }
 }
 
-/// Whether a file was last changed before a process of that age began, by the one time that nobody can set.
-fn is_older(file: &Metadata, age: Duration) -> bool {
+/// Whether a file was last changed before the process began, by the one time that nobody can set.
+fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));
-    SystemTime::now().checked_sub(age).is_some_and(|begin| changed < begin)
+    begin.is_some_and(|begin| changed < begin)
 }
 
 fn read(file: File) -> Result<String, String> {
@@ -197,6 +207,11 @@ fn read(file: File) -> Result<String, String> {
         return Err(format!("it has more than {LONGEST} bytes"));
     }
     String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned())
+}
+
+/// What a request calls itself, also where other lines of it cannot be used.
+fn id_of(text: &str) -> Option<&str> {
+    text.lines().rev().find_map(|line| line.trim().strip_prefix("REQUEST_TRACE_ID="))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
@@ -353,9 +368,9 @@ mod tests {
     fn a_file_is_older_than_a_process_that_begins_later() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        let metadata = file.as_file().metadata().unwrap();
-        assert!(is_older(&metadata, Duration::ZERO) && !is_older(&metadata, LATER));
-        assert!(!is_older(&metadata, Duration::MAX));
+        let (metadata, now) = (file.as_file().metadata().unwrap(), SystemTime::now());
+        assert!(is_older(&metadata, Some(now)) && !is_older(&metadata, now.checked_sub(LATER)));
+        assert!(!is_older(&metadata, None));
     }
 
     #[test]

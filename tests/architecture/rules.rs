@@ -25,6 +25,7 @@ pub(crate) type Exports = BTreeMap<String, String>;
 const UNSAFE: &[&str] = &[
     "clock/",
     "os/",
+    "bin/kineto/rename.rs",
     "capi/exports.rs",
     "collector/demangle.rs",
     "collector/library.rs",

@@ -1,9 +1,12 @@
 //! `kineto trigger`: what it has done, what it says, and with which status it ends.
 
 use crate::program::{Place, Program, Trace};
-use crate::trigger::{in_own_numbers, start};
+use crate::trigger::{in_own_numbers, start, start_with};
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -13,6 +16,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_command_does_not_wait_for_ever", the_command_does_not_wait_for_ever),
     ("the_command_reaches_into_a_container", the_command_reaches_into_a_container),
     ("the_command_is_not_led_out_of_a_container", the_command_is_not_led_out_of_a_container),
+    ("command_opens_only_folders_and_files", command_opens_only_folders_and_files),
+    ("command_serves_no_set_user_id_program", command_serves_no_set_user_id_program),
+    ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
+    ("command_takes_no_other_requests_answer", command_takes_no_other_requests_answer),
 ];
 
 /// Runs the command, if it is built.
@@ -49,14 +56,15 @@ fn the_command_follows_a_request_to_its_file() {
     let Some(said) = kineto(&[&pid, "--log-file", &path, "--duration-ms", "50"]) else { return };
     assert_eq!((said.status, said.errors.as_str()), (0, ""), "{said:?}");
     let written = place.trace(&format!("a#1_{pid}.json"));
-    for line in ["triggered by a file of user ", "started what ", &format!("written to {}: ", written.display())] {
+    for line in ["triggered by a file of user ", "started what ", "written, trace "] {
         assert!(said.out.lines().any(|said| said.starts_with(&format!("{pid}: {line}"))), "no {line:?} in {said:?}");
     }
     assert!(said.out.matches(&format!("{pid}: ")).count() == 3 && !said.out.contains('\x1b'), "{said:?}");
+    assert!(said.out.contains(&format!(" to {}: ", written.display())), "{said:?}");
     assert!(!Trace::wait_for(&written).slices("work").is_empty());
     let later = kineto(&[&pid, "--no-wait", "--activities", "kernel", "--log-file", &path]).unwrap();
     assert_eq!((later.status, later.out), (0, format!("{pid}: asked\n")));
-    program.wait_for(&format!("written to {}: empty", written.display()));
+    program.wait_for(&format!(" to {}: empty", written.display()));
     program.end();
 }
 
@@ -68,7 +76,7 @@ fn the_command_starts_processes_together() {
     let mut arguments: Vec<_> = pids.iter().map(String::as_str).collect();
     arguments.extend(["--log-file", &path, "--duration-ms", "100"]);
     let Some(said) = kineto(&arguments) else { return };
-    assert_eq!((said.status, said.out.matches("written to").count()), (0, 3), "{said:?}");
+    assert_eq!((said.status, said.out.matches("written, trace ").count()), (0, 3), "{said:?}");
     assert!(programs.iter().all(|program| program.said().contains("from a given time on")));
     let window = |pid: &String| Trace::wait_for(&place.trace(&format!("t_{pid}.json"))).window();
     let windows: Vec<_> = pids.iter().map(window).collect();
@@ -79,7 +87,7 @@ fn the_command_starts_processes_together() {
     assert!(starts.max().unwrap() < first_end, "{windows:?}");
     // One that cannot is told, and the others are done.
     let Some(said) = kineto(&[&pids[0], "999999999", "--log-file", &path, "--duration-ms", "1"]) else { return };
-    assert_eq!((said.status, said.out.matches("written to").count()), (1, 1), "{said:?}");
+    assert_eq!((said.status, said.out.matches("written, trace ").count()), (1, 1), "{said:?}");
     assert_eq!(said.errors, "999999999: there is no such process\n");
     programs.into_iter().for_each(|program| drop(program.end()));
 }
@@ -163,7 +171,156 @@ fn the_command_is_not_led_out_of_a_container() {
     program.wait_for("1.request` traces this process");
     let inner = fs::read_to_string(format!("/proc/{0}/task/{0}/children", program.pid())).unwrap();
     let Some(said) = kineto(&[inner.trim(), "--duration-ms", "10", "--timeout", "9"]) else { return };
-    assert!(said.status == 1 && said.errors.contains("leads out of its own files: name the folder"), "{said:?}");
+    assert!(said.status == 1 && said.errors.contains("is a link"), "{said:?}");
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
     program.end();
+}
+
+/// Runs the command; one that hangs is killed and reported.
+fn kineto_in_time(arguments: &[&str]) -> Option<Said> {
+    let command = option_env!("CARGO_BIN_EXE_kineto")?;
+    let mut command = Command::new(command);
+    command.arg("trigger").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while process.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            process.kill().unwrap();
+            panic!("the command hangs: {:?}", process.wait_with_output().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Some(Said::new(process.wait_with_output().unwrap()))
+}
+
+fn make_fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn command_opens_only_folders_and_files() {
+    let place = Place::new();
+    let fifo = place.file("fifo");
+    make_fifo(&fifo);
+    // What the environment names is the program's choice, also where it is no folder.
+    for (named, why) in [(fifo.as_path(), "Not a directory"), (Path::new("/dev/null"), "Not a directory")] {
+        let folder = named.display().to_string();
+        let program = start_with(&place, "serve", &[("KINETO_TRIGGER_DIR", &folder)]);
+        program.wait_for("cannot be watched for requests yet");
+        let Some(said) = kineto_in_time(&[&pid_of(&program)]) else { return };
+        assert!(said.status == 1 && said.errors.contains(why), "{said:?}");
+        program.end();
+    }
+    // Nor is an answer opened that is no file.
+    let mut listening = listen_as(None, &place.triggers());
+    let (request, answer) =
+        (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
+    make_fifo(&answer);
+    let folder = place.triggers().display().to_string();
+    let pid = listening.id().to_string();
+    let said = std::thread::scope(|scope| {
+        let said = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]).unwrap());
+        wait_until(|| request.exists());
+        fs::remove_file(&request).unwrap();
+        said.join().unwrap()
+    });
+    assert!(said.status == 1 && said.errors.contains("it is not the process's own"), "{said:?}");
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+}
+
+fn request_of(process: &Child) -> String {
+    format!("{}.request", process.id())
+}
+
+fn answer_of(process: &Child) -> String {
+    format!("{}.answer", process.id())
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Starts a process that looks as if it took requests, with that effective user.
+fn listen_as(user: Option<u32>, folder: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--play", &format!("pretends {}", user.map_or_else(String::new, |user| user.to_string()))]);
+    command.env("KINETO_TRIGGER_DIR", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "pretends\n");
+    process
+}
+
+fn command_serves_no_set_user_id_program() {
+    const NOBODY: u32 = 65534;
+    let place = Place::new();
+    if std::os::unix::fs::chown(place.triggers(), Some(NOBODY), None).is_err() {
+        println!("passed over: only root can be another user");
+        return;
+    }
+    let mut listening = listen_as(Some(NOBODY), &place.triggers());
+    let Some(said) = kineto_in_time(&[&listening.id().to_string(), "--no-wait"]) else { return };
+    assert!(said.status == 1 && said.errors.contains("runs with other rights than its caller's"), "{said:?}");
+    assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+}
+
+fn concurrent_commands_get_their_own_files() {
+    const CALLERS: usize = 4;
+    const ROUNDS: usize = 5;
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let pid = pid_of(&program);
+    let call = |name: String| -> Option<bool> {
+        let path = place.trace(&format!("{name}.json")).display().to_string();
+        let said = kineto(&[&pid, "--log-file", &path, "--duration-ms", "1"])?;
+        let own = place.trace(&format!("{name}_{pid}.json"));
+        match said.status {
+            0 => assert!(own.exists() && said.out.contains(&format!(" to {}: ", own.display())), "{said:?}"),
+            _ => assert!(
+                said.errors.contains("another request waits for it") || said.errors.contains("another request's"),
+                "{said:?}"
+            ),
+        }
+        Some(said.status == 0)
+    };
+    let done = std::thread::scope(|scope| {
+        let call = &call;
+        let caller =
+            |caller: usize| move || (0..ROUNDS).filter_map(|n| call(format!("c{caller}-{n}"))).collect::<Vec<_>>();
+        let callers: Vec<_> = (0..CALLERS).map(|number| scope.spawn(caller(number))).collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
+    });
+    println!("{} of {} calls had their file", done.iter().filter(|done| **done).count(), done.len());
+    assert!(done.is_empty() || done.contains(&true));
+    program.end();
+}
+
+fn command_takes_no_other_requests_answer() {
+    let place = Place::new();
+    let mut listening = listen_as(None, &place.triggers());
+    let (request, answer) =
+        (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
+    let folder = place.triggers().display().to_string();
+    let pid = listening.id().to_string();
+    let said = std::thread::scope(|scope| {
+        let said = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]));
+        if option_env!("CARGO_BIN_EXE_kineto").is_none() {
+            return None;
+        }
+        wait_until(|| request.exists());
+        fs::write(&answer, "request 7\nwritten to /tmp/of-another-one.json\ndone\n").unwrap();
+        fs::remove_file(&request).unwrap();
+        said.join().unwrap()
+    });
+    let Some(said) = said else { return };
+    assert!(said.status == 1 && said.errors.contains("another request's"), "{said:?}");
+    listening.kill().unwrap();
+    listening.wait().unwrap();
 }

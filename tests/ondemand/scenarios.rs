@@ -43,9 +43,10 @@ pub(crate) fn play(name: &str) {
         "observed" => observed(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
-        other => match other.strip_prefix("watches ") {
-            Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
-            None => panic!("no scenario {other}"),
+        other => match (other.strip_prefix("watches "), other.strip_prefix("pretends ")) {
+            (Some(folder), _) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
+            (_, Some(user)) => pretends(user.parse().ok()),
+            _ => panic!("no scenario {other}"),
         },
     }
 }
@@ -174,6 +175,25 @@ fn threads() -> String {
     let mut names: Vec<_> = tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect();
     names.sort();
     names.join(",")
+}
+
+/// Has a thread of the name by which a process is known that takes requests, and takes none; with that effective user.
+#[expect(unsafe_code, reason = "seteuid has no safe form")]
+fn pretends(user: Option<u32>) {
+    if let Some(user) = user {
+        // SAFETY: takes a number.
+        assert_eq!(unsafe { libc::seteuid(user) }, 0);
+    }
+    let (send, receive) = channel::<()>();
+    let thread = std::thread::Builder::new().name("kineto-ondemand".into());
+    thread
+        .spawn(move || {
+            println!("pretends");
+            let _ = receive.recv();
+        })
+        .unwrap();
+    let _ = input().into_iter().count();
+    drop(send);
 }
 
 /// A server that has forked; its child ends.

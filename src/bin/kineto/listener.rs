@@ -1,7 +1,9 @@
 //! A process that takes requests from a folder, as `/proc` shows it, and what it answers.
 
+use super::rename::rename_new;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -41,8 +43,12 @@ impl Listener {
             return Err(format!("that is a thread of process {of}"));
         }
         let user = numbers("Uid").get(1).copied().ok_or("its user is not known")?;
+        // Its caller may be somebody else, who says what its environment is.
+        if ["Uid", "Gid"].iter().any(|name| numbers(name).iter().any(|number| Some(number) != numbers(name).first())) {
+            return Err("it runs with other rights than its caller's (set-user-ID or the like)".to_owned());
+        }
         let shown = folder.map_or_else(|| named(&process, user), |folder| Ok(folder.to_owned()))?;
-        let opened = File::open(&shown).map_err(|why| format!("{} cannot be used: {why}", shown.display()))?;
+        let opened = open_folder(&shown, folder.is_some())?;
         if folder.is_none() && !is_its(&opened, user) {
             return Err(format!("{} is not its user's folder: name it (--dir) if it is meant", shown.display()));
         }
@@ -71,40 +77,54 @@ impl Listener {
     /// # Errors
     /// Why that cannot be, and what to do.
     pub(crate) fn ask(self, text: &str) -> Result<Asked, String> {
-        let request = self.path("request");
-        if fs::symlink_metadata(&request).is_ok() {
-            return Err(format!("another request waits for it: {}.request in {}", self.own, self.shown.display()));
-        }
-        let temporary = self.path(&format!("request.{}.tmp", std::process::id()));
-        let write = || -> io::Result<()> {
+        let id = RandomState::new().hash_one((self.pid, std::process::id()));
+        let (request, temporary) = (self.path("request"), self.path(&format!("request.{id:016x}.tmp")));
+        let write = || -> io::Result<File> {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
             // Whatever this process's mask is: the other one is to read it.
             file.set_permissions(Permissions::from_mode(0o644))?;
-            file.write_all(text.as_bytes())?;
+            file.write_all(format!("{text}\nREQUEST_TRACE_ID={id}\n").as_bytes())?;
             // Where this is root: in a user namespace, root's files are a stranger's, and in a sticky folder they stay.
             let _ = fchown(&file, Some(self.user), None);
-            fs::rename(&temporary, &request)
+            rename_new(&temporary, &request).map(|()| file)
         };
-        write().map_err(|why| {
+        let file = write().map_err(|why| {
             let _ = fs::remove_file(&temporary);
             let (folder, user) = (self.shown.display(), self.user);
+            if why.kind() == io::ErrorKind::AlreadyExists {
+                return format!("another request waits for it: {}.request in {folder}", self.own);
+            }
             format!("nothing can be written to {folder}: {why}; run this as its user ({user}) or as root")
         })?;
-        Ok(Asked { listener: self, answer: None, unread: String::new() })
+        Ok(Asked { listener: self, id: id.to_string(), file, answer: None, unread: String::new(), is_own: false })
     }
 
     fn is_alive(&self) -> bool {
         listens(Path::new(&format!("/proc/{}", self.pid)))
     }
 
-    /// Opens the answer, if it is one: whoever may write to the folder may have put something else there.
+    /// Opens the answer, if it is one: whoever may write to the folder may have put something else there, so nothing is
+    /// opened before it is known what it is.
     fn open_answer(&self) -> io::Result<File> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.path("answer"))?;
-        let metadata = file.metadata()?;
-        let is_its = metadata.is_file() && metadata.uid() == self.user;
-        if is_its { Ok(file) } else { Err(io::Error::other("it is not the process's own")) }
+        let found =
+            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(self.path("answer"))?;
+        let metadata = found.metadata()?;
+        if !metadata.is_file() || metadata.uid() != self.user {
+            return Err(io::Error::other("it is not the process's own"));
+        }
+        File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
     }
+}
+
+/// Opens a folder, and nothing else: a device or a pipe may do something when it is opened. A link is followed only if
+/// the caller has named it.
+fn open_folder(path: &Path, is_named: bool) -> Result<File, String> {
+    let follow = if is_named { 0 } else { libc::O_NOFOLLOW };
+    let flags = libc::O_PATH | libc::O_DIRECTORY | follow;
+    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|why| match path.is_symlink() && !is_named {
+        true => format!("{} is a link: name the folder (--dir) if it is meant", path.display()),
+        false => format!("{} cannot be used: {why}", path.display()),
+    })
 }
 
 /// The folder that the process's environment names, through its own root.
@@ -161,6 +181,12 @@ fn listens(process: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) listener: Listener,
+    /// What the request calls itself; the answer's first line names it.
+    id: String,
+    /// The request, which has no name any more when it was taken.
+    file: File,
+    /// The answer is to this request.
+    is_own: bool,
     answer: Option<File>,
     /// What was read of a line that is not whole.
     unread: String,
@@ -192,7 +218,7 @@ impl Asked {
     pub(crate) fn look(&mut self) -> Result<News, String> {
         let is_alive = self.listener.is_alive();
         if self.answer.is_none() {
-            if fs::symlink_metadata(self.listener.path("request")).is_ok() {
+            if self.file.metadata().is_ok_and(|request| request.nlink() > 0) {
                 if is_alive {
                     return Ok(News::default());
                 }
@@ -227,6 +253,13 @@ impl Asked {
         let lines = std::mem::replace(&mut self.unread, rest);
         let mut news = News::default();
         for line in lines.lines() {
+            if !self.is_own {
+                self.is_own = line.strip_prefix("request ") == Some(&self.id);
+                if !self.is_own {
+                    return Err(io::Error::other("another request's has taken its place"));
+                }
+                continue;
+            }
             match line {
                 "done" => news.end = Some(true),
                 "failed" => news.end = Some(false),
@@ -239,7 +272,11 @@ impl Asked {
 
     /// Takes the request back, if it was not taken; returns whether that was so.
     pub(crate) fn withdraw(&self) -> bool {
-        self.answer.is_none() && fs::remove_file(self.listener.path("request")).is_ok()
+        let path = self.listener.path("request");
+        let id = |found: &Metadata| (found.dev(), found.ino());
+        let own = self.file.metadata().ok().map(|found| id(&found));
+        let is_there = fs::symlink_metadata(&path).ok().map(|found| id(&found));
+        self.answer.is_none() && own.is_some() && own == is_there && fs::remove_file(path).is_ok()
     }
 
     /// Where the answer stands, for people.

@@ -4,6 +4,8 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
 #[cfg(target_os = "linux")]
+mod rename;
+#[cfg(target_os = "linux")]
 mod trigger;
 
 use clap::{Parser, Subcommand};
