@@ -392,7 +392,8 @@ impl KinetoLayerBuilder {
     ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the output cannot be
-    /// created, the handler cannot take traces, the configuration file that was named cannot be read, or the platform cannot do what was asked for.
+    /// created, the handler cannot take traces, the configuration file that was named cannot be read, or the platform cannot do
+    /// what was asked for.
     pub fn build(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::DOOR.set_sink(Some(sink.clone()));
@@ -466,9 +467,11 @@ impl KinetoLayerBuilder {
             session.begin()?;
         }
         session::register(&session);
-        // A signal that comes before the first record is told why there is no trace.
-        signal::expect();
-        signal::serve(session::at_exit);
+        if record {
+            // A signal that comes before the first record has it reported why there is no trace.
+            signal::expect();
+            signal::serve(session::at_exit);
+        }
         if serves {
             requests::serve(&session);
         }

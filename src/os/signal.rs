@@ -4,9 +4,10 @@
 /// Watches the signals that end the process by default, of those of SIGINT, SIGTERM and SIGHUP that do so now.
 ///
 /// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process; process 1, the first of a
-/// container, exits with 128 and the signal's number, as shells show it. A second one ends it at once. A signal that is ignored stays ignored, and a handler of the program's own, installed before or after, is the
-/// only one that acts: where it calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called
-/// it, a signal ends the process as if there were no handler.
+/// container, exits with 128 and the signal's number, as shells show it. A second one ends it at once. A signal that is ignored
+/// stays ignored, and a handler of the program's own, installed before or after, is the only one that acts: where it calls ours,
+/// ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the process as if there were
+/// no handler.
 #[cfg(unix)]
 pub(crate) fn watch() {
     unix::watch();
