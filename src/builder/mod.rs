@@ -409,14 +409,7 @@ impl KinetoLayerBuilder {
         config::report(&warnings);
         let mut config = resolved?;
         let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);
-        warnings.clear();
-        config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
-        // A handler takes the place of an output that nobody has asked for.
-        let is_written = self.handler.is_none() || config.output != Output::Default;
-        let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
-        let claim = if is_written { config.claim_output(claim, numbered, &mut warnings)?.flatten() } else { None };
-        config::report(&warnings);
-        config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
+        let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
         self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
         let serves = config.settle_start(self.waits, self.schedule.is_some());
@@ -465,18 +458,34 @@ impl KinetoLayerBuilder {
         session.steps.configure(self.schedule, self.handler, self.habits)?;
         if record {
             session.begin()?;
-        }
-        session::register(&session);
-        if record {
             // A signal that comes before the first record has it reported why there is no trace.
             signal::expect();
             signal::serve(session::at_exit);
         }
+        session::register(&session);
         if serves {
             requests::serve(&session);
         }
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
+}
+
+/// Settles where traces go, and claims that file where it is one.
+fn settle_output(
+    config: &mut Config,
+    sinks: &Sinks,
+    is_strict: bool,
+    has_handler: bool,
+) -> Result<Option<OutputClaim>, Error> {
+    let mut warnings = Vec::new();
+    config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
+    // A handler takes the place of the default output.
+    let is_written = !has_handler || config.output != Output::Default;
+    let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
+    let claim = if is_written { config.claim_output(claim, numbered, &mut warnings)?.flatten() } else { None };
+    config::report(&warnings);
+    config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
+    Ok(claim)
 }
 
 /// Whether a backend may call itself that.

@@ -147,11 +147,7 @@ impl Index {
                         index.counter_values += unshown_values(recorded, &record);
                     }
                     Tag::Memory => index.memory += 1,
-                    Tag::Counts if a != 0 => {
-                        let mut times = record.payload();
-                        index.scaled += u64::from(times.next() > times.next());
-                        index.counts.0.push((a, record.id()));
-                    }
+                    Tag::Counts if a != 0 => index.meet_counts(a, &record),
                     Tag::Span | Tag::Stack | Tag::Counts => {}
                 }
                 at = record.next();
@@ -183,6 +179,13 @@ impl Index {
         self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
         let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
         self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
+    }
+
+    /// Takes note of what counters stood at when that slice was left.
+    fn meet_counts(&mut self, slice: u64, counts: &Record<'_>) {
+        let mut times = counts.payload();
+        self.scaled += u64::from(times.next() > times.next());
+        self.counts.0.push((slice, counts.id()));
     }
 
     /// Keeps those slices of `open`, each with the end of its window, that have no end of their own by then.
