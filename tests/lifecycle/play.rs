@@ -70,7 +70,6 @@ pub(crate) fn play_as_first_process(name: &str) -> Option<Played> {
     };
     let is_allowed = container("true".as_ref()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     if !is_allowed {
-        eprintln!("{name} was not played: the system allows no containers");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
