@@ -132,6 +132,9 @@ impl KinetoLayerBuilder {
     /// relative one is resolved by `build`, which fails if the file cannot be created, its format is not supported, or it is the
     /// output of another layer of this process whose guard lives.
     ///
+    /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file is
+    /// written) stand for those of the process.
+    ///
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
     /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's has a number in the name.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
@@ -484,7 +487,7 @@ fn settle_output(
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered, &mut warnings)?.flatten() } else { None };
     config::report(&warnings);
-    config.output.path(std::process::id()).iter().for_each(|output| report_abandoned(output));
+    config.output.path(&config.name_parts()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)
 }
 

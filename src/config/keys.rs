@@ -129,7 +129,8 @@ keys! {
         "groups of activity types, added to ACTIVITY_TYPES";
     LogFile: Both Now Next "ACTIVITIES_LOG_FILE", Kind::LogFile,
         Says("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
-        "where the trace goes; `_<pid>` goes before `.json` or `.pt.trace.json` (not so with the builder's path)";
+        "where the trace goes; `_<pid>` goes before `.json` or `.pt.trace.json` (not so with the builder's path, nor with \
+         `{pid}`); `{host}`, `{pid}`, `{rank}` and `{time}` in it stand for the process's";
     Filter: Both Now Start "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
         "which spans and events this layer records, whatever other layers do";
     WithArgs: Both Now Start "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)",

@@ -14,6 +14,7 @@ mod flags;
 mod gpu;
 mod keys;
 mod mode;
+mod names;
 mod ondemand;
 mod output;
 mod overflow;
@@ -40,6 +41,7 @@ pub(crate) use file::ConfigFile;
 pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
+pub(crate) use names::{NameParts, has_pid};
 pub(crate) use ondemand::OnDemand;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
@@ -502,9 +504,9 @@ mod tests {
     fn the_output_is_spliced_for_the_key_and_exact_for_the_builder() {
         let env = [("KINETO_ACTIVITIES_LOG_FILE", "/tmp/x.json")];
         let by_env = config(&Overrides::default(), &env, "");
-        assert_eq!(by_env.output.path(9), Some("/tmp/x_9.json".into()));
+        assert_eq!(by_env.output.path(&NameParts { pid: 9, ..by_env.name_parts() }), Some("/tmp/x_9.json".into()));
         let overrides = Overrides { output: Some(Output::Exact("/tmp/y.json".into())), ..Overrides::default() };
-        assert_eq!(config(&overrides, &env, "").output.path(9), Some("/tmp/y.json".into()));
+        assert_eq!(config(&overrides, &env, "").output.path(&by_env.name_parts()), Some("/tmp/y.json".into()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Config;
 use super::keys::Key;
+use super::names::{self, NameParts, has_pid};
 use super::settings::Origin;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -23,13 +24,14 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns the path for the process `pid`, if there is one.
-    pub(crate) fn path(&self, pid: u32) -> Option<PathBuf> {
+    /// Returns the path where the parts of a name stand for these, if there is one.
+    pub(crate) fn path(&self, parts: &NameParts) -> Option<PathBuf> {
+        let pid = parts.pid;
         match self {
             Output::Nowhere => None,
             Output::Default => Some(default_folder().join(format!("{DEFAULT}_{pid}.json"))),
-            Output::PerProcess(path) => Some(with_pid(path, pid)),
-            Output::Exact(path) => Some(path.clone()),
+            Output::PerProcess(path) if !has_pid(path) => Some(parts.expand(&with_pid(path, pid))),
+            Output::PerProcess(path) | Output::Exact(path) => Some(parts.expand(path)),
         }
     }
 
@@ -62,8 +64,8 @@ impl Config {
         numbered: fn(&Path, u64) -> PathBuf,
         warnings: &mut Vec<String>,
     ) -> Result<Option<T>, Error> {
-        let process = std::process::id();
-        let Some(wanted) = self.output.path(process) else { return Ok(None) };
+        let parts = self.name_parts();
+        let Some(wanted) = self.output.path(&parts) else { return Ok(None) };
         if let Some(claimed) = claim(&wanted) {
             return Ok(Some(claimed));
         }
@@ -74,7 +76,7 @@ impl Config {
         }
         let free = (2..=u64::MAX).find_map(|number| {
             let output = self.output.numbered(number, numbered);
-            let path = output.path(process)?;
+            let path = output.path(&parts)?;
             Some((claim(&path)?, output, path))
         });
         Ok(free.map(|(claimed, output, path)| {
@@ -85,7 +87,8 @@ impl Config {
         }))
     }
 
-    /// Checks where traces go, and resolves a relative path for good: `check` returns the absolute one.
+    /// Checks where traces go, and resolves a relative path for good: `check` returns the absolute one of a path in which
+    /// parts are expanded.
     ///
     /// A path of the environment or of the machine's own configuration file that cannot be used is reported in `warnings`,
     /// and traces go to the default folder.
@@ -108,13 +111,15 @@ impl Config {
             Origin::File => !self.file.is_named(),
             _ => false,
         };
-        match check(given) {
+        let parts = self.name_parts();
+        let wrong = |why| Error::new(ErrorKind::Config, format!("cannot write to {}: {why}", given.display()));
+        match names::check(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
             Ok(path) => {
-                self.output = absolute(path);
+                self.output = absolute(if parts.expand(given) == given { path } else { absolute_of(given) });
                 self.merged.replace(Key::LogFile, Value::Output(self.output.clone()));
             }
             Err(why) if may_fall_back => {
-                let default = Output::Default.path(std::process::id()).unwrap_or_default();
+                let default = Output::Default.path(&parts).unwrap_or_default();
                 warnings.push(format!("{why}; traces go to {}", default.display()));
                 self.output = Output::Default;
                 self.merged.remove(Key::LogFile);
@@ -123,6 +128,12 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Makes a path absolute that has parts; a URL stays.
+fn absolute_of(path: &Path) -> PathBuf {
+    let is_url = path.to_str().is_some_and(|text| text.contains("://"));
+    std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())
 }
 
 /// Splices `_<pid>` in before the last `.pt.trace.json` or `.json` of the file name; a name without them stays as it
@@ -143,6 +154,10 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parts(pid: u32) -> NameParts {
+        NameParts { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
+    }
 
     #[test]
     fn the_pid_goes_before_the_last_extension_of_the_file_name() {
@@ -167,9 +182,11 @@ mod tests {
             ("/tmp/é.json", "/tmp/é_42.json"),
             ("sink://host/x.json", "sink://host/x_42.json"),
             ("/tmp/..", "/tmp/.."),
+            ("/{host}/x_{pid}.{rank}.json", "/h/x_42.5.json"),
+            ("/{host}/x.{rank}.json", "/h/x.5_42.json"),
             ("", ""),
         ] {
-            let path = Output::PerProcess(given.into()).path(42).unwrap();
+            let path = Output::PerProcess(given.into()).path(&parts(42)).unwrap();
             assert_eq!(path, Path::new(expected), "{given}");
         }
     }
@@ -177,14 +194,14 @@ mod tests {
     #[test]
     fn a_path_of_the_builder_is_used_as_it_is() {
         for path in ["/tmp/x.json", "x.pt.trace.json", "/tmp/a.json/b"] {
-            assert_eq!(Output::Exact(path.into()).path(42), Some(path.into()));
+            assert_eq!(Output::Exact(path.into()).path(&parts(42)), Some(path.into()));
         }
-        assert_eq!(Output::Nowhere.path(42), None);
+        assert_eq!(Output::Nowhere.path(&parts(42)), None);
     }
 
     #[test]
     fn the_default_is_that_of_libkineto() {
-        let path = Output::Default.path(7).unwrap();
+        let path = Output::Default.path(&parts(7)).unwrap();
         assert_eq!(path.file_name().unwrap(), "libkineto_activities_7.json");
         assert_eq!(path.starts_with("/tmp"), cfg!(target_os = "linux"));
     }

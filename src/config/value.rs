@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing_core::LevelFilter;
@@ -10,6 +10,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::async_spans::AsyncSpans;
 use super::mode::Modes;
+use super::names;
 use super::output::Output;
 use super::overflow::Overflow;
 use crate::activity::{ActivityGroup, ActivityTypes};
@@ -122,7 +123,10 @@ impl Kind {
             Kind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
             Kind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             Kind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
-            Kind::LogFile => (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text)))),
+            Kind::LogFile => {
+                names::check(Path::new(text))?;
+                (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
+            }
             Kind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
         }
         .ok_or_else(|| format!("expected {self}"))

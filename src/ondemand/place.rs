@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::source::tell;
-use crate::config::OnDemand;
+use crate::config::{NameParts, OnDemand, has_pid};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered;
 use crate::os::file_lock;
@@ -24,20 +24,20 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the file for `asked`, with the process's number in its name; where it may not be, `default` in `folder`
-    /// itself.
+    /// Finds the file for `asked`, whose name has these parts and the process's number in any case; where it may not be,
+    /// `default` in `folder` itself.
     ///
     /// # Errors
     /// If there is no such folder, nothing can be written.
-    pub(super) fn find(asked: Option<&Path>, folder: &Path, pid: u32, default: &str) -> Result<Place, String> {
+    pub(super) fn find(asked: Option<&Path>, folder: &Path, parts: &NameParts, default: &str) -> Result<Place, String> {
         let allowed = fs::canonicalize(folder).map_err(|error| {
             format!(
                 "nothing can be written to {}: {error}; name a folder in KINETO_ONDEMAND_TRACE_DIR",
                 folder.display()
             )
         })?;
-        let fallback = || allowed.join(with_pid(default, pid));
-        Ok(match asked.map(|asked| check(asked, &allowed, pid)) {
+        let fallback = || allowed.join(with_pid(default, parts.pid));
+        Ok(match asked.map(|asked| check(&parts.expand(asked), &allowed, parts.pid, has_pid(asked))) {
             None => Place { path: fallback(), instead: None },
             Some(Ok(path)) => Place { path, instead: None },
             Some(Err(why)) => Place { path: fallback(), instead: Some(why) },
@@ -180,7 +180,7 @@ impl WrittenFiles {
 }
 
 /// Names the file in its folder without links, if that is the allowed one or lies below it.
-fn check(asked: &Path, allowed: &Path, pid: u32) -> Result<PathBuf, String> {
+fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBuf, String> {
     let shown = asked.to_string_lossy().escape_debug().to_string();
     let refuse = |why: &str| Err(format!("\"{shown}\" {why}"));
     if shown.len() > 2048 {
@@ -205,7 +205,7 @@ fn check(asked: &Path, allowed: &Path, pid: u32) -> Result<PathBuf, String> {
             allowed.display()
         ));
     }
-    let path = resolved.join(with_pid(name, pid));
+    let path = resolved.join(if has_pid { name.to_owned() } else { with_pid(name, pid) });
     if path.is_dir() {
         return refuse("is a folder");
     }
@@ -233,6 +233,10 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
+    fn parts() -> NameParts {
+        NameParts { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn names_are_those_that_the_command_line_prints() {
@@ -259,10 +263,12 @@ mod tests {
         fs::create_dir(root.join("folder_7")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("away")).unwrap();
         std::os::unix::fs::symlink(root.join("x.json.d"), root.join("within")).unwrap();
-        let find = |asked: &str| Place::find(Some(Path::new(asked)), allowed.path(), 7, "default.json").unwrap();
+        let find = |asked: &str| Place::find(Some(Path::new(asked)), allowed.path(), &parts(), "default.json").unwrap();
         let inside = |name: &str| find(root.join(name).to_str().unwrap());
         for (name, expected) in [
             ("t.json", "t_7.json"),
+            ("{rank}-{pid}.json", "3-7.json"),
+            ("t.{host}.json", "t.h_7.json"),
             ("x.json.d/t.json", "x.json.d/t_7.json"),
             ("within/deep/t.json", "x.json.d/deep/t_7.json"),
             ("sp ace=#.json", "sp ace=#_7.json"),
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn without_its_folder_there_is_no_place() {
-        let error = Place::find(None, Path::new("/no/such"), 7, "default.json").unwrap_err();
+        let error = Place::find(None, Path::new("/no/such"), &parts(), "default.json").unwrap_err();
         assert!(error.contains("/no/such") && error.contains("KINETO_ONDEMAND_TRACE_DIR"), "{error}");
     }
 
@@ -304,7 +310,7 @@ mod tests {
             output: None,
             answer: None,
         };
-        let request = Request::read(&incoming, &settings, 7, SystemTime::now()).unwrap();
+        let request = Request::read(&incoming, &settings, &parts()).unwrap();
         let written = WrittenFiles::default();
         let open = || RequestFiles::open(&request, &settings, &written);
         let files = open().unwrap();

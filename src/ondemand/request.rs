@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::source::{Answer, Incoming};
-use crate::config::{Asked, OnDemand, Timetable};
+use crate::config::{Asked, NameParts, OnDemand, Timetable};
 use crate::text::counted;
 use std::fmt;
 use std::path::PathBuf;
@@ -67,18 +67,18 @@ const GPU_BUFFER_MAX: u64 = 4096;
 const NAME_MAX: usize = 256;
 
 impl Request {
-    /// Reads a request for the process `pid`.
+    /// Reads a request for a process whose output's names have these parts; their time is that of the request.
     ///
     /// # Errors
     /// Why it is refused, as a clause.
-    pub(super) fn read(incoming: &Incoming, settings: &OnDemand, pid: u32, now: SystemTime) -> Result<Request, String> {
+    pub(super) fn read(incoming: &Incoming, settings: &OnDemand, parts: &NameParts) -> Result<Request, String> {
         let mut asked = Asked::parse(&incoming.text)?;
         if !asked.is_enabled {
             return Err("ACTIVITIES_ENABLED is false".to_owned());
         }
         let is_own = incoming.output.is_some();
         if !is_own {
-            check_bounds(&asked, now)?;
+            check_bounds(&asked, parts.time)?;
         }
         let what = if asked.memory_profile.is_some() { What::MemoryProfile } else { What::Trace };
         let default = match what {
@@ -87,7 +87,7 @@ impl Request {
         };
         let place = match &incoming.output {
             Some(path) => Place { path: path.clone(), instead: None },
-            None => Place::find(asked.log_file.as_deref(), &settings.trace_folder, pid, default)?,
+            None => Place::find(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
         };
         let elsewhere = place.instead.map(|why| format!("{why}; it is written to {}", place.path.display()));
         asked.warnings.extend(elsewhere);
@@ -185,11 +185,12 @@ impl fmt::Display for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Request, String> {
         let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None, answer: None };
-        Request::read(&incoming, &OnDemand::default(), 7, SystemTime::now())
+        Request::read(&incoming, &OnDemand::default(), &NameParts { pid: 7, ..Config::default().name_parts() })
     }
 
     fn start_in(seconds: i64) -> String {

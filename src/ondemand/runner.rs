@@ -129,8 +129,8 @@ impl Runner {
     fn offer(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
         diag!(Verbose, "ondemand", "a request has come by {by}: {:?}", incoming.text);
-        let request = match Request::read(incoming, &session.settings().ondemand, std::process::id(), SystemTime::now())
-        {
+        let settings = session.settings();
+        let request = match Request::read(incoming, &settings.ondemand, &settings.name_parts()) {
             Ok(request) => request,
             Err(why) => return tell!(Warning, Failed, incoming.answer, "a request by {by} is refused: {why}"),
         };

@@ -194,11 +194,11 @@ impl Session {
     /// A forked child has a file of its own, with its process id in the name: the parent's may be there already, or
     /// come later.
     pub(crate) fn output(&self) -> Option<PathBuf> {
-        let process = std::process::id();
+        let parts = self.settings().name_parts();
         let output = self.lock().map_or_else(|_| self.config.output.clone(), |state| state.output.clone());
         let path = match &output {
-            Output::Exact(path) if process != self.process => Output::PerProcess(path.clone()).path(process),
-            output => output.path(process),
+            Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).path(&parts),
+            output => output.path(&parts),
         };
         self.steps.place(path?, &output)
     }

@@ -90,8 +90,8 @@ impl Session {
 
     /// Returns where recordings go that the configuration says: where the program's own do, even if it has those nowhere.
     pub(crate) fn output_of_windows(&self) -> PathBuf {
-        let process = std::process::id();
-        let own = self.settings().output.path(process).or_else(|| Output::Default.path(process));
+        let (settings, parts) = (self.settings(), self.settings().name_parts());
+        let own = settings.output.path(&parts).or_else(|| Output::Default.path(&parts));
         own.unwrap_or_default()
     }
 

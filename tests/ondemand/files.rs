@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("request_replaces_no_execution_trace", request_replaces_no_execution_trace),
     ("processes_share_no_file", processes_share_no_file),
     ("files_of_requests_are_private", files_of_requests_are_private),
+    ("names_have_the_parts_of_the_process", names_have_the_parts_of_the_process),
 ];
 
 /// Starts a program by a shell that first runs `prelude`.
@@ -176,4 +177,20 @@ fn files_of_requests_are_private() {
         assert_eq!(mode & 0o7777, expected, "{env:?}");
         program.end();
     }
+}
+
+fn names_have_the_parts_of_the_process() {
+    let place = Place::new();
+    let env = [("KINETO_HOST_NAME", "node7"), ("RANK", "3"), ("WORLD_SIZE", "8")];
+    let program = start_after(&place, "true", &env);
+    program.wait_for(".request` traces this process");
+    fs::create_dir(place.trace("node7")).unwrap();
+    ask(&place, &program, &place.text_for_a_time("{host}/{rank}.{pid}.json", 1), "done\n");
+    assert!(place.trace(&format!("node7/3.{}.json", program.pid())).exists());
+    ask(&place, &program, &place.text_for_a_time("{time}.json", 1), "done\n");
+    let named = place.traces().into_iter().find(|name| name != "node7").unwrap();
+    assert!(named.ends_with(&format!("Z_{}.json", program.pid())) && named.contains('T'), "{named}");
+    let answer = ask(&place, &program, &place.text_for_a_time("{job}.json", 1), "failed\n");
+    assert!(answer.contains("{job} is unknown"), "{answer}");
+    program.end();
 }

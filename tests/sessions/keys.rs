@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoLayer, Timestamp};
+use tracing_kineto::{ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Timestamp};
 
 /// A collector that keeps what it is asked for.
 #[derive(Debug)]
@@ -85,4 +85,17 @@ fn files_are_pressed_as_hard_as_the_key_says() {
     };
     let (not, hard) = (size(0), size(9));
     assert!(not > 3 * hard, "{not} {hard}");
+}
+
+#[test]
+fn output_names_have_known_parts_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "{rank}-{pid}.json";
+    let (_layer, guard) = KinetoLayer::builder().output(folder.path().join(name)).build().unwrap();
+    guard.flush().unwrap();
+    assert!(folder.path().join(format!("0-{}.json", std::process::id())).exists());
+    drop(guard.finish());
+    let error = KinetoLayer::builder().output(folder.path().join("{job}.json")).build().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("{job} is unknown"), "{error}");
 }

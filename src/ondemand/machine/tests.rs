@@ -1,7 +1,7 @@
 //! Tests of `machine.rs`.
 
 use super::*;
-use crate::config::{OnDemand, Timetable};
+use crate::config::{Config, NameParts, OnDemand, Timetable};
 use crate::ondemand::source::Incoming;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +26,8 @@ impl Bench {
     fn offer_into(&mut self, text: &str, output: Option<&str>) -> Offer {
         let output = output.map(PathBuf::from);
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
-        let request = Request::read(&incoming, &OnDemand::default(), 7, self.moment.wall).unwrap();
+        let parts = NameParts { pid: 7, time: self.moment.wall, ..Config::default().name_parts() };
+        let request = Request::read(&incoming, &OnDemand::default(), &parts).unwrap();
         self.machine.offer(request, &self.moment)
     }
 

@@ -1,0 +1,116 @@
+//! The parts in braces of an output's name: `{host}`, `{pid}`, `{rank}`, `{time}`.
+
+use super::Config;
+use crate::os::process;
+use crate::time::UtcTime;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What the parts stand for in this process.
+#[derive(Clone, Debug)]
+pub(crate) struct NameParts {
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    pub(crate) rank: u32,
+    pub(crate) time: SystemTime,
+}
+
+/// A text without parts, or the name of a part.
+enum Piece<'t> {
+    Text(&'t str),
+    Part(&'t str),
+}
+
+const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
+
+impl NameParts {
+    /// Returns the path with each part replaced by what it stands for; the time is in UTC, to the second:
+    /// `20261123T143000Z`.
+    pub(crate) fn expand(&self, path: &Path) -> PathBuf {
+        let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
+        let value = |part| match part {
+            "host" => self.host.replace(['/', '\0'], "_"),
+            "pid" => self.pid.to_string(),
+            "rank" => self.rank.to_string(),
+            "time" => {
+                let seconds = self.time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                format!("{:#}", UtcTime(seconds)).replace(['-', ':'], "")
+            }
+            unknown => format!("{{{unknown}}}"),
+        };
+        let expand = |piece| match piece {
+            Piece::Text(text) => text.to_owned(),
+            Piece::Part(part) => value(part),
+        };
+        pieces(text).into_iter().map(expand).collect::<String>().into()
+    }
+}
+
+impl Config {
+    /// Returns what the parts of an output's name stand for now.
+    pub(crate) fn name_parts(&self) -> NameParts {
+        NameParts {
+            host: self.host_name.clone().unwrap_or_else(process::host_name),
+            pid: std::process::id(),
+            rank: self.distributed.as_ref().map_or(0, |info| info.rank),
+            time: SystemTime::now(),
+        }
+    }
+}
+
+/// Whether a path has the process's number as a part.
+pub(crate) fn has_pid(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("{pid}"))
+}
+
+/// Checks that each part of a path is a known one.
+///
+/// # Errors
+/// Which one is not, as a clause.
+pub(super) fn check(path: &Path) -> Result<(), String> {
+    let unknown = |piece: &Piece<'_>| matches!(piece, Piece::Part(part) if !KNOWN.contains(part));
+    match pieces(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
+        Some(Piece::Part(part)) => {
+            Err(format!("{{{part}}} is unknown; a name has {{host}}, {{pid}}, {{rank}}, {{time}}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some((before, behind)) = rest.split_once('{')
+        && let Some((part, after)) = behind.split_once('}')
+    {
+        pieces.extend([Piece::Text(before), Piece::Part(part)]);
+        rest = after;
+    }
+    pieces.push(Piece::Text(rest));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn parts_are_expanded_and_unknown_ones_refused() {
+        let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
+        let parts = NameParts { host: "node/1".into(), pid: 7, rank: 3, time };
+        for (path, expected) in [
+            ("/x/{host}/{rank}.{pid}.json", "/x/node_1/3.7.json"),
+            ("a_{time}.json", "a_20261123T024555Z.json"),
+            ("{pid}{pid}", "77"),
+            ("a{b", "a{b"),
+            ("a}b", "a}b"),
+            ("a", "a"),
+        ] {
+            assert_eq!(parts.expand(Path::new(path)), Path::new(expected));
+            assert_eq!(check(Path::new(path)), Ok(()));
+        }
+        for path in ["{x}", "a{}b", "{pid}{PID}", "{pid }"] {
+            assert!(check(Path::new(path)).unwrap_err().contains("is unknown"), "{path}");
+        }
+    }
+}
