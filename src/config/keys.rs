@@ -165,7 +165,7 @@ keys! {
     StartDelay: Both Now Start "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
         "records only so long after `build()`: to the program's end, or as long as ACTIVITIES_DURATION_MSECS says (Linux)";
     DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
-        "how long the trace takes, which is written then; in a request, up to an hour; the last of this and the next holds";
+        "how long the trace takes, which is written then; in a request, up to KINETO_ONDEMAND_MAX_DURATION_SECS; the last of this and the next holds";
     DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
         "the same in ms";
     StartPeriod: Both Now Start "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
@@ -263,6 +263,8 @@ keys! {
         "records what CUDA's calls allocate on devices, in place of what allocators report of it";
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
         "false declines it";
+    Cancel: Both Requested Start "CANCEL", Kind::Bool, Is("false"), "",
+        "takes back all requests that have not ended; what they have recorded is thrown away";
     PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
     PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "",
         "the device for PM sampling";
@@ -271,7 +273,7 @@ keys! {
     ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "",
         "how long that takes";
     StartTime: Both Requested Start "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
-        "when the trace starts, at most an hour from now; 0 means soon";
+        "when the trace starts, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means soon";
     IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
         "asks the dynolog daemon for requests";
     UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"),
@@ -285,6 +287,10 @@ keys! {
          says so (Linux)";
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
         "the folder in which, or below which, a request may have files written";
+    LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", Kind::Int(1..=86_400), Is("3600"), "",
+        "how long a request may record, and wait for an iteration";
+    LatestStart: Environment Now Start "KINETO_ONDEMAND_MAX_AHEAD_SECS", Kind::Int(0..=86_400), Is("3600"), "",
+        "how far ahead a request's start time may lie";
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", Kind::Mode, Is("600"), "",
         "the permissions of files that are written for requests, in octal";
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",

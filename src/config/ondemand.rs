@@ -19,6 +19,10 @@ pub(crate) struct OnDemand {
     pub(crate) socket_folder: Option<PathBuf>,
     /// The folder in which requests may have files written.
     pub(crate) trace_folder: PathBuf,
+    /// How long a request may record, and wait for an iteration.
+    pub(crate) longest: Duration,
+    /// How far ahead a request's start time may lie.
+    pub(crate) latest_start: Duration,
     /// The permissions of files that requests have written.
     pub(crate) file_mode: u32,
     /// The folder in which files are requests, if there is one.
@@ -57,18 +61,18 @@ impl OnDemand {
 
     /// Sets what a key stands for; `false` if it is none of these.
     pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
+        let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
         match (key, value) {
             (Key::UseDaemon, Value::Bool(on)) => self.use_daemon = *on,
             (Key::IpcFabric, Value::Bool(on)) => self.fabric = Some(*on),
-            (Key::UpdateInterval, Value::Int(seconds)) => {
-                let seconds = Duration::from_secs(u64::try_from(*seconds).unwrap_or(0));
-                self.interval = Some(seconds.max(SHORTEST));
-            }
+            (Key::UpdateInterval, Value::Int(number)) => self.interval = Some(seconds(*number).max(SHORTEST)),
             (Key::SocketFolder, Value::Text(path)) => self.socket_folder = folder(path),
             (Key::OnDemandFolder, Value::Text(path)) => {
                 self.trace_folder = folder(path).unwrap_or_else(|| OnDemand::default().trace_folder);
             }
+            (Key::LongestRequest, Value::Int(number)) => self.longest = seconds(*number),
+            (Key::LatestStart, Value::Int(number)) => self.latest_start = seconds(*number),
             (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
@@ -87,6 +91,8 @@ impl Default for OnDemand {
             interval: None,
             socket_folder: None,
             trace_folder: PathBuf::from("/tmp/"),
+            longest: Duration::from_secs(3600),
+            latest_start: Duration::from_secs(3600),
             file_mode: 0o600,
             trigger_folder: None,
             trusted: None,

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) struct Asked {
     /// It is to be done at all.
     pub(crate) is_enabled: bool,
+    /// It asks for nothing but to take back the others.
+    pub(crate) cancels: bool,
     pub(crate) duration: Duration,
     /// How many iterations; 0 for a trace of some time.
     pub(crate) iterations: u64,
@@ -41,6 +43,7 @@ impl Default for Asked {
     fn default() -> Asked {
         Asked {
             is_enabled: true,
+            cancels: false,
             duration: Duration::from_millis(500),
             iterations: 0,
             warmup: None,
@@ -94,6 +97,7 @@ impl Asked {
         let count = |count: &i64| u64::try_from(*count).unwrap_or(0);
         match (key, value) {
             (Key::ActivitiesEnabled, Value::Bool(on)) => self.is_enabled = *on,
+            (Key::Cancel, Value::Bool(on)) => self.cancels = *on,
             (Key::DurationSecs, Value::Int(seconds)) => self.duration = Duration::from_secs(count(seconds)),
             (Key::DurationMsecs, Value::Int(length)) => self.duration = milliseconds(*length),
             (Key::Iterations, Value::Int(number)) => self.iterations = count(number),
@@ -108,6 +112,11 @@ impl Asked {
             _ => return false,
         }
         true
+    }
+
+    /// Whether a request's text asks to take back the others.
+    pub(crate) fn is_cancel(text: &str) -> bool {
+        Asked::parse(text).is_ok_and(|asked| asked.cancels)
     }
 
     /// Whether it says what is to be recorded.

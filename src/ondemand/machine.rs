@@ -8,11 +8,13 @@ use super::request::Request;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The request that is being done, and the one that waits for it to end.
+/// The request that is being done, the one that waits for it to end, and those whose start lies ahead.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     state: State,
     pending: Option<Arc<Request>>,
+    /// Requests for which nothing was begun yet: one that can begin goes before those that cannot.
+    accepted: Vec<Job>,
     /// How many requests were accepted.
     tickets: u64,
 }
@@ -21,8 +23,6 @@ pub(super) struct Machine {
 enum State {
     #[default]
     Idle,
-    /// For the time at which collectors begin.
-    Waiting(Job),
     /// Collectors run, and nothing is recorded yet.
     Warming(Job),
     /// Somebody begins the recording, and says so.
@@ -86,15 +86,21 @@ pub(super) enum Act {
 }
 
 impl Machine {
+    /// The most requests whose start lies ahead.
+    pub(super) const MOST_AHEAD: usize = 4;
+
     /// Takes a request if there is a place for it.
     pub(super) fn offer(&mut self, request: Request, moment: &Moment) -> Offer {
         let request = Arc::new(request);
-        if !matches!(self.state, State::Idle) {
+        if self.has_begun() {
             if self.pending.is_some() {
                 return Offer::Refused("another request is waiting already".to_owned());
             }
             self.pending = Some(request);
             return Offer::Pending;
+        }
+        if self.accepted.len() >= Self::MOST_AHEAD {
+            return Offer::Refused(format!("{} requests wait for their start already", Self::MOST_AHEAD));
         }
         match self.accept(request, moment) {
             Ok(()) => Offer::Accepted,
@@ -103,10 +109,10 @@ impl Machine {
     }
 
     fn accept(&mut self, request: Arc<Request>, moment: &Moment) -> Result<(), (Arc<Request>, String)> {
-        match Plan::new(&request.when, moment, request.longest()) {
+        match Plan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
                 self.tickets += 1;
-                self.state = State::Waiting(Job { ticket: self.tickets, request, plan });
+                self.accepted.push(Job { ticket: self.tickets, request, plan });
                 Ok(())
             }
             Err(why) => Err((request, why)),
@@ -121,8 +127,12 @@ impl Machine {
                 return Some(Act::Refuse(request, why));
             }
         }
+        let expired = self.accepted.iter().enumerate().find_map(|(at, job)| Some((at, job.plan.why_expired(moment)?)));
+        if let Some((at, why)) = expired {
+            return Some(Act::Refuse(self.accepted.remove(at).request, why));
+        }
         let (next, act) = match std::mem::take(&mut self.state) {
-            State::Waiting(job) => waiting(job, moment, host),
+            State::Idle => self.idle(moment, host),
             State::Warming(job) => warming(job, moment, host),
             State::Collecting(job, until) => collecting(job, until, moment, host),
             other => (other, None),
@@ -131,12 +141,24 @@ impl Machine {
         act
     }
 
+    /// Begins the first request that can begin.
+    fn idle(&mut self, moment: &Moment, host: &Host) -> (State, Option<Act>) {
+        let Some(at) = self.accepted.iter().position(|job| job.plan.is_warm(moment)) else {
+            return (State::Idle, None);
+        };
+        let job = self.accepted.remove(at);
+        match host.busy {
+            Some(busy) => (State::Idle, Some(Act::Refuse(job.request, busy.to_owned()))),
+            None => (State::Warming(job.clone()), Some(Act::Prepare(job))),
+        }
+    }
+
     /// The recording of that number has begun by now, which may have taken its time; whether it is still wanted.
     pub(super) fn begun(&mut self, ticket: u64, moment: &Moment) -> bool {
         let (next, is_wanted) = match std::mem::take(&mut self.state) {
             State::Starting(job, planned) if job.ticket == ticket => {
                 let until =
-                    if planned.iteration().is_some() { planned } else { job.plan.until(moment, job.request.longest()) };
+                    if planned.iteration().is_some() { planned } else { job.plan.until(moment, job.request.longest) };
                 (State::Collecting(job, until), true)
             }
             other => (other, false),
@@ -161,10 +183,29 @@ impl Machine {
         }
     }
 
+    /// Takes back all that was asked for from outside, unless it ends already.
+    pub(super) fn cancel_requests(&mut self, why: &str) -> Vec<Act> {
+        let mut acts = self.drop_waiting(why, |request| !request.is_own);
+        let current = match &self.state {
+            State::Warming(job) | State::Starting(job, _) | State::Collecting(job, _) if !job.request.is_own => {
+                self.cancel(why)
+            }
+            _ => None,
+        };
+        acts.extend(current);
+        acts
+    }
+
+    /// Takes back what nothing was begun for.
+    fn drop_waiting(&mut self, why: &str, is_dropped: impl Fn(&Request) -> bool) -> Vec<Act> {
+        let pending = self.pending.take_if(|request| is_dropped(request));
+        let accepted = self.accepted.extract_if(.., |job| is_dropped(&job.request)).map(|job| job.request);
+        accepted.chain(pending).map(|request| Act::Refuse(request, why.to_owned())).collect()
+    }
+
     /// Takes back what goes on, unless it ends already.
     pub(super) fn cancel(&mut self, why: &str) -> Option<Act> {
         let (next, act) = match std::mem::take(&mut self.state) {
-            State::Waiting(job) => (State::Idle, Some(Act::Refuse(job.request, why.to_owned()))),
             State::Warming(job) | State::Starting(job, _) | State::Collecting(job, _) => cancelled(job, why.to_owned()),
             other => (other, None),
         };
@@ -175,7 +216,7 @@ impl Machine {
     /// The program ends: what was collected is written, and the rest is not done.
     pub(super) fn close(&mut self, moment: &Moment) -> Vec<Act> {
         const WHY: &str = "the program ends";
-        let pending = self.pending.take().map(|request| Act::Refuse(request, WHY.to_owned()));
+        let mut acts = self.drop_waiting(WHY, |_| true);
         let (next, current) = match std::mem::take(&mut self.state) {
             // It was to go on until then.
             State::Collecting(job, _) if job.request.is_endless() => {
@@ -185,7 +226,8 @@ impl Machine {
             other => (other, None),
         };
         self.state = next;
-        pending.into_iter().chain(current.or_else(|| self.cancel(WHY))).collect()
+        acts.extend(current.or_else(|| self.cancel(WHY)));
+        acts
     }
 
     /// Returns the number of what the session is used for, if it has been given that.
@@ -196,15 +238,21 @@ impl Machine {
         }
     }
 
-    /// Whether there is something to do, so that no further request is asked for.
+    /// Whether there is something to do, so that no further request is asked for. Requests whose start lies ahead leave
+    /// room for others, up to a number.
     pub(super) fn is_busy(&self) -> bool {
-        !matches!(self.state, State::Idle) || self.pending.is_some()
+        self.has_begun() || self.pending.is_some() || self.accepted.len() >= Self::MOST_AHEAD
+    }
+
+    /// Whether a request is being done, or is about to.
+    fn has_begun(&self) -> bool {
+        !matches!(self.state, State::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
     }
 
     /// Whether collectors have yet to begin, and the start is still ahead in that iteration.
     pub(super) fn has_time(&self, iteration: u64) -> bool {
         let is_ahead = |job: &Job| job.plan.start_iteration().is_none_or(|start| iteration < start);
-        matches!(&self.state, State::Waiting(job) if is_ahead(job))
+        matches!(self.state, State::Idle) && self.accepted.iter().all(is_ahead)
     }
 
     /// Whether somebody begins or ends a recording, after which he goes on with what is due.
@@ -215,30 +263,21 @@ impl Machine {
     /// Returns when something is due by time alone.
     pub(super) fn due(&self, moment: &Moment) -> Option<Instant> {
         match &self.state {
-            State::Waiting(job) => Some(job.plan.warm_at(moment)),
+            State::Idle => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
             State::Warming(job) => Some(job.plan.start_at(moment)),
             State::Collecting(_, until) => Some(until.at(moment)),
-            State::Idle | State::Starting(..) | State::Ending(_) => None,
+            State::Starting(..) | State::Ending(_) => None,
         }
     }
 
     /// Returns with which iteration something is due.
     pub(super) fn watched(&self) -> Option<u64> {
         match &self.state {
-            State::Waiting(job) => job.plan.warm_iteration(),
+            State::Idle => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
             State::Warming(job) => job.plan.start_iteration(),
             State::Starting(_, until) | State::Collecting(_, until) => until.iteration(),
-            State::Idle | State::Ending(_) => None,
+            State::Ending(_) => None,
         }
-    }
-}
-
-fn waiting(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
-    match (job.plan.why_expired(moment), job.plan.is_warm(moment), host.busy) {
-        (Some(why), _, _) => (State::Idle, Some(Act::Refuse(job.request, why))),
-        (None, true, Some(busy)) => (State::Idle, Some(Act::Refuse(job.request, busy.to_owned()))),
-        (None, true, None) => (State::Warming(job.clone()), Some(Act::Prepare(job))),
-        (None, false, _) => (State::Waiting(job), None),
     }
 }
 
@@ -252,7 +291,7 @@ fn warming(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
     if !job.plan.is_due(moment) {
         return (State::Warming(job), None);
     }
-    let until = job.plan.until(moment, job.request.longest());
+    let until = job.plan.until(moment, job.request.longest);
     (State::Starting(job.clone(), until), Some(Act::Start(job)))
 }
 
@@ -261,7 +300,7 @@ fn collecting(job: Job, until: Until, moment: &Moment, host: &Host) -> (State, O
         Some(why) => ended_early(job, format!("a collector stopped: {why}"), moment),
         None if until.is_over(moment) => (State::Ending(job.clone()), Some(Act::Stop(job, None))),
         None if until.is_too_long(moment) => {
-            let why = format!("it took longer than {:?}", job.request.longest());
+            let why = format!("it took longer than {:?}", job.request.longest);
             ended_early(job, why, moment)
         }
         None => (State::Collecting(job, until), None),

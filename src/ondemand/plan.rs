@@ -102,7 +102,7 @@ impl Plan {
             Point::Clock(at) => too_late(at, moment)
                 .or_else(|| is_over.then(|| "the clock was set back, and its start time is too far ahead".to_owned())),
             Point::Iteration(number) => {
-                is_over.then(|| format!("the program has not come to iteration {number} in an hour"))
+                is_over.then(|| format!("the program has not come to iteration {number} in time"))
             }
             Point::Time(_) => None,
         }

@@ -1,5 +1,6 @@
 //! A request from outside, held against all bounds: what is to be recorded, when, and where to.
 
+use super::machine::Moment;
 use super::place::Place;
 use super::source::{Answer, Incoming};
 use crate::config::{Asked, NameParts, OnDemand, Timetable};
@@ -21,6 +22,8 @@ pub(super) struct Request {
     pub(super) output: PathBuf,
     /// The program's own configuration says it, so that it is trusted.
     pub(super) is_own: bool,
+    /// How long it may take, and an iteration is waited for.
+    pub(super) longest: Duration,
     /// What it says itself, and what should be told of that.
     pub(super) asked: Asked,
 }
@@ -56,8 +59,6 @@ pub(super) enum When {
     },
 }
 
-/// The longest trace, and the latest start.
-pub(super) const HOUR: Duration = Duration::from_secs(3600);
 const WARMUP_MAX: Duration = Duration::from_secs(60);
 /// What libkineto takes where a start time is given, and nothing else.
 pub(super) const WARMUP: Duration = Duration::from_secs(5);
@@ -78,7 +79,7 @@ impl Request {
         }
         let is_own = incoming.output.is_some();
         if !is_own {
-            check_bounds(&asked, parts.time)?;
+            check_bounds(&asked, settings, parts.time)?;
         }
         let what = if asked.memory_profile.is_some() { What::MemoryProfile } else { What::Trace };
         let default = match what {
@@ -98,6 +99,7 @@ impl Request {
             when: When::of(&asked, is_own),
             output: place.path,
             is_own,
+            longest: if is_own { Timetable::FOREVER } else { settings.longest },
             asked,
         })
     }
@@ -115,9 +117,17 @@ impl Request {
         }
     }
 
-    /// Returns how long it may take, and an iteration is waited for.
-    pub(super) fn longest(&self) -> Duration {
-        if self.is_own { Timetable::FOREVER } else { HOUR }
+    /// Whether nothing lies before its start.
+    pub(super) fn begins_at_once(&self) -> bool {
+        matches!(self.when, When::Time { start: None, .. })
+    }
+
+    /// Returns how far ahead its start time lies, if it has one.
+    pub(super) fn ahead(&self, moment: &Moment) -> Duration {
+        match self.when {
+            When::Time { start: Some(at), .. } => at.saturating_sub(moment.since_epoch()),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether it goes on as long as the program does.
@@ -145,21 +155,24 @@ impl When {
 }
 
 /// Holds each number against its bounds.
-fn check_bounds(asked: &Asked, now: SystemTime) -> Result<(), String> {
+fn check_bounds(asked: &Asked, settings: &OnDemand, now: SystemTime) -> Result<(), String> {
     let within = |what: &str, is_within: bool, bounds: &str| match is_within {
         true => Ok(()),
         false => Err(format!("{what} must be {bounds}")),
     };
     let length = asked.memory_profile.unwrap_or(asked.duration);
-    within("the duration", !length.is_zero() && length <= HOUR, "between 1 ms and an hour")?;
+    let (longest, latest) = (settings.longest, settings.latest_start);
+    let bounds = format!("between 1 ms and {longest:?} (KINETO_ONDEMAND_MAX_DURATION_SECS)");
+    within("the duration", !length.is_zero() && length <= longest, &bounds)?;
     within("the warm-up", asked.warmup.is_none_or(|warmup| warmup <= WARMUP_MAX), "60 s at most")?;
     within("ACTIVITIES_ITERATIONS", asked.iterations <= ITERATIONS_MAX, "1000000 at most")?;
     within("ACTIVITIES_WARMUP_ITERATIONS", asked.warmup_iterations <= ITERATIONS_MAX, "1000000 at most")?;
     within("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", asked.gpu_buffer_mebibytes <= GPU_BUFFER_MAX, "4096 at most")?;
     let names = [&asked.trace_id, &asked.group_trace_id];
     within("a trace's name", names.iter().all(|name| name.len() <= NAME_MAX), "of 256 bytes at most")?;
-    let latest = now.duration_since(UNIX_EPOCH).unwrap_or_default() + HOUR;
-    within("PROFILE_START_TIME", asked.start.is_none_or(|start| start <= latest), "within the next hour")
+    let bounds = format!("within the next {latest:?} (KINETO_ONDEMAND_MAX_AHEAD_SECS)");
+    let latest = now.duration_since(UNIX_EPOCH).unwrap_or_default() + latest;
+    within("PROFILE_START_TIME", asked.start.is_none_or(|start| start <= latest), &bounds)
 }
 
 /// What is asked for, in a clause.
@@ -283,7 +296,7 @@ mod tests {
                  PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
             match read(&text).map(|request| request.when) {
-                Ok(When::Time { length, .. }) => prop_assert!(length <= HOUR && iterations == 0),
+                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemand::default().longest && iterations == 0),
                 Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
                 Err(why) => prop_assert!(!why.is_empty()),
             }

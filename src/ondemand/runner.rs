@@ -7,11 +7,13 @@ use super::machine::{Act, Host, Machine, Moment, Offer};
 use super::place::WrittenFiles;
 use super::request::Request;
 use super::source::{Incoming, RequestSource, tell};
+use crate::config::Asked;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::listeners::Own;
 use crate::session::{Outside, Patience, Session};
+use crate::text::counted;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +42,9 @@ pub(super) struct Runner {
 
 /// How often a file that is written at the end is asked how far it has come.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// A start that lies so far ahead is told.
+const TOLD: Duration = Duration::from_secs(1);
 
 /// Nothing is waited for longer before it is looked at again.
 const TICK: Duration = Duration::from_secs(1);
@@ -129,6 +134,9 @@ impl Runner {
     fn offer(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
         diag!(Verbose, "ondemand", "a request has come by {by}: {:?}", incoming.text);
+        if Asked::is_cancel(&incoming.text) {
+            return self.cancel_requests(incoming);
+        }
         let settings = session.settings();
         let request = match Request::read(incoming, &settings.ondemand, &settings.name_parts()) {
             Ok(request) => request,
@@ -146,10 +154,25 @@ impl Runner {
         session.watch_iteration(machine.watched());
         drop(machine);
         match offer {
+            Offer::Accepted if request.ahead(&moment) >= TOLD => {
+                let ahead = Duration::from_secs(request.ahead(&moment).as_secs());
+                let text = format!("{name} starts in {ahead:?}; others go before it, and CANCEL=true takes it back");
+                tell!(Stage, GoesOn, request.answer, "{text}");
+            }
             Offer::Accepted => {}
             Offer::Pending => tell!(Stage, GoesOn, request.answer, "{name} waits for another one to end"),
             Offer::Refused(why) => refuse(&request, &why),
         }
+    }
+
+    /// Takes back all requests.
+    fn cancel_requests(&self, incoming: &Incoming) {
+        let Some(session) = self.session.upgrade() else { return };
+        let by = &incoming.by;
+        let acts = self.machine().cancel_requests(&format!("it was cancelled by {by}"));
+        let count = acts.len() as u64;
+        acts.into_iter().for_each(|act| self.perform(&session, act));
+        tell!(Stage, Done, incoming.answer, "{} cancelled by {by}", counted(count, "request"));
     }
 
     /// Takes back what the program has thrown out of the session.

@@ -1,6 +1,7 @@
 //! Requests as files: in a watched folder, `<pid>.request` is one for the process of that number.
 
 use super::source::{Answer, Course, Incoming, RequestSource, tell};
+use crate::config::Asked;
 use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::inotify::{Change, Watch};
@@ -124,6 +125,12 @@ impl Trigger {
         }
     }
 
+    /// Whether the file takes back other requests, which is not left until they have ended.
+    fn is_cancel(&self) -> bool {
+        let text = fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read));
+        matches!(text, Some(Ok(text)) if Asked::is_cancel(&text))
+    }
+
     /// Opens what was found, if it is to be trusted.
     fn open_request(&self, found: &Metadata) -> Result<File, String> {
         self.check(found)?;
@@ -232,7 +239,7 @@ impl RequestSource for Trigger {
         match self.watch {
             None => self.open(now),
             // It is left where it is.
-            Some(_) if busy => self.due = Some(now + MOMENT),
+            Some(_) if busy && !self.is_cancel() => self.due = Some(now + MOMENT),
             Some(_) => {
                 self.due = None;
                 return self.take().into_iter().collect();

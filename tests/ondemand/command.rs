@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_command_is_not_led_out_of_a_container", the_command_is_not_led_out_of_a_container),
     ("command_opens_only_folders_and_files", command_opens_only_folders_and_files),
     ("command_serves_no_set_user_id_program", command_serves_no_set_user_id_program),
+    ("command_cancels_requests", command_cancels_requests),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_takes_no_other_requests_answer", command_takes_no_other_requests_answer),
 ];
@@ -99,7 +100,7 @@ fn the_command_says_why_there_is_no_file() {
     let Some(said) = kineto(&[&pid, "--duration-ms", "3600001"]) else { return };
     let why = format!("{pid}: a request by a file of user ");
     assert_eq!((said.status, said.out.as_str()), (1, ""), "{said:?}");
-    assert!(said.errors.starts_with(&why) && said.errors.contains("between 1 ms and an hour"), "{said:?}");
+    assert!(said.errors.starts_with(&why) && said.errors.contains("between 1 ms and 3600s"), "{said:?}");
     let own = std::process::id().to_string();
     let folder = place.triggers().display().to_string();
     let fails = |arguments: &[&str], why: &str| {
@@ -269,6 +270,20 @@ fn command_serves_no_set_user_id_program() {
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
     listening.kill().unwrap();
     listening.wait().unwrap();
+}
+
+fn command_cancels_requests() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let pid = pid_of(&program);
+    let path = place.trace("a.json").display().to_string();
+    let Some(said) = kineto(&[&pid, "--no-wait", "--log-file", &path, "--duration-ms", "3600000"]) else { return };
+    assert_eq!(said.status, 0, "{said:?}");
+    program.wait_for("started what");
+    let said = kineto(&[&pid, "--cancel"]).unwrap();
+    assert!(said.status == 0 && said.out.contains("1 request cancelled"), "{said:?}");
+    program.end();
+    assert_eq!(place.traces().len(), 0);
 }
 
 fn concurrent_commands_get_their_own_files() {

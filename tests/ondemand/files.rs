@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Starts a program by a shell that first runs `prelude`.
-fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) -> Program {
+pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) -> Program {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{prelude}; exec \"$@\""), "sh"]).arg(std::env::current_exe().unwrap());
     let folder = place.triggers().display().to_string();
@@ -30,7 +30,7 @@ fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) -> Program {
 }
 
 /// Leaves a request, and waits until its answer ends so.
-fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
+pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
     let (request, answer) = (path_of(place, program, "request"), path_of(place, program, "answer"));
     let prepared = place.triggers().join("prepared");
     fs::write(&prepared, text).unwrap();
@@ -42,7 +42,7 @@ fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
     })
 }
 
-fn path_of(place: &Place, program: &Program, end: &str) -> PathBuf {
+pub(crate) fn path_of(place: &Place, program: &Program, end: &str) -> PathBuf {
     place.triggers().join(format!("{}.{end}", program.pid()))
 }
 

@@ -13,6 +13,8 @@
 )]
 
 #[cfg(target_os = "linux")]
+mod ahead;
+#[cfg(target_os = "linux")]
 mod arbitration;
 #[cfg(target_os = "linux")]
 mod base;
@@ -55,6 +57,7 @@ const TESTS: &[&[Test]] = &[
     weather::TESTS,
     hostile::TESTS,
     files::TESTS,
+    ahead::TESTS,
     ends::TESTS,
     trigger::TESTS,
     command::TESTS,

@@ -236,7 +236,7 @@ fn windows_and_the_daemon_take_turns() {
     assert!(request.window().0 >= window.window().0 + window.window().1 - WALL);
     assert_eq!(window.slices("first").len(), 1);
     stub.answer(&stub.poll_for_a_trace(), "ACTIVITIES_DURATION_SECS=3601");
-    program.wait_for("the duration must be between 1 ms and an hour");
+    program.wait_for("the duration must be between 1 ms and 3600s");
     let (said, _) = program.end();
     assert!(said.contains(": 500ms into") && said.contains("triggered by the configuration: 1s"), "{said}");
 }

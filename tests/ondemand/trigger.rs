@@ -101,7 +101,7 @@ fn a_text_is_a_request() {
     assert_eq!(trace.slices("iteration").len(), 3);
     fs::write(request(&place, &program), "ACTIVITIES_DURATION_SECS=100000").unwrap();
     let answer = answer(&place, &program, "failed\n");
-    assert!(answer.contains("is refused: the duration must be between 1 ms and an hour"), "{answer}");
+    assert!(answer.contains("is refused: the duration must be between 1 ms and 3600s"), "{answer}");
     program.end();
     assert_eq!(place.traces().len(), 1);
 }

@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     /// What is recorded, by libkineto's names with commas between. [default: what the process is set to]
     #[arg(long, value_name = "TYPES", value_parser = one_line)]
     activities: Option<String>,
+    /// Takes back all requests of the processes that have not ended; what they have recorded is thrown away.
+    #[arg(long)]
+    cancel: bool,
     /// The folder in which the processes look for requests. [default: KINETO_TRIGGER_DIR in their environment]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
@@ -167,6 +170,9 @@ impl Arguments {
 
     /// When the recordings start, in milliseconds since 1970; 0 is soon.
     fn start(&self, now: Duration) -> u64 {
+        if self.cancel {
+            return 0;
+        }
         let together = || u64::try_from((now + AHEAD).as_millis()).unwrap_or(0);
         match self.profile_start_time {
             0 if self.pids.len() > 1 && !self.counts_iterations() => together(),
@@ -183,6 +189,9 @@ impl Arguments {
 
     /// The request as `dyno gputrace` writes it: its keys, in its order, and what only we have behind.
     fn text(&self, start: u64) -> String {
+        if self.cancel {
+            return "CANCEL=true".to_owned();
+        }
         let mut lines = Vec::new();
         let mut line = |key: &str, value: &dyn ToString| lines.push(format!("{key}={}", value.to_string()));
         if let Some(path) = &self.log_file {

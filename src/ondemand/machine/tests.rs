@@ -269,13 +269,13 @@ fn iterations_that_do_not_come_are_not_waited_for_for_ever() {
     waits.offer(ITERATIONS);
     waits.later(3_600_001);
     // From the tenth on collectors run.
-    assert_eq!(waits.acts(), ["refuse: the program has not come to iteration 20 in an hour"]);
+    assert_eq!(waits.acts(), ["refuse: the program has not come to iteration 20 in time"]);
     let mut warms = bench();
     warms.at(15);
     warms.offer(ITERATIONS);
     assert_eq!(warms.acts(), ["prepare 1"]);
     warms.later(3_600_001);
-    assert_eq!(warms.acts(), ["cancel 1: the program has not come to iteration 20 in an hour"]);
+    assert_eq!(warms.acts(), ["cancel 1: the program has not come to iteration 20 in time"]);
     let mut collects = bench();
     collects.at(19);
     collects.offer(ITERATIONS);
@@ -365,9 +365,36 @@ fn the_program_may_take_the_session_and_what_went_on_is_over() {
     assert_eq!(bench.acts(), ["stop 2"]);
     bench.machine.ended(2);
     assert!(!bench.machine.is_busy() && bench.machine.cancel("why").is_none());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
+fn requests_ahead_let_others_go_first_and_are_bounded() {
+    let mut bench = bench();
+    let far = bench.start_in(3_000_000);
+    for _ in 1..Machine::MOST_AHEAD {
+        assert_eq!(bench.offer(&far), Offer::Accepted);
+        assert!(!bench.machine.is_busy());
+    }
+    assert_eq!((bench.offer("ACTIVITIES_DURATION_MSECS=7"), bench.machine.is_busy()), (Offer::Accepted, true));
+    assert_eq!(bench.acts(), ["prepare 4", "start 4"]);
+    bench.later(7);
+    assert_eq!(bench.acts(), ["stop 4"]);
+    bench.machine.ended(4);
+    assert_eq!((bench.offer(&far), bench.machine.is_busy()), (Offer::Accepted, true));
+    assert_eq!(bench.offer(&far), Offer::Refused("4 requests wait for their start already".to_owned()));
+    // One whose time passes while another runs is refused then.
+    bench.moment.iteration = None;
+    bench.later(2_990_000);
+    assert_eq!(bench.acts(), [""; 0]);
+    bench.later(6_000);
+    assert_eq!(bench.acts(), ["prepare 1"]);
+    bench.later(30_000);
+    assert_eq!(bench.acts().iter().filter(|act| act.starts_with("refuse: its start time passed")).count(), 3);
     let text = bench.start_in(9_000);
     bench.offer(&text);
-    assert_eq!(bench.machine.cancel("why").map(|act| said(&act)).as_deref(), Some("refuse: why"));
+    let cancelled = bench.machine.cancel_requests("why");
+    assert!(cancelled.iter().any(|act| said(act) == "refuse: why"), "{cancelled:?}");
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Requests whose start lies far ahead, their bounds, and how requests are taken back.
+
+use crate::files::{ask, path_of, start_after};
+use crate::program::{Place, Trace};
+use crate::trigger::start;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+use support::daemon::Stub;
+use support::harness::Test;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("far_start_lets_other_requests_go_first", far_start_lets_other_requests_go_first),
+    ("cancel_takes_back_what_waits_and_what_runs", cancel_takes_back_what_waits_and_what_runs),
+    ("daemon_is_asked_while_a_start_lies_ahead", daemon_is_asked_while_a_start_lies_ahead),
+    ("bounds_are_those_of_the_configuration", bounds_are_those_of_the_configuration),
+];
+
+/// The text of a request that starts so many minutes from now.
+fn text_ahead(place: &Place, name: &str, minutes: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let start = now + u128::from(minutes) * 60_000;
+    place.text_for(name, &format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=1"))
+}
+
+fn far_start_lets_other_requests_go_first() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let answer = ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
+    assert!(answer.contains("starts in 29"), "{answer}");
+    for name in ["a.json", "b.json"] {
+        ask(&place, &program, &place.text_for_a_time(name, 1), "done\n");
+        Trace::wait_for(&place.trace_of(&program, name));
+    }
+    let (said, _) = program.end();
+    assert!(said.contains("is refused because the program ends"), "{said}");
+}
+
+fn cancel_takes_back_what_waits_and_what_runs() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
+    fs::write(path_of(&place, &program, "request"), place.text_for_a_time("long.json", 3_600_000)).unwrap();
+    program.wait_for("started what");
+    let answer = ask(&place, &program, "CANCEL=true", "done\n");
+    assert!(answer.contains("2 requests cancelled by a file of user"), "{answer}");
+    assert_eq!(program.said().matches("is refused because it was cancelled by a file of user").count(), 2);
+    assert_eq!(place.traces().len(), 0);
+    let answer = ask(&place, &program, "CANCEL=true", "done\n");
+    assert!(answer.contains("0 requests cancelled"), "{answer}");
+    ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
+    program.end();
+}
+
+fn daemon_is_asked_while_a_start_lies_ahead() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("serve");
+    stub.answer(&stub.poll_for_a_trace(), &text_ahead(&place, "far.json", 50));
+    program.wait_for("CANCEL=true takes it back");
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 1));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
+    stub.answer(&stub.poll_for_a_trace(), "CANCEL=1");
+    program.wait_for("1 request cancelled by dynolog");
+    program.end();
+}
+
+fn bounds_are_those_of_the_configuration() {
+    let place = Place::new();
+    let env = [("KINETO_ONDEMAND_MAX_DURATION_SECS", "7"), ("KINETO_ONDEMAND_MAX_AHEAD_SECS", "60")];
+    let program = start_after(&place, "true", &env);
+    program.wait_for(".request` traces this process");
+    let answer = ask(&place, &program, &place.text_for_a_time("a.json", 7_001), "failed\n");
+    assert!(answer.contains("must be between 1 ms and 7s (KINETO_ONDEMAND_MAX_DURATION_SECS)"), "{answer}");
+    let answer = ask(&place, &program, &text_ahead(&place, "a.json", 2), "failed\n");
+    assert!(answer.contains("must be within the next 60s (KINETO_ONDEMAND_MAX_AHEAD_SECS)"), "{answer}");
+    ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
+    program.end();
+}
