@@ -53,6 +53,8 @@ pub struct Message<'a> {
     pub suppressed: u64,
     /// What it says.
     pub text: fmt::Arguments<'a>,
+    /// An object that the line has in JSON.
+    data: Option<&'a str>,
     look: Look,
 }
 
@@ -61,6 +63,13 @@ pub struct Message<'a> {
 /// The arguments are evaluated and formatted only if the severity passes the threshold. Each place in the source has a
 /// rate limit of its own.
 macro_rules! diag {
+    (data = $data:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
+        static SITE: $crate::diag::Site =
+            $crate::diag::Site::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
+        if $crate::diag::DOOR.lets_through(&SITE) {
+            $crate::diag::DOOR.emit_with(&SITE, Some($data), format_args!($($text)+));
+        }
+    }};
     (door = $door:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
         static SITE: $crate::diag::Site =
             $crate::diag::Site::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
@@ -160,6 +169,11 @@ impl Door {
 
     /// Sends one message, unless its place has had its share of this second.
     pub(crate) fn emit(&self, site: &Site, text: fmt::Arguments<'_>) {
+        self.emit_with(site, None, text);
+    }
+
+    /// The same with an object for who reads JSON.
+    pub(crate) fn emit_with(&self, site: &Site, data: Option<&str>, text: fmt::Arguments<'_>) {
         let Some(nesting) = Nesting::enter() else {
             site.hold_back();
             return;
@@ -168,7 +182,7 @@ impl Door {
         let Some(suppressed) = site.admit(seconds) else { return };
         let Site { severity, topic, file, line, .. } = *site;
         let look = Look { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
-        let message = Message { severity, topic, file, line, seconds, suppressed, text, look };
+        let message = Message { severity, topic, file, line, seconds, suppressed, text, data, look };
         let delivered = nesting.outermost
             && catch_unwind(AssertUnwindSafe(|| match glance(&self.sink) {
                 Some(sink) => {

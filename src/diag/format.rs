@@ -87,14 +87,20 @@ impl Message<'_> {
         let Message { severity, topic, file, line, seconds, suppressed, .. } = self;
         let (time, process, thread) = (UtcTime(*seconds), std::process::id(), thread_number());
         write!(f, "{{\"timestamp\":\"{time:#}\",\"level\":\"{level}\",\"target\":\"{NAME}\",\"message\":\"")?;
-        let mut escaped = Escaped { out: &mut *f, left: Escaped::LIMIT };
+        let data = self.data.filter(|data| data.len() < Escaped::LIMIT);
+        let left = Escaped::LIMIT - data.map_or(0, str::len);
+        let mut escaped = Escaped { out: &mut *f, left };
         // The only error is that of a `Display` inside: what came before it is worth showing.
         let _ = escaped.write_fmt(self.text);
         write!(
             f,
             "\",\"severity\":\"{severity}\",\"topic\":\"{topic}\",\"file\":\"{file}\",\"line\":{line},\"pid\":{process},\
-             \"tid\":{thread},\"suppressed\":{suppressed}}}"
-        )
+             \"tid\":{thread},\"suppressed\":{suppressed}"
+        )?;
+        if let Some(data) = data {
+            write!(f, ",\"outcome\":{data}")?;
+        }
+        f.write_char('}')
     }
 }
 
@@ -141,7 +147,8 @@ mod tests {
 
     fn shown(look: Look, severity: Severity, text: fmt::Arguments<'_>) -> String {
         let (topic, file) = ("test", "session/mod.rs");
-        let message = Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 3, text, look };
+        let message =
+            Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 3, text, data: None, look };
         message.to_string()
     }
 

@@ -7,9 +7,11 @@ use super::source::tell;
 use crate::config::Config;
 use crate::error::Error;
 use crate::session::Session;
+use crate::trace::TraceStats;
 use crate::write::file::Destination;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A request that was accepted.
 #[derive(Clone, Debug)]
@@ -18,6 +20,17 @@ pub(super) struct Job {
     pub(super) ticket: u64,
     pub(super) request: Arc<Request>,
     pub(super) plan: Plan,
+    /// How late it began.
+    pub(super) late: Arc<OnceLock<Duration>>,
+}
+
+/// A file that was written for a request.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub(super) path: PathBuf,
+    /// What is in it, for people.
+    pub(super) content: String,
+    pub(super) stats: TraceStats,
 }
 
 impl Job {
@@ -59,7 +72,7 @@ impl Job {
 
     /// Ends the recording and writes its file; returns where it is and how much is in it. Devices that are not there are
     /// named where the request names types.
-    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<(PathBuf, String), Error> {
+    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<Saved, Error> {
         let Request { what, output, .. } = &*self.request;
         let trace = match what {
             What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
@@ -86,7 +99,7 @@ impl Job {
             (What::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
             (What::Trace, None) => trace.stats().without_absent().to_string(),
         };
-        Ok((path, content))
+        Ok(Saved { path, content, stats: trace.stats() })
     }
 
     /// The recording's settings, and what it asks for that only the layer can decide.

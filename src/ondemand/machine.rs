@@ -112,7 +112,7 @@ impl Machine {
         match Plan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
                 self.tickets += 1;
-                self.accepted.push(Job { ticket: self.tickets, request, plan });
+                self.accepted.push(Job { ticket: self.tickets, request, plan, late: Arc::default() });
                 Ok(())
             }
             Err(why) => Err((request, why)),
@@ -258,6 +258,17 @@ impl Machine {
     /// Whether somebody begins or ends a recording, after which he goes on with what is due.
     pub(super) fn is_underway(&self) -> bool {
         matches!(self.state, State::Starting(..) | State::Ending(_))
+    }
+
+    /// Returns what is being done, the request that it is for, and how many others wait.
+    pub(super) fn status(&self) -> (&'static str, Option<&Request>, usize) {
+        let (state, request) = match &self.state {
+            State::Idle => ("idle", None),
+            State::Warming(job) | State::Starting(job, _) => ("preparing", Some(&*job.request)),
+            State::Collecting(job, _) => ("recording", Some(&*job.request)),
+            State::Ending(job) => ("writing", Some(&*job.request)),
+        };
+        (state, request, self.accepted.len() + usize::from(self.pending.is_some()))
     }
 
     /// Returns when something is due by time alone.

@@ -6,6 +6,7 @@ mod bell;
 mod dynolog;
 mod job;
 mod machine;
+mod outcome;
 mod place;
 mod plan;
 mod request;

@@ -2,11 +2,12 @@
 
 use super::base::Base;
 use super::bell::Bell;
-use super::job::Job;
+use super::job::{Job, Saved};
 use super::machine::{Act, Host, Machine, Moment, Offer};
+use super::outcome::Outcome;
 use super::place::WrittenFiles;
 use super::request::Request;
-use super::source::{Incoming, RequestSource, tell};
+use super::source::{Incoming, RequestSource, id_of, tell, tell_end};
 use crate::config::Asked;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
@@ -17,7 +18,6 @@ use crate::text::counted;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -38,6 +38,8 @@ pub(super) struct Runner {
     born: u64,
     /// What requests may replace.
     written: WrittenFiles,
+    /// How the last request ended.
+    last: Mutex<Option<String>>,
 }
 
 /// How often a file that is written at the end is asked how far it has come.
@@ -63,6 +65,7 @@ impl Runner {
             end: Condvar::new(),
             born: fork::generation(),
             written: WrittenFiles::default(),
+            last: Mutex::default(),
         }))
     }
 
@@ -110,6 +113,8 @@ impl Runner {
             }
             self.check_guest(&session);
             self.drive(&session, false);
+            let status = self.status(&session);
+            sources.iter_mut().for_each(|source| source.publish(&status));
             drop(session);
             self.wait(&sources);
         }
@@ -140,7 +145,11 @@ impl Runner {
         let settings = session.settings();
         let request = match Request::read(incoming, &settings.ondemand, &settings.name_parts()) {
             Ok(request) => request,
-            Err(why) => return tell!(Warning, Failed, incoming.answer, "a request by {by} is refused: {why}"),
+            Err(why) => {
+                let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).because(&why);
+                let text = format!("a request by {by} is refused: {why}");
+                return self.note(tell_end!(Warning, Failed, incoming.answer, outcome, "{text}"));
+            }
         };
         let name = request.name();
         tell!(Stage, GoesOn, request.answer, "triggered by {by}{}: {request}", request.trace());
@@ -161,7 +170,7 @@ impl Runner {
             }
             Offer::Accepted => {}
             Offer::Pending => tell!(Stage, GoesOn, request.answer, "{name} waits for another one to end"),
-            Offer::Refused(why) => refuse(&request, &why),
+            Offer::Refused(why) => self.refuse(&request, &why),
         }
     }
 
@@ -172,7 +181,8 @@ impl Runner {
         let acts = self.machine().cancel_requests(&format!("it was cancelled by {by}"));
         let count = acts.len() as u64;
         acts.into_iter().for_each(|act| self.perform(&session, act));
-        tell!(Stage, Done, incoming.answer, "{} cancelled by {by}", counted(count, "request"));
+        let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::DONE);
+        tell_end!(Stage, Done, incoming.answer, outcome, "{} cancelled by {by}", counted(count, "request"));
     }
 
     /// Takes back what the program has thrown out of the session.
@@ -212,9 +222,9 @@ impl Runner {
             Act::Cancel(job, why) => {
                 job.cancel(session, &why);
                 self.ended(job.ticket);
-                refuse(&job.request, &why);
+                self.end_without_file(&job.request, Outcome::CANCELLED, &why);
             }
-            Act::Refuse(request, why) => refuse(&request, &why),
+            Act::Refuse(request, why) => self.refuse(&request, &why),
         }
     }
 
@@ -227,7 +237,7 @@ impl Runner {
         let Err(why) = job.prepare(session) else { return };
         let is_news = self.machine().failed(job.ticket);
         if is_news {
-            refuse(request, &why.to_string());
+            self.refuse(request, &why.to_string());
         }
     }
 
@@ -240,7 +250,10 @@ impl Runner {
         };
         // Else whoever takes it back says so.
         if is_wanted {
-            report_start(job, begun, job.plan.lateness(&moment));
+            match begun {
+                Ok(()) => report_start(job, *job.late.get_or_init(|| job.plan.lateness(&moment))),
+                Err(why) => self.refuse(&job.request, &why.to_string()),
+            }
         }
     }
 
@@ -253,7 +266,7 @@ impl Runner {
             // What the program's own sinks do is foreign code, and the next request is to be done all the same.
             let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.written)));
             let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
-            report_end(&job, early, saved.unwrap_or_else(|_| Err(panicked())));
+            runner.note(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
             drop(owned);
             runner.ended(job.ticket);
         };
@@ -261,9 +274,38 @@ impl Runner {
         if let Err(why) = thread.spawn(write) {
             let why = format!("no thread can be started to write it: {why}");
             lost.cancel(session, &why);
-            tell!(Error, Failed, lost.request.answer, "a trace is lost: {why}");
+            let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).because(&why);
+            self.note(tell_end!(Error, Failed, lost.request.answer, outcome, "a trace is lost: {why}"));
             self.ended(lost.ticket);
         }
+    }
+
+    fn refuse(&self, request: &Request, why: &str) {
+        self.end_without_file(request, Outcome::REFUSED, why);
+    }
+
+    fn end_without_file(&self, request: &Request, how: &'static str, why: &str) {
+        let outcome = Outcome::new(&request.asked.trace_id, how).because(why);
+        let text = format!("{} is refused because {why}", request.name());
+        self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
+    }
+
+    /// Keeps how the last request ended.
+    fn note(&self, outcome: String) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        self.bell.ring();
+    }
+
+    /// Returns what the process is doing, as a JSON object in one line.
+    fn status(&self, session: &Session) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let machine = self.machine();
+        let (state, request, waiting) = machine.status();
+        let by_program = matches!(state, "idle") && session.used_by_program().is_some();
+        let state = if by_program { "recording by itself" } else { state };
+        let id = serde_json::Value::from(request.map(|request| request.asked.trace_id.as_str()));
+        let last = last.unwrap_or_else(|| "null".to_owned());
+        format!("{{\"state\":\"{state}\",\"request\":{id},\"waiting\":{waiting},\"last\":{last}}}")
     }
 
     /// A request is done: the next one may be.
@@ -341,32 +383,35 @@ fn moment(iteration: Option<u64>) -> Moment {
     Moment { now: Instant::now(), wall, iteration, begins: false }
 }
 
-fn report_start(job: &Job, begun: Result<(), Error>, late: Duration) {
+fn report_start(job: &Job, late: Duration) {
     /// A start that is later than the time that was said is told so.
     const LATE: Duration = Duration::from_millis(1);
     let request = &job.request;
     let trace = request.trace();
-    match begun {
-        Err(why) => refuse(request, &why.to_string()),
-        Ok(()) if late > LATE => {
-            let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
-            tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{trace}, {late:.1} ms late");
-        }
-        Ok(()) => tell!(Stage, GoesOn, request.answer, "started what {} has asked for{trace}", request.by),
+    if late > LATE {
+        let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
+        tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{trace}, {late:.1} ms late");
+    } else {
+        tell!(Stage, GoesOn, request.answer, "started what {} has asked for{trace}", request.by);
     }
 }
 
-fn report_end(job: &Job, early: Option<String>, saved: Result<(PathBuf, String), Error>) {
-    let trace = job.request.trace();
-    let early = early.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
+/// Says how a recording ended; returns that as an object.
+fn report_end(job: &Job, reason: Option<&str>, saved: Result<Saved, Error>) -> String {
+    let (request, trace) = (&job.request, job.request.trace());
+    let early = reason.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok((path, what)) => {
-            tell!(Stage, Done, job.request.answer, "written{trace} to {}{early}: {what}", path.display());
+        Ok(Saved { path, content, stats }) => {
+            let late = job.late.get().copied().unwrap_or_default();
+            let outcome = Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).because(reason.unwrap_or_default());
+            let outcome = outcome.with_file(&path, &stats, late);
+            let text = format!("written{trace} to {}{early}: {content}", path.display());
+            tell_end!(Stage, Done, request.answer, outcome, "{text}")
         }
-        Err(why) => tell!(Error, Failed, job.request.answer, "not written{trace}{early}: {why}"),
+        Err(why) => {
+            let reason = why.to_string();
+            let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).because(&reason);
+            tell_end!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
+        }
     }
-}
-
-fn refuse(request: &Request, why: &str) {
-    tell!(Warning, Failed, request.answer, "{} is refused because {why}", request.name());
 }

@@ -20,6 +20,9 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
     /// that comes all the same is returned.
     fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
+    /// Shows what the process is doing, as a JSON object, to those who may want to know.
+    fn publish(&mut self, _status: &str) {}
+
     /// Goes by these settings from now on, if they say anything to it.
     fn follow(&mut self, _settings: &OnDemand) {}
 
@@ -44,6 +47,11 @@ pub(crate) struct Incoming {
     pub(crate) answer: Option<Arc<dyn Answer>>,
 }
 
+/// What a request's text calls the request, also where other lines of it cannot be used.
+pub(super) fn id_of(text: &str) -> Option<&str> {
+    text.lines().rev().find_map(|line| line.trim().strip_prefix("REQUEST_TRACE_ID="))
+}
+
 /// Somebody who waits to hear what becomes of a request.
 pub(crate) trait Answer: fmt::Debug + Send + Sync {
     /// Passes on a line of the log that is about it.
@@ -59,6 +67,20 @@ pub(crate) enum Course {
     /// There will be no file: that is the end too.
     Failed,
 }
+
+/// Says how a request ended, to the log and to who waits for an answer: one line that begins with `request ended: `, and
+/// one JSON object.
+macro_rules! tell_end {
+    ($severity:ident, $course:ident, $answer:expr, $outcome:expr, $($text:tt)+) => {{
+        let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome.to_json());
+        $crate::diag::diag!(data = &object, $severity, "ondemand", "{line}");
+        if let Some(answer) = &$answer {
+            answer.tell(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::Course::$course);
+        }
+        object
+    }};
+}
+pub(crate) use tell_end;
 
 /// Says something about a request, to the log and to who waits for an answer, if anybody does.
 macro_rules! tell {

@@ -1,11 +1,13 @@
 //! Requests as files: in a watched folder, `<pid>.request` is one for the process of that number.
 
-use super::source::{Answer, Course, Incoming, RequestSource, tell};
+use super::outcome::Outcome;
+use super::source::{Answer, Course, Incoming, RequestSource, id_of, tell_end};
 use crate::config::Asked;
 use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
+use crate::write::file;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::RawFd;
@@ -24,6 +26,9 @@ pub(super) struct Trigger {
     folder: PathBuf,
     request: PathBuf,
     answer: PathBuf,
+    status: PathBuf,
+    /// What the status file says, if there is one.
+    published: String,
     /// A user beside root and the process's own whose files are taken.
     trusted: Option<u32>,
     watch: Option<Watch>,
@@ -53,6 +58,8 @@ impl Trigger {
         Trigger {
             request: folder.join(format!("{pid}.request")),
             answer: folder.join(format!("{pid}.answer")),
+            status: folder.join(format!("{pid}.status")),
+            published: String::new(),
             folder,
             trusted,
             watch: None,
@@ -119,7 +126,9 @@ impl Trigger {
         match text.and_then(|text| removed.map(|()| text)) {
             Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
             Err(why) => {
-                tell!(Warning, Failed, answer, "the request {} is refused because {why}", self.request.display());
+                let outcome = Outcome::new("", Outcome::REFUSED).because(&why);
+                let text = format!("the request {} is refused because {why}", self.request.display());
+                tell_end!(Warning, Failed, answer, outcome, "{text}");
                 None
             }
         }
@@ -216,11 +225,6 @@ fn read(file: File) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned())
 }
 
-/// What a request calls itself, also where other lines of it cannot be used.
-fn id_of(text: &str) -> Option<&str> {
-    text.lines().rev().find_map(|line| line.trim().strip_prefix("REQUEST_TRACE_ID="))
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 fn unreadable(why: io::Error) -> String {
     format!("it cannot be read: {why}")
@@ -252,7 +256,18 @@ impl RequestSource for Trigger {
         self.due.unwrap_or_else(|| Instant::now() + LATER)
     }
 
+    fn publish(&mut self, status: &str) {
+        if self.watch.is_none() {
+            self.published.clear();
+        } else if self.published != status && file::save(&self.status, 0, |out| writeln!(out, "{status}")).is_ok() {
+            status.clone_into(&mut self.published);
+        }
+    }
+
     fn close(&mut self, _deadline: Instant) {
+        if !self.published.is_empty() {
+            let _ = fs::remove_file(&self.status);
+        }
         if self.has_answered {
             let _ = fs::remove_file(&self.answer);
         }
@@ -336,7 +351,7 @@ mod tests {
         symlink(&other, &prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).contains("it is no regular file\nfailed"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains("because it is no regular file\n"), "{}", answer(&trigger));
         fs::hard_link(&other, &prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
@@ -363,7 +378,7 @@ mod tests {
         fs::create_dir(&prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).ends_with("it is no regular file\nfailed\n"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains("because it is no regular file\n"), "{}", answer(&trigger));
         assert!(trigger.request.exists());
         fs::remove_file(&trigger.answer).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);

@@ -59,10 +59,16 @@ const ENVIRONMENT: &str = "config/env.rs";
 const PRINTING: [&str; 3] = ["diag.rs", "diag/", "bin/"];
 /// The only files that know what a trace file looks like.
 const FORMATS: [&str; 2] = ["write/", "analysis/read/"];
-/// The only files that read JSON: what a user gives as metadata or as an argument, and the settings on their way into
-/// the header.
-const JSON_READERS: [&str; 5] =
-    ["write/", "activity/value_kind.rs", "trace/header.rs", "trace/metadata.rs", "collector/plugin/said.rs"];
+/// The only files that read JSON: what a user gives as metadata or as an argument, the settings on their way into the
+/// header, and what a process says that it is doing.
+const JSON_READERS: [&str; 6] = [
+    "write/",
+    "activity/value_kind.rs",
+    "bin/kineto/status.rs",
+    "trace/header.rs",
+    "trace/metadata.rs",
+    "collector/plugin/said.rs",
+];
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
 /// have spans that a program asks for: those of collective operations, of the steps of a schedule, and of its C half.
 const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/ranges.rs"];

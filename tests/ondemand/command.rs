@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("command_opens_only_folders_and_files", command_opens_only_folders_and_files),
     ("command_serves_no_set_user_id_program", command_serves_no_set_user_id_program),
     ("command_cancels_requests", command_cancels_requests),
+    ("status_says_what_a_process_is_doing", status_says_what_a_process_is_doing),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_takes_no_other_requests_answer", command_takes_no_other_requests_answer),
 ];
@@ -57,7 +58,7 @@ fn the_command_follows_a_request_to_its_file() {
     let Some(said) = kineto(&[&pid, "--log-file", &path, "--duration-ms", "50"]) else { return };
     assert_eq!((said.status, said.errors.as_str()), (0, ""), "{said:?}");
     let written = place.trace(&format!("a#1_{pid}.json"));
-    for line in ["triggered by a file of user ", "started what ", "written, trace "] {
+    for line in ["triggered by a file of user ", "started what ", "request ended: written, trace "] {
         assert!(said.out.lines().any(|said| said.starts_with(&format!("{pid}: {line}"))), "no {line:?} in {said:?}");
     }
     assert!(said.out.matches(&format!("{pid}: ")).count() == 3 && !said.out.contains('\x1b'), "{said:?}");
@@ -98,7 +99,7 @@ fn the_command_says_why_there_is_no_file() {
     let program = start(&place, "serve");
     let pid = pid_of(&program);
     let Some(said) = kineto(&[&pid, "--duration-ms", "3600001"]) else { return };
-    let why = format!("{pid}: a request by a file of user ");
+    let why = format!("{pid}: request ended: a request by a file of user ");
     assert_eq!((said.status, said.out.as_str()), (1, ""), "{said:?}");
     assert!(said.errors.starts_with(&why) && said.errors.contains("between 1 ms and 3600s"), "{said:?}");
     let own = std::process::id().to_string();
@@ -212,12 +213,12 @@ fn command_opens_only_folders_and_files() {
         program.end();
     }
     // Nor is an answer opened that is no file.
-    let mut listening = listen_as(None, &place.triggers());
+    let listening = listen_as(None, &place.triggers());
     let (request, answer) =
         (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
     make_fifo(&answer);
     let folder = place.triggers().display().to_string();
-    let pid = listening.id().to_string();
+    let pid = listening.0.id().to_string();
     let said = std::thread::scope(|scope| {
         let said = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]).unwrap());
         wait_until(|| request.exists());
@@ -225,16 +226,24 @@ fn command_opens_only_folders_and_files() {
         said.join().unwrap()
     });
     assert!(said.status == 1 && said.errors.contains("it is not the process's own"), "{said:?}");
-    listening.kill().unwrap();
-    listening.wait().unwrap();
 }
 
-fn request_of(process: &Child) -> String {
-    format!("{}.request", process.id())
+fn request_of(process: &Listening) -> String {
+    format!("{}.request", process.0.id())
 }
 
-fn answer_of(process: &Child) -> String {
-    format!("{}.answer", process.id())
+fn answer_of(process: &Listening) -> String {
+    format!("{}.answer", process.0.id())
+}
+
+/// A process that ends with the test.
+struct Listening(Child);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
@@ -246,13 +255,13 @@ fn wait_until(is_so: impl Fn() -> bool) {
 }
 
 /// Starts a process that looks as if it took requests, with that effective user.
-fn listen_as(user: Option<u32>, folder: &Path) -> Child {
+fn listen_as(user: Option<u32>, folder: &Path) -> Listening {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--play", &format!("pretends {}", user.map_or_else(String::new, |user| user.to_string()))]);
     command.env("KINETO_TRIGGER_DIR", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut process = command.spawn().unwrap();
+    let mut process = Listening(command.spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(process.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "pretends\n");
     process
 }
@@ -264,12 +273,49 @@ fn command_serves_no_set_user_id_program() {
         println!("passed over: only root can be another user");
         return;
     }
-    let mut listening = listen_as(Some(NOBODY), &place.triggers());
-    let Some(said) = kineto_in_time(&[&listening.id().to_string(), "--no-wait"]) else { return };
+    let listening = listen_as(Some(NOBODY), &place.triggers());
+    let Some(said) = kineto_in_time(&[&listening.0.id().to_string(), "--no-wait"]) else { return };
     assert!(said.status == 1 && said.errors.contains("runs with other rights than its caller's"), "{said:?}");
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
-    listening.kill().unwrap();
-    listening.wait().unwrap();
+}
+
+/// Waits until the status of a process is so.
+fn wait_for_status(command: &str, pid: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
+    wait_until(|| {
+        let said = Said::new(Command::new(command).args(["status", "--json", pid]).output().unwrap());
+        serde_json::from_str(&said.out).is_ok_and(|status| is_so(&status))
+    });
+}
+
+fn status_says_what_a_process_is_doing() {
+    let Some(command) = option_env!("CARGO_BIN_EXE_kineto") else { return };
+    let place = Place::new();
+    let mut program = start(&place, "commanded");
+    let pid = pid_of(&program);
+    wait_for_status(command, &pid, |status| {
+        status["state"] == "idle" && status["waiting"] == 0 && status["last"].is_null()
+    });
+    program.tell("start");
+    wait_for_status(command, &pid, |status| status["state"] == "recording by itself");
+    program.tell("stop");
+    program.wait_for("done: stop");
+    let path = place.trace("a.json").display().to_string();
+    kineto(&[&pid, "--no-wait", "--log-file", &path, "--duration-ms", "3600000"]).unwrap();
+    wait_for_status(command, &pid, |status| {
+        status["state"] == "recording" && status["request"].as_str().is_some_and(|id| !id.is_empty())
+    });
+    kineto(&[&pid, "--cancel"]).unwrap();
+    wait_for_status(command, &pid, |status| status["state"] == "idle" && status["last"]["outcome"] == "cancelled");
+    kineto(&[&pid, "--log-file", &path, "--duration-ms", "1"]).unwrap();
+    let written = place.trace(&format!("a_{pid}.json")).display().to_string();
+    wait_for_status(command, &pid, |status| status["state"] == "idle" && status["last"]["path"] == written.as_str());
+    let said = Said::new(Command::new(command).args(["status", &pid]).output().unwrap());
+    let expected = format!("{pid}: idle; requests waiting: 0\n{pid}: last request: written to {written}\n");
+    assert_eq!((said.status, said.out), (0, expected));
+    program.end();
+    assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
+    let said = Said::new(Command::new(command).args(["status", &pid]).output().unwrap());
+    assert!(said.status == 1 && said.errors.contains("there is no such process"), "{said:?}");
 }
 
 fn command_cancels_requests() {
@@ -319,16 +365,14 @@ fn concurrent_commands_get_their_own_files() {
 
 fn command_takes_no_other_requests_answer() {
     let place = Place::new();
-    let mut listening = listen_as(None, &place.triggers());
+    let listening = listen_as(None, &place.triggers());
     let (request, answer) =
         (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
     let folder = place.triggers().display().to_string();
-    let pid = listening.id().to_string();
+    let pid = listening.0.id().to_string();
     let said = std::thread::scope(|scope| {
         let said = scope.spawn(|| kineto_in_time(&[&pid, "--dir", &folder]));
-        if option_env!("CARGO_BIN_EXE_kineto").is_none() {
-            return None;
-        }
+        option_env!("CARGO_BIN_EXE_kineto")?;
         wait_until(|| request.exists());
         fs::write(&answer, "request 7\nwritten to /tmp/of-another-one.json\ndone\n").unwrap();
         fs::remove_file(&request).unwrap();
@@ -336,6 +380,4 @@ fn command_takes_no_other_requests_answer() {
     });
     let Some(said) = said else { return };
     assert!(said.status == 1 && said.errors.contains("another request's"), "{said:?}");
-    listening.kill().unwrap();
-    listening.wait().unwrap();
 }

@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("processes_share_no_file", processes_share_no_file),
     ("files_of_requests_are_private", files_of_requests_are_private),
     ("names_have_the_parts_of_the_process", names_have_the_parts_of_the_process),
+    ("log_in_json_has_the_outcome", log_in_json_has_the_outcome),
 ];
 
 /// Starts a program by a shell that first runs `prelude`.
@@ -193,4 +194,22 @@ fn names_have_the_parts_of_the_process() {
     let answer = ask(&place, &program, &place.text_for_a_time("{job}.json", 1), "failed\n");
     assert!(answer.contains("{job} is unknown"), "{answer}");
     program.end();
+}
+
+fn log_in_json_has_the_outcome() {
+    let place = Place::new();
+    let program = start_after(&place, "true", &[("KINETO_LOG_FORMAT", "json")]);
+    program.wait_for(".request` traces this process");
+    let text = format!("{}\nREQUEST_TRACE_ID=17", place.text_for_a_time("a.json", 1));
+    ask(&place, &program, &text, "done\n");
+    ask(&place, &program, "ACTIVITIES_DURATION_MSECS=0", "failed\n");
+    let path = place.trace_of(&program, "a.json").display().to_string();
+    let (said, _) = program.end();
+    let ends: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends: Vec<_> = ends.iter().filter(|line| line["outcome"].is_object()).collect();
+    assert!(ends.iter().all(|line| line["message"].as_str().unwrap().starts_with("request ended: ")), "{said}");
+    let [written, refused] = ends[..] else { panic!("{said}") };
+    assert_eq!((&written["outcome"]["request"], &written["outcome"]["path"]), (&"17".into(), &path.into()));
+    assert_eq!(refused["outcome"]["outcome"], "refused");
+    assert!(refused["outcome"]["reason"].as_str().unwrap().contains("the duration must be"), "{said}");
 }

@@ -82,9 +82,12 @@ fn a_touch_is_a_request() {
     let answer = answer(&place, &program, "done\n");
     let lines: Vec<_> = answer.lines().collect();
     assert!(lines[0].starts_with("triggered by a file of user ") && lines[1].starts_with("started what "), "{answer}");
-    assert!(lines[2].starts_with(&format!("written to {}: ", path.display())), "{answer}");
+    assert!(lines[2].starts_with(&format!("request ended: written to {}: ", path.display())), "{answer}");
     assert!(!request(&place, &program).exists());
     let (said, _) = program.end();
+    let object: serde_json::Value = serde_json::from_str(lines[lines.len() - 2]).unwrap();
+    assert_eq!((object["outcome"].as_str(), object["path"].as_str()), (Some("written"), path.to_str()), "{object}");
+    assert!(object["slices"].as_u64().is_some_and(|slices| slices > 0) && object["losses"].is_object(), "{object}");
     // The log says what the answer says, and nothing is left.
     assert!(lines[..3].iter().all(|line| said.contains(line)) && !said.contains("WARNING"), "{said}");
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
@@ -164,7 +167,7 @@ fn files_that_are_not_to_be_trusted() {
     refuses("it is no UTF-8", &|path| fs::write(path, [b'A', 0xc3, 0x28]).unwrap());
     // One that nobody writes to is not waited for.
     leave(&place, &program, |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()));
-    answer(&place, &program, "it is no regular file\nfailed\n");
+    program.wait_until(|| (program.said().matches("because it is no regular file").count() == 2).then_some(()));
     is_traced(&place, &program);
     program.end();
     assert_eq!((place.traces().len(), fs::metadata(&outside).is_ok()), (1, true));

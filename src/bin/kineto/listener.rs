@@ -103,11 +103,23 @@ impl Listener {
         listens(Path::new(&format!("/proc/{}", self.pid)))
     }
 
-    /// Opens the answer, if it is one: whoever may write to the folder may have put something else there, so nothing is
-    /// opened before it is known what it is.
-    fn open_answer(&self) -> io::Result<File> {
-        let found =
-            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(self.path("answer"))?;
+    /// Returns what the process says that it is doing.
+    ///
+    /// # Errors
+    /// Why it says nothing.
+    pub(crate) fn status(&self) -> Result<String, String> {
+        const LONGEST: u64 = 64 * 1024;
+        let mut text = String::new();
+        let read = self.open("status").and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        read.map(|_| text)
+            .map_err(|why| format!("its status cannot be read: {why}: {}.status in {}", self.own, self.shown.display()))
+    }
+
+    /// Opens a file of the process's, if it is one: whoever may write to the folder may have put something else there, so
+    /// nothing is opened before it is known what it is.
+    fn open(&self, end: &str) -> io::Result<File> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let found = OpenOptions::new().read(true).custom_flags(flags).open(self.path(end))?;
         let metadata = found.metadata()?;
         if !metadata.is_file() || metadata.uid() != self.user {
             return Err(io::Error::other("it is not the process's own"));
@@ -225,7 +237,7 @@ impl Asked {
                 self.withdraw();
                 return Err("it has ended, or listens no more; the request is taken back".to_owned());
             }
-            let opened = self.listener.open_answer();
+            let opened = self.listener.open("answer");
             // When it ends, it takes its answer away.
             let untold = |why| match self.listener.is_alive() {
                 true => format!("it has taken the request; its answer cannot be read: {why}"),
@@ -263,6 +275,8 @@ impl Asked {
             match line {
                 "done" => news.end = Some(true),
                 "failed" => news.end = Some(false),
+                // The outcome for programs.
+                line if line.starts_with('{') => {}
                 // The terminal is not the process's.
                 line => news.add(&line.replace(char::is_control, " ")),
             }

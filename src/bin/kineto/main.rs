@@ -6,6 +6,8 @@ mod listener;
 #[cfg(target_os = "linux")]
 mod rename;
 #[cfg(target_os = "linux")]
+mod status;
+#[cfg(target_os = "linux")]
 mod trigger;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +27,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[cfg(target_os = "linux")]
     Trigger(trigger::Arguments),
+    #[cfg(target_os = "linux")]
+    Status(status::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +36,8 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]
         Command::Trigger(arguments) => trigger::run(&arguments),
+        #[cfg(target_os = "linux")]
+        Command::Status(arguments) => status::run(&arguments),
     }
 }
 

@@ -144,7 +144,7 @@ fn too_late(asked: &Asked) -> String {
 }
 
 /// Says why there is no file; returns that there is none.
-fn fails(pid: u32, why: &str) -> bool {
+pub(crate) fn fails(pid: u32, why: &str) -> bool {
     let mut stderr = std::io::stderr();
     let _ = stderr.write_all(format!("{}{pid}: {why}\n", mark(stderr.is_terminal(), "31m✗")).as_bytes());
     false

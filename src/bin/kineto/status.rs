@@ -1,0 +1,79 @@
+//! `kineto status`: what running processes are doing for requests.
+
+use super::listener::Listener;
+use super::say;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Prints what running processes are doing: recording or not, for which request, how many wait, and how the last one ended.
+///
+/// The processes were started with KINETO_TRIGGER_DIR, or built with `trigger_folder`.
+///
+/// Exit status: 0 if all processes have answered; 1 if not; 2 if the arguments are wrong.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// The processes, which may be in containers.
+    #[arg(required = true, value_name = "PID")]
+    pids: Vec<u32>,
+    /// Prints a JSON object for each process.
+    #[arg(long)]
+    json: bool,
+    /// The folder in which the processes look for requests. [default: KINETO_TRIGGER_DIR in their environment]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints the status of each process.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let mut all_well = true;
+    for pid in &arguments.pids {
+        let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.status());
+        match status.and_then(|text| Ok((serde_json::from_str(&text).map_err(|why| why.to_string())?, text))) {
+            Ok((_, text)) if arguments.json => say(&format!("{}\n", text.trim_end())),
+            Ok((status, _)) => say(&shown(*pid, &status)),
+            Err(why) => all_well &= super::trigger::fails(*pid, &why),
+        }
+    }
+    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The status for people.
+fn shown(pid: u32, status: &Value) -> String {
+    let text = |value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // The terminal is not the process's.
+        text.replace(char::is_control, " ")
+    };
+    let mut lines = format!("{pid}: {}", text(&status["state"]));
+    if status["request"].as_str().is_some_and(|id| !id.is_empty()) {
+        lines += &format!(" (request {})", text(&status["request"]));
+    }
+    lines += &format!("; requests waiting: {}\n", text(&status["waiting"]));
+    let last = &status["last"];
+    if !last.is_null() {
+        lines += &format!("{pid}: last request: {}", text(&last["outcome"]));
+        for (key, before) in [("path", " to "), ("reason", ": ")] {
+            if !last[key].is_null() {
+                lines += &format!("{before}{}", text(&last[key]));
+            }
+        }
+        lines += "\n";
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_is_shown_in_lines() {
+        let status = serde_json::json!({"state": "recording", "request": "7", "waiting": 1, "last":
+            {"outcome": "written", "path": "/tmp/a\u{1b}.json", "reason": null}});
+        let expected = "5: recording (request 7); requests waiting: 1\n5: last request: written to /tmp/a .json\n";
+        assert_eq!(shown(5, &status), expected);
+        let status = serde_json::json!({"state": "idle", "request": null, "waiting": 0, "last": null});
+        assert_eq!(shown(5, &status), "5: idle; requests waiting: 0\n");
+    }
+}
