@@ -37,6 +37,7 @@ pub(super) struct Trigger {
     /// It was said that the folder cannot be watched.
     is_told: bool,
     has_answered: bool,
+    /// When the process began, as far as that is known: whether it can be looked up later is not.
     born: Instant,
 }
 
@@ -44,6 +45,8 @@ pub(super) struct Trigger {
 const SECOND: Duration = Duration::from_secs(1);
 /// So often it is looked whether a request that is left where it is can be taken.
 const MOMENT: Duration = Duration::from_millis(100);
+/// What the times of files may be behind the clock.
+const TICK: Duration = Duration::from_millis(10);
 /// When nothing is due.
 const LATER: Duration = Duration::from_secs(3600);
 /// The longest text.
@@ -55,6 +58,7 @@ impl Trigger {
         // A program may go to another folder.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let pid = std::process::id();
+        let now = Instant::now();
         Trigger {
             request: folder.join(format!("{pid}.request")),
             answer: folder.join(format!("{pid}.answer")),
@@ -63,10 +67,10 @@ impl Trigger {
             folder,
             trusted,
             watch: None,
-            due: Some(Instant::now()),
+            due: Some(now),
             is_told: false,
             has_answered: false,
-            born: Instant::now(),
+            born: now.checked_sub(process::age().unwrap_or(TICK)).unwrap_or(now),
         }
     }
 
