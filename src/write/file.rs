@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::file_lock;
+use crate::os::{file_lock, process};
 
 /// What puts files where they belong.
 pub(crate) trait Destination {
@@ -279,6 +279,7 @@ pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         }
         Io::IsADirectory => "name a file in that folder".to_owned(),
         Io::NotADirectory => format!("{folder} is not a folder; save elsewhere"),
+        _ if process::has_no_descriptor(&source) => "close files or raise the limit (ulimit -n)".to_owned(),
         _ => "save under another name or elsewhere; the trace is still in memory".to_owned(),
     };
     Error::io(what, path, source, &advice)

@@ -20,6 +20,8 @@ mod faults;
 mod forks;
 #[cfg(unix)]
 mod play;
+#[cfg(target_os = "linux")]
+mod sandbox;
 #[cfg(unix)]
 mod schedules;
 #[cfg(unix)]
@@ -46,6 +48,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     environment::SCENARIOS,
     faults::SCENARIOS,
     forks::SCENARIOS,
+    #[cfg(target_os = "linux")]
+    sandbox::SCENARIOS,
     schedules::SCENARIOS,
     signals::SCENARIOS,
     slow::SCENARIOS,
@@ -58,6 +62,8 @@ const TESTS: &[&[Test]] = &[
     environment::TESTS,
     faults::TESTS,
     forks::TESTS,
+    #[cfg(target_os = "linux")]
+    sandbox::TESTS,
     schedules::TESTS,
     signals::TESTS,
     slow::TESTS,

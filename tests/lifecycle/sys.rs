@@ -198,3 +198,34 @@ pub(crate) fn limit_memory(more: Option<u64>) {
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
+
+/// Lets the process open nothing more; `false` lifts the limit again.
+#[cfg(target_os = "linux")]
+pub(crate) fn limit_descriptors(none: bool) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the result.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    assert_eq!(failed, 0);
+    // A new one has the lowest free number, so all below it are taken.
+    let free =
+        || libc::rlim_t::from(std::os::fd::AsRawFd::as_raw_fd(&File::open("/dev/null").unwrap()).cast_unsigned());
+    limit.rlim_cur = if none { free() } else { limit.rlim_max.min(1024) };
+    // SAFETY: `limit` is a valid one, not above the hard limit.
+    let failed = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Puts an empty folder in place of /proc, for this process alone; returns whether the kernel permits that.
+#[cfg(target_os = "linux")]
+pub(crate) fn hide_proc() -> bool {
+    let mount = |source: &std::ffi::CStr, target: &std::ffi::CStr, kind: &std::ffi::CStr, flags| {
+        // SAFETY: the strings end with a zero byte, and no data goes with them.
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) == 0 }
+    };
+    // SAFETY: takes numbers; the process has one thread so far.
+    let is_apart = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 };
+    is_apart
+        && mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE)
+        && mount(c"none", c"/proc", c"tmpfs", 0)
+        && !std::path::Path::new("/proc/self").exists()
+}
