@@ -18,6 +18,8 @@ mod environment;
 mod faults;
 #[cfg(unix)]
 mod forks;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod injected;
 #[cfg(unix)]
 mod play;
 #[cfg(target_os = "linux")]
@@ -48,6 +50,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     environment::SCENARIOS,
     faults::SCENARIOS,
     forks::SCENARIOS,
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    injected::SCENARIOS,
     #[cfg(target_os = "linux")]
     sandbox::SCENARIOS,
     schedules::SCENARIOS,
@@ -62,6 +66,8 @@ const TESTS: &[&[Test]] = &[
     environment::TESTS,
     faults::TESTS,
     forks::TESTS,
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    injected::TESTS,
     #[cfg(target_os = "linux")]
     sandbox::TESTS,
     schedules::TESTS,
