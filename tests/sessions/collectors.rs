@@ -104,7 +104,7 @@ fn now() -> u64 {
 }
 
 impl Toy {
-    /// Launches a kernel on a stream; its work is `(start, length)` after the call, in nanoseconds.
+    /// Launches a kernel on a stream; its work is `(start, length)` after the call, or before its begin, in nanoseconds.
     fn launch(&self, kernel: &str, stream: u32, work: &[(i64, u64)]) -> u64 {
         let start = now();
         let correlation = self.state.correlation.fetch_add(1, Ordering::Relaxed) + 1;
@@ -131,7 +131,7 @@ impl Toy {
             });
             let name = batch.name(kernel);
             for (after, length) in work {
-                let start = end.saturating_add_signed(*after);
+                let start = if *after < 0 { start } else { end }.saturating_add_signed(*after);
                 let (kind, end) = (ActivityType::ConcurrentKernel, if *length == 0 { 0 } else { start + length });
                 let (device, shape) = (0, &ToyShape);
                 batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words: &[5, 0] });
@@ -457,7 +457,7 @@ fn launches_outside_of_spans_and_work_that_does_not_end_are_there_and_counted() 
         let _span = info_span!("s").entered();
         toy.launch("endless", 8, &[(100, 0)]);
         toy.launch("nothing", 7, &[]);
-        toy.launch("early", 9, &[(-2500, 5000)]);
+        toy.launch("early", 9, &[(-500, 5000)]);
     });
     let kernels = events(&file, "X", "kernel");
     assert_eq!(kernels.len(), 3);
