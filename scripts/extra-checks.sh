@@ -11,6 +11,8 @@
 #     loom        every interleaving of publication, hand-over and late ends (RUSTFLAGS="--cfg loom")
 #     address     memory errors and leaks (nightly, AddressSanitizer)
 #     thread      data races (nightly, ThreadSanitizer)
+#     memcheck    invalid accesses in one recording with each vendor's simulated libraries (valgrind)
+#     overflow    arithmetic that overflows in a release build
 #
 # Each ends as ok, FAILED, or "not run" with the reason; the exit status is 0 when none failed.
 set -euo pipefail
@@ -88,10 +90,12 @@ loom() {
   CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --test loom
 }
 
-# sanitize NAME [OPTION]...: all tests, the standard library instrumented with them.
+# sanitize NAME [OPTION]...: all tests, the standard library instrumented with them. The simulated libraries find the sanitizer in
+# the program that loads them. It ends a program that allocates too much, unless told otherwise.
 sanitize() {
   need_nightly rust-src
-  CARGO_TARGET_DIR=$target/sanitizer-$1 RUSTFLAGS="-Zsanitizer=$1" \
+  export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
+  CARGO_TARGET_DIR=$target/sanitizer-$1 RUSTFLAGS="-Zsanitizer=$1 -Clink-arg=-rdynamic" \
     some_tests cargo +nightly test --workspace --lib --tests -Zbuild-std --target "$host" -- "${@:2}"
 }
 
@@ -104,14 +108,32 @@ thread() {
   sanitize thread --skip fork
 }
 
+# Definite leaks are not counted as errors: what is kept for the life of the process is reachable by no pointer at its end.
+memcheck() {
+  local vendor test runner
+  valgrind --version || pass_over 'there is no valgrind here'
+  runner=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER
+  for vendor in cuda:collector::everything_is_found_in_every_version rocm:either::a_step_is_recorded_whole \
+    roctracer:either::a_step_is_recorded_whole xpu:recording::every_piece_of_work_has_a_row_and_a_link; do
+    test=${vendor#*:}
+    some_tests env "$runner=valgrind --error-exitcode=9" \
+      cargo test --all-features --test "${vendor%%:*}" -- --exact "$test" --test-threads=1
+  done
+}
+
+overflow() {
+  CARGO_TARGET_DIR=$target/overflow CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_LTO=off \
+    some_tests cargo test --release --workspace --all-features --lib --tests
+}
+
 checks=("$@")
-[[ $# -gt 0 ]] || checks=(deny advisories semver miri loom address thread)
+[[ $# -gt 0 ]] || checks=(deny advisories semver miri loom address thread memcheck overflow)
 for check in "${checks[@]}"; do
   case $check in
-  deny | advisories | semver | miri | loom | address | thread) ;;
+  deny | advisories | semver | miri | loom | address | thread | memcheck | overflow) ;;
   *)
     echo "no such check: $check" >&2
-    sed -n '3,15s/^# \{0,1\}//p' "$self" >&2
+    sed -n '3,17s/^# \{0,1\}//p' "$self" >&2
     exit 2
     ;;
   esac
