@@ -62,8 +62,10 @@ fn original(name: &CStr, known: &AtomicUsize) -> usize {
 }
 
 fn fail(error: c_int) {
-    // SAFETY: the address of the calling thread's own number.
-    unsafe { *libc::__errno_location() = error };
+    // SAFETY: takes nothing and cannot fail.
+    let number = unsafe { libc::__errno_location() };
+    // SAFETY: it is the calling thread's own number.
+    unsafe { *number = error };
 }
 
 type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;

@@ -3,6 +3,7 @@
 
 use crate::play::{OUTPUT, Played, play_with, record_as, report, work};
 use crate::{Scenario, Test, ends, sys};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -124,7 +125,7 @@ fn requests(folder: &Path) {
     let lines = Arc::new(Mutex::new(String::new()));
     let heard = lines.clone();
     let log = move |message: &Message<'_>| {
-        eprintln!("{message}");
+        let _ = writeln!(io::stderr(), "{message}");
         heard.lock().unwrap().push_str(&message.to_string());
     };
     let builder = KinetoLayer::builder().no_output().record_from_start(false).trigger_folder(folder);
