@@ -13,13 +13,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).buffer_limit_bytes(1 << 20));
         // The harness's stderr is a file.
         let is_told = || std::fs::read_to_string("/proc/self/fd/2").unwrap().contains("buffer limit");
-        (0..60_000).for_each(|_| work());
+        (0..40_000).for_each(|_| work());
         let begun = Instant::now();
         while !is_told() && begun.elapsed() < Duration::from_secs(60) {
             work();
         }
         report(folder, &format!("{}", is_told()));
-        (0..60_000).for_each(|_| work());
+        (0..1_000).for_each(|_| work());
     }),
     ("full_disk", full_disk),
     ("full_disk_at_drop", |folder| {
