@@ -106,9 +106,11 @@ impl Bounded {
         let outside = lost(Loss::OutOfWindow);
         let lost = lost(Loss::VendorDropped) + lost(Loss::DeviceRecordsOverLimit);
         assert!(lost > 0, "the limits are too wide to show anything");
-        let refused =
-            outcome.notes.iter().any(|note| note.starts_with("CUPTI asked for a buffer ") && note.contains("refused"));
-        assert!(refused || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
+        let is_noted = |part: &str| outcome.notes.iter().any(|note| note.contains(part));
+        let refused = is_noted("CUPTI asked for a buffer ") && is_noted("refused");
+        // On a busy machine the end of the library's own flush is not waited for.
+        let hung = is_noted("libcupti hung during the stop");
+        assert!(refused || hung || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
         let made = cuda::count("api_records") + cuda::count("device_records");
         assert!(made >= 2 * self.launches);
         assert_eq!(outcome.records + outside + lost, made, "{outcome:?}");

@@ -217,20 +217,28 @@ impl File {
 
     /// The slices of each row as an indented list, with those of their args that `marks` names.
     pub fn tree(&self, marks: &[&str]) -> String {
-        let mut rows: HashMap<String, Vec<(usize, &Slice)>> = HashMap::new();
+        let mut rows: HashMap<u64, Vec<(usize, &Slice)>> = HashMap::new();
         let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
         for slice in self.slices() {
             let open = open.entry(slice.tid).or_default();
             while open.pop_if(|end| *end <= slice.start).is_some() {}
             let depth = open.len();
             open.push(slice.end);
-            rows.entry(slice.row.clone()).or_default().push((depth + 1, slice));
+            rows.entry(slice.tid).or_default().push((depth + 1, slice));
         }
-        let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|(name, _)| (!name.starts_with("main"), name.clone()));
+        let mut rows: Vec<_> = rows.into_values().collect();
+        // Threads of one name by when they began, not by their ids, which begin again at some number.
+        rows.sort_by_key(|slices| {
+            let first = slices[0].1;
+            (!first.row.starts_with("main"), first.row.clone(), first.start)
+        });
         let mut text = String::new();
-        for (name, slices) in rows {
-            writeln!(text, "{name}").unwrap();
+        let mut before = None;
+        for slices in rows {
+            let row = &slices[0].1.row;
+            if before.replace(row) != Some(row) {
+                writeln!(text, "{row}").unwrap();
+            }
             for (depth, slice) in slices {
                 write!(text, "{:1$}{2}", "", depth * 2, slice.name).unwrap();
                 let marked = marks.iter().filter(|mark| slice.args.get(mark).is_some());
