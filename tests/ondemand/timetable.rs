@@ -117,10 +117,9 @@ fn a_sink_that_panics_harms_one_window() {
         ("KINETO_ACTIVITIES_LOG_FILE", "broken://place/a.json"),
     ];
     let program = start(&place, "has a broken sink", &env);
-    program.wait_for("not written: what writes it panicked");
+    program.wait_for_times("not written: what writes it panicked", 3);
     program.wait_for("window 4");
-    let (said, _) = program.end();
-    assert!(said.matches("not written: what").count() > 2, "{said}");
+    program.end();
 }
 
 fn the_configuration_file_says_it_too() {
