@@ -41,6 +41,7 @@ pub(crate) use file::ConfigFile;
 pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
+#[cfg(target_os = "linux")]
 pub(crate) use names::{NameParts, has_pid};
 pub(crate) use ondemand::OnDemand;
 pub(crate) use output::Output;
