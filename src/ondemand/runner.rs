@@ -299,10 +299,11 @@ impl Runner {
     /// Returns what the process is doing, as a JSON object in one line.
     fn status(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Asked first: the session may be busy for seconds, and others want the machine.
+        let by_program = session.used_by_program().is_some();
         let machine = self.machine();
         let (state, request, waiting) = machine.status();
-        let by_program = matches!(state, "idle") && session.used_by_program().is_some();
-        let state = if by_program { "recording by itself" } else { state };
+        let state = if by_program && matches!(state, "idle") { "recording by itself" } else { state };
         let id = serde_json::Value::from(request.map(|request| request.asked.trace_id.as_str()));
         let last = last.unwrap_or_else(|| "null".to_owned());
         format!("{{\"state\":\"{state}\",\"request\":{id},\"waiting\":{waiting},\"last\":{last}}}")
