@@ -406,6 +406,13 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<Saved, Error>) -> S
             let late = job.late.get().copied().unwrap_or_default();
             let outcome = Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).because(reason.unwrap_or_default());
             let outcome = outcome.with_file(&path, &stats, late);
+            let lost = stats.lost_slices();
+            if lost > 0 {
+                let all = lost.saturating_add(stats.slices);
+                let text =
+                    format!("written{trace} to {}{early}, without {lost} of {all} slices: {content}", path.display());
+                return tell_end!(Warning, Done, request.answer, outcome, "{text}");
+            }
             let text = format!("written{trace} to {}{early}: {content}", path.display());
             tell_end!(Stage, Done, request.answer, outcome, "{text}")
         }

@@ -85,6 +85,12 @@ impl TraceStats {
         self.losses.iter().find(|(cause, _)| *cause == loss).map_or(0, |(_, count)| *count)
     }
 
+    /// Returns how many slices found no room.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
+    pub(crate) fn lost_slices(&self) -> u64 {
+        self.lost(Loss::SlicesOverLimit)
+    }
+
     /// Leaves out the collectors whose devices are not there, or that are switched off.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
     pub(crate) fn without_absent(mut self) -> TraceStats {

@@ -273,14 +273,12 @@ pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         Io::NotFound => format!("create the folder {folder} first"),
         Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),
         Io::ReadOnlyFilesystem => "save elsewhere".to_owned(),
-        Io::StorageFull | Io::QuotaExceeded => "free space or save elsewhere; the trace is still in memory".to_owned(),
-        Io::FileTooLarge => {
-            "raise the limit on file sizes (ulimit -f) or save elsewhere; the trace is still in memory".to_owned()
-        }
+        Io::StorageFull | Io::QuotaExceeded => "free space or save elsewhere".to_owned(),
+        Io::FileTooLarge => "raise the limit on file sizes (ulimit -f) or save elsewhere".to_owned(),
         Io::IsADirectory => "name a file in that folder".to_owned(),
         Io::NotADirectory => format!("{folder} is not a folder; save elsewhere"),
         _ if process::has_no_descriptor(&source) => "close files or raise the limit (ulimit -n)".to_owned(),
-        _ => "save under another name or elsewhere; the trace is still in memory".to_owned(),
+        _ => "save under another name or elsewhere".to_owned(),
     };
     Error::io(what, path, source, &advice)
 }

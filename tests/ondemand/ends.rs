@@ -130,7 +130,7 @@ fn workers_serve_requests_after_a_fork() {
         let poll = stub.poll_for_a_trace();
         let pid = u32::from_ne_bytes(poll.bytes[56..60].try_into().unwrap());
         let is_new = pid != server && traced.insert(pid);
-        stub.answer(&poll, &if is_new { place.text_for_a_time("worker.json", 10) } else { String::new() });
+        stub.answer(&poll, &if is_new { place.text_for_a_time("worker.json", 200) } else { String::new() });
     }
     let works = |path: &std::path::Path, pid: u32| {
         let trace = Trace::wait_for(path);

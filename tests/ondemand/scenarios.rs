@@ -18,6 +18,7 @@ use tracing_subscriber::prelude::*;
 pub(crate) fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
+        "hurries" => hurries(&from_env()),
         "builds" => serve(built(KinetoLayer::builder())),
         "has a broken sink" => {
             serve(built(
@@ -96,6 +97,11 @@ fn serve(guard: KinetoGuard) {
     let asked = Instant::now();
     drop(guard);
     println!("dropped in {} us", asked.elapsed().as_micros());
+}
+
+/// A server with more spans than its buffer has room for.
+fn hurries(_guard: &KinetoGuard) {
+    until_told(&input(), || (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered())));
 }
 
 /// A server, and what it does first.

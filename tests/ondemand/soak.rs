@@ -8,7 +8,7 @@ pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leave_nothing_behind", ||
 
 /// As long as a day at the usual pace; takes a quarter of an hour. `cargo test --test ondemand -- --play soak`
 pub(crate) fn long() {
-    soak(100_000, 1_000);
+    soak(100_000, 10_000);
 }
 
 /// Answers so many polls, some of them with requests, and looks at the program's memory and descriptors meanwhile.

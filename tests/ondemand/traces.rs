@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("sixteen_processes_start_together", || start_together(16)),
     ("a_memory_profile", a_memory_profile),
     ("the_request_decides_what_is_in_the_file", the_request_decides_what_is_in_the_file),
+    ("a_trace_that_lost_slices_says_so_first", a_trace_that_lost_slices_says_so_first),
     ("abstract_sockets", abstract_sockets),
 ];
 
@@ -243,4 +244,15 @@ pub(crate) fn in_own_network() {
     stub.answer(&poll, &place.text_for("a.json", "ACTIVITIES_DURATION_MSECS=20"));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
+}
+
+fn a_trace_that_lost_slices_says_so_first() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start_with("hurries", &[("KINETO_BUFFER_LIMIT_MB", "1")]);
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 2000));
+    program.wait_for(" slices: ");
+    let (said, _) = program.end();
+    let end = said.lines().find(|line| line.contains("request ended: ")).unwrap();
+    assert!(end.contains("WARN") && end.contains(", without "), "{said}");
 }

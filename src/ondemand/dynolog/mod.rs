@@ -33,6 +33,8 @@ pub(super) struct Client {
     due: Instant,
     /// When the poll was sent that has no answer yet.
     asked: Option<Instant>,
+    /// Since when there is no daemon, and why the last poll was not sent.
+    absent: Option<(Instant, io::Error)>,
     /// Since when no answer came in spite of polls.
     unheard: Option<Instant>,
     /// The daemon's last word was an answer.
@@ -60,6 +62,8 @@ enum Trouble {
 
 /// An answer that takes longer is not waited for with the next poll, and missed; it is taken whenever it comes.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A daemon that is started beside the program is not missed for so long.
+const GRACE: Duration = Duration::from_secs(2);
 /// So many datagrams are looked at in one go.
 const BATCH: usize = 64;
 
@@ -75,6 +79,7 @@ impl Client {
             pace: Pace::new(settings.interval),
             due: Instant::now(),
             asked: None,
+            absent: None,
             unheard: None,
             is_registered: false,
             reported: Vec::new(),
@@ -155,20 +160,18 @@ impl Client {
         };
         match fabric.send(&poll) {
             Ok(()) => {
-                self.asked = Some(now);
+                (self.asked, self.absent) = (Some(now), None);
                 diag!(Verbose, "ondemand", "asked the dynolog daemon for {wanted:?}");
             }
             // As it is for a while where many processes start together.
             Err(Unsent::Full) => {}
             Err(Unsent::Absent(why)) => {
-                (self.asked, self.unheard) = (None, None);
-                let before = if self.is_registered { "no longer there" } else { "not there" };
-                return self.report(
-                    Trouble::Absent,
-                    &format!("is {before} ({why})"),
-                    "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
-                     KINETO_IPC_SOCKET_DIR",
-                );
+                let since = self.absent.take().map_or(now, |(since, _)| since);
+                (self.asked, self.unheard, self.absent) = (None, None, Some((since, why)));
+                if self.is_registered || now.saturating_duration_since(since) >= GRACE {
+                    self.report_absent();
+                }
+                return;
             }
         }
         self.unheard.get_or_insert(now);
@@ -206,6 +209,16 @@ impl Client {
         }
         (self.is_registered, self.unheard) = (true, None);
         self.reported.clear();
+    }
+
+    /// Reports that there is no daemon, if there is none.
+    fn report_absent(&mut self) {
+        let Some((_, why)) = &self.absent else { return };
+        let before = if self.is_registered { "no longer there" } else { "not there" };
+        let what = format!("is {before} ({why})");
+        let advice = "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
+                      KINETO_IPC_SOCKET_DIR";
+        self.report(Trouble::Absent, &what, advice);
     }
 
     /// Reports what is wrong with the daemon, once until it answers.
@@ -262,6 +275,8 @@ impl RequestSource for Client {
                 diag!(Warning, "ondemand", "a request by {} is refused because the program ends", request.by);
             }
         }
+        // A program that ended before that was due has its reason too.
+        self.report_absent();
     }
 }
 
