@@ -53,7 +53,7 @@ pub struct Message<'a> {
     pub suppressed: u64,
     /// What it says.
     pub text: fmt::Arguments<'a>,
-    /// An object that the line has in JSON.
+    /// A JSON object that is added to a line in JSON.
     data: Option<&'a str>,
     look: Look,
 }
@@ -172,7 +172,7 @@ impl Door {
         self.emit_with(site, None, text);
     }
 
-    /// The same with an object for who reads JSON.
+    /// Sends one message as [`emit`](Door::emit) does, with an object that is added to a line in JSON.
     pub(crate) fn emit_with(&self, site: &Site, data: Option<&str>, text: fmt::Arguments<'_>) {
         let Some(nesting) = Nesting::enter() else {
             site.hold_back();

@@ -66,8 +66,9 @@ impl KinetoGuard {
         self.profiler().flush()
     }
 
-    /// Ends the recording and returns the trace instead of writing it to the output; a trace that is then dropped without a look
-    /// into it is reported.
+    /// Ends the recording and returns the trace instead of writing it to the output.
+    ///
+    /// A trace that is dropped unused is reported.
     ///
     /// What a schedule or a handler of traces is there for is done all the same, as by [`Profiler::stop`].
     ///

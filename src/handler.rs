@@ -29,11 +29,11 @@ pub trait TraceHandler: Send {
     /// Whatever hindered it; the text stands in the step's outcome and in a message.
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError>;
 
-    /// Checks that traces can be taken, and prepares for them; [`build`](crate::KinetoLayerBuilder::build) calls it. Default:
-    /// there is nothing to check.
+    /// Checks that traces can be taken, and prepares for them; [`build`](crate::KinetoLayerBuilder::build) calls it. The
+    /// default does nothing.
     ///
     /// # Errors
-    /// What would hinder it; `build` fails with it.
+    /// If traces could not be taken; `build` returns the error.
     fn prepare(&mut self) -> Result<(), crate::Error> {
         Ok(())
     }
@@ -81,7 +81,8 @@ where
 
 /// Saves each trace in a folder that TensorBoard's PyTorch plugin reads: `{worker}.{nanoseconds}.pt.trace.json`.
 ///
-/// `build` makes the folder if it is missing, and fails if no file can be created there. The plugin takes the worker's name and the time out of the file's name.
+/// `build` makes the folder if it is missing, and fails if no file can be created there. The plugin takes the worker's name
+/// and the time out of the file's name.
 ///
 /// ```no_run
 /// use tracing_kineto::{KinetoLayer, Schedule, tensorboard_trace_handler};

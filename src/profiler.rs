@@ -95,7 +95,7 @@ impl Profiler {
     ///
     /// Spans that are open now end here, marked `"finished": false`.
     ///
-    /// The output is not written: save the trace. One that is dropped without a look into it is reported.
+    /// The output is not written: save the trace. A trace that is dropped unused is reported.
     ///
     /// A schedule ends with it: what is recorded of the cycle at that time is saved or handed to the handler, as each cycle
     /// is, and returned; what goes wrong with that is said in a message. A later [`start`](Profiler::start) goes on with the

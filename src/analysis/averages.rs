@@ -248,8 +248,8 @@ impl Average {
         self.is_annotation
     }
 
-    /// Returns how many calls there are. All polls of a future are one call, in the row of the first: grouped by
-    /// [thread](super::GroupBy::Thread), a row of further polls has their time and may have no call.
+    /// Returns how many calls there are. All polls of a future are one call, counted in the row of its first poll. Grouped by
+    /// [thread](super::GroupBy::Thread), a row with later polls alone has their time and no call.
     pub fn count(&self) -> u64 {
         self.durations.len() as u64
     }
@@ -310,7 +310,7 @@ impl Average {
         self.flops
     }
 
-    /// Returns that much for each call; 0 without calls, as torch does.
+    /// Returns the mean of `ns` for each call; 0 without calls, as torch does.
     pub(super) fn per_call(&self, ns: u64) -> f64 {
         if self.count() == 0 { 0.0 } else { ns as f64 / self.count() as f64 }
     }

@@ -265,7 +265,7 @@ struct Rows<'a, 'e> {
     stacks: Option<Stacks<'a>>,
     rows: Vec<Average>,
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
-    /// Of each future's span, how long its polls took and which row has the first.
+    /// The polls of each future, by the id of its span.
     futures: HashMap<u64, Polls>,
     threads: Threads<'e>,
 }
@@ -294,7 +294,7 @@ impl<'a, 'e> Rows<'a, 'e> {
         &mut self.rows[place]
     }
 
-    /// Counts an operation in its row; of a future, the poll.
+    /// Counts an operation in its row: a call, or a poll of a future.
     fn count(&mut self, event: &Event<'e>, node: usize) {
         let (place, ns) = (self.place(event, Section::Ops, Some(node)), event.duration_ns());
         let Some(span) = event.arg("polls").and_then(|_| event.span()) else {

@@ -108,7 +108,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Escapes what a terminal would act on.
+/// Escapes control characters, on which a terminal would act.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);

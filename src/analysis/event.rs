@@ -189,8 +189,8 @@ impl<'e> Event<'e> {
     /// Returns the span in which its own was made: the one that its thread had entered last, or the `parent` that the program
     /// gave it.
     ///
-    /// Where a thread has entered a span again inside another one, that is the first of the two, whereas the registry of
-    /// `tracing-subscriber` passes the second enter over and names the other one.
+    /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber` ignores the
+    /// second enter of A and names B.
     pub fn parent_span(&self) -> Option<u64> {
         self.written("parent id").and_then(unsigned)
     }

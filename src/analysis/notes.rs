@@ -36,7 +36,7 @@ pub enum Note {
     TimeLimit,
     /// `baseTimeNanoseconds` is no number, so times count from 1970.
     UnknownBase,
-    /// The writer closed the file before its last row, because its time was over (`tracing_kineto_incomplete`).
+    /// The writer closed the file before its last row, because its time limit passed (`tracing_kineto_incomplete`).
     Incomplete,
 }
 
@@ -61,7 +61,7 @@ impl Note {
         Note::Incomplete,
     ];
 
-    /// Returns whether events are missing that were recorded.
+    /// Returns whether recorded events are missing from the file.
     pub(super) const fn is_loss(self) -> bool {
         matches!(self, Note::CutOff | Note::TimeLimit | Note::Incomplete)
     }

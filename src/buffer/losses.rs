@@ -139,7 +139,7 @@ impl Losses {
         }
     }
 
-    /// Whether something was dropped because the buffers had no room.
+    /// Returns whether records were dropped because of the buffer limit.
     pub(crate) fn is_over_limit(&self) -> bool {
         let over = [Loss::SlicesOverLimit, Loss::FieldsOverLimit, Loss::EventsOverLimit, Loss::EndsOverLimit];
         let counts = over.iter().chain(&[Loss::MemoryOverLimit]).filter_map(|loss| self.counts.get(*loss as usize));

@@ -129,14 +129,14 @@ impl KinetoLayer {
 
 impl KinetoLayerBuilder {
     /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. Nothing is spliced into the path; a
-    /// relative one is resolved by `build`, which fails if the file cannot be created, its format is not supported, or it is the
-    /// output of another layer of this process whose guard lives.
+    /// relative one is resolved by `build`, which fails if the file cannot be created, if its format is not supported, or if
+    /// another layer of this process has that output and its guard lives.
     ///
     /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file is
     /// written) stand for those of the process.
     ///
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
-    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's has a number in the name.
+    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's file has a number in its name.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.output = Some(Output::Exact(path.into()));
         self
@@ -461,7 +461,7 @@ impl KinetoLayerBuilder {
         session.steps.configure(self.schedule, self.handler, self.habits)?;
         if record {
             session.begin()?;
-            // A signal that comes before the first record has it reported why there is no trace.
+            // A signal before the first record must report why there is no trace.
             signal::expect();
             signal::serve(session::at_exit);
         }
@@ -473,7 +473,7 @@ impl KinetoLayerBuilder {
     }
 }
 
-/// Settles where traces go, and claims that file where it is one.
+/// Settles where traces go, and claims the output if it is a file.
 fn settle_output(
     config: &mut Config,
     sinks: &Sinks,

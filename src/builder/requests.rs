@@ -1,17 +1,17 @@
-//! Has requests from outside served: by the process that makes the layer, and by its forks if they say so.
+//! Serves requests from outside: in the process that makes the layer, and in its forks that ask for it.
 
 use crate::error::Error;
 use crate::profiler::Profiler;
 use crate::session::Session;
 use std::sync::Arc;
 
-/// Has requests from outside done by the session.
+/// Serves requests from outside with the session.
 #[cfg(target_os = "linux")]
 pub(super) fn serve(session: &Arc<Session>) {
     crate::ondemand::serve(session);
 }
 
-/// Reports that they are not served here.
+/// Reports that requests are served on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn serve(_session: &Arc<Session>) {
     crate::diag::diag!(
@@ -23,11 +23,12 @@ pub(super) fn serve(_session: &Arc<Session>) {
 }
 
 impl Profiler {
-    /// Serves requests from outside in a forked child, from the sources that the layer was made with: the dynolog daemon and the
-    /// trigger folder. What is recorded by the clock is the parent's alone.
+    /// Serves requests from outside in a forked child, from the sources that the layer was made with.
     ///
-    /// For servers that fork their workers after the layer was installed: call it in each worker. In the process that made the
-    /// layer, and where there are no sources, it does nothing. A worker registers under its own number and its parent's.
+    /// These are the dynolog daemon and the trigger folder. Recordings by the clock stay the parent's.
+    ///
+    /// A server that forks its workers after the layer was installed calls it in each worker. In the process that made the
+    /// layer, and without such sources, it does nothing. A worker registers under its own number and its parent's.
     ///
     /// ```no_run
     /// # fn fork() -> i32 { 0 }
@@ -44,7 +45,7 @@ impl Profiler {
     /// # Errors
     /// [`Forked`](crate::ErrorKind::Forked) if another thread was starting or stopping a recording at the fork.
     pub fn after_fork(&self) -> Result<(), Error> {
-        // There is none if the layer is off.
+        // There is no session if the layer is off.
         if let Ok(session) = self.session()
             && session.settings().ondemand.has_requesters()
             && session.forget_requests_of_parent()?

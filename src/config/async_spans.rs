@@ -8,16 +8,19 @@ pub enum AsyncSpans {
     ///
     /// What is made once and entered again and again, as a layer of a model is, is not polled. A callsite's spans count as
     /// polled if one of them ended as that of a future does: it was entered once more to drop the future, as a rule right
-    /// after its last poll, and nothing was recorded inside. Of a callsite whose spans are all still open, one counts if
-    /// several threads entered it, or a span inside it lasts from one enter to another; it was never entered twice at once,
-    /// nor inside a span that is not its ancestor.
+    /// after its last poll, and nothing was recorded inside.
+    ///
+    /// If all spans of a callsite are still open, a span counts as polled if several threads entered it, or if a span inside
+    /// it lasts from one enter to another. It must never have been entered twice at once, nor inside a span that is not its
+    /// ancestor.
     #[default]
     Auto,
     /// One slice for each poll, on the thread that polled.
     PerPoll,
-    /// For spans polled more than once: one track, and no slices. It begins with the first poll and ends where the span was
-    /// left last, which for a future is where it was dropped, whatever keeps the span open; an open span's ends with the
-    /// recording.
+    /// For spans polled more than once: one track, and no slices.
+    ///
+    /// The track begins with the first poll and ends when the span is left last: when the future is dropped, even if a clone
+    /// keeps the span open. The track of an open span ends with the recording.
     Track,
     /// The slices, and for spans polled more than once the track.
     Both,

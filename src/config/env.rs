@@ -109,7 +109,7 @@ impl Env {
         })
     }
 
-    /// Returns a warning if variables say how to record and none says to record.
+    /// Returns a warning if variables configure a recording and none enables one.
     pub(crate) fn unused(&self) -> Option<String> {
         const FOR_MACHINES: [Key; 4] = [Key::DisableCupti, Key::DisableRocm, Key::DisableXpu, Key::DisablePlugins];
         let is_of_recordings = |key: &Key| {

@@ -165,7 +165,8 @@ keys! {
     StartDelay: Both Now Start "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
         "records only so long after `build()`: to the program's end, or as long as ACTIVITIES_DURATION_MSECS says (Linux)";
     DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
-        "how long the trace takes, which is written then; in a request, up to KINETO_ONDEMAND_MAX_DURATION_SECS; the last of this and the next holds";
+        "how long the trace takes, which is written then; in a request, up to KINETO_ONDEMAND_MAX_DURATION_SECS; the last of \
+         this and the next holds";
     DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
         "the same in ms";
     StartPeriod: Both Now Start "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",

@@ -378,7 +378,7 @@ impl Default for Config {
     }
 }
 
-/// Reports the unknown variables of the environment, and that others are `unused`, once for the process.
+/// Reports the unknown variables of the environment and the warning `unused`, once for the process.
 pub(crate) fn report_unknown(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {

@@ -6,7 +6,7 @@ use crate::time::UtcTime;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What the parts stand for in this process.
+/// The values of the parts.
 #[derive(Clone, Debug)]
 pub(crate) struct NameParts {
     pub(crate) host: String,
@@ -24,8 +24,7 @@ enum Piece<'t> {
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
 impl NameParts {
-    /// Returns the path with each part replaced by what it stands for; the time is in UTC, to the second:
-    /// `20261123T143000Z`.
+    /// Returns the path with each part replaced by its value; the time is in UTC, to the second: `20261123T143000Z`.
     pub(crate) fn expand(&self, path: &Path) -> PathBuf {
         let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
         let value = |part| match part {
@@ -47,7 +46,7 @@ impl NameParts {
 }
 
 impl Config {
-    /// Returns what the parts of an output's name stand for now.
+    /// Returns the current values of the parts of an output's name.
     pub(crate) fn name_parts(&self) -> NameParts {
         NameParts {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
@@ -58,7 +57,7 @@ impl Config {
     }
 }
 
-/// Whether a path has the process's number as a part.
+/// Returns whether a path has the part `{pid}`.
 pub(crate) fn has_pid(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("{pid}"))
 }
@@ -66,7 +65,7 @@ pub(crate) fn has_pid(path: &Path) -> bool {
 /// Checks that each part of a path is a known one.
 ///
 /// # Errors
-/// Which one is not, as a clause.
+/// If a part is unknown; the text is a clause that names it.
 pub(super) fn check(path: &Path) -> Result<(), String> {
     let unknown = |piece: &Piece<'_>| matches!(piece, Piece::Part(part) if !KNOWN.contains(part));
     match pieces(path.to_str().unwrap_or_default()).into_iter().find(unknown) {

@@ -44,7 +44,7 @@ impl OnDemand {
         self.has_requesters() || self.timetable.is_wanted()
     }
 
-    /// Whether somebody outside can ask for a recording.
+    /// Returns whether the daemon or a file in the trigger folder can ask for a recording.
     pub(crate) fn has_requesters(&self) -> bool {
         self.may_ask_daemon() || self.trigger_folder.is_some()
     }

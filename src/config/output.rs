@@ -24,7 +24,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns the path where the parts of a name stand for these, if there is one.
+    /// Returns the path with the parts of its name expanded, if traces go to one.
     pub(crate) fn path(&self, parts: &NameParts) -> Option<PathBuf> {
         let pid = parts.pid;
         match self {
@@ -35,7 +35,7 @@ impl Output {
         }
     }
 
-    /// Returns the same with a number in the file's name.
+    /// Returns this output with a number in the file's name.
     fn numbered(&self, number: u64, numbered: fn(&Path, u64) -> PathBuf) -> Output {
         match self {
             Output::Default => Output::PerProcess(numbered(&default_folder().join(format!("{DEFAULT}.json")), number)),
@@ -53,8 +53,10 @@ fn default_folder() -> &'static Path {
 }
 
 impl Config {
-    /// Calls `claim` with the file where traces go, if there is one; where another layer of the process has it, a path of the
-    /// environment, of a file or by default is `numbered`, from 2 on, which is reported in `warnings`.
+    /// Claims the file where traces go, if there is one.
+    ///
+    /// `claim` returns `None` if another layer of the process has the file. Then a path of the environment, of the
+    /// configuration file or by default is `numbered`, from 2 on, and `warnings` gets a line about it.
     ///
     /// # Errors
     /// If the builder's path belongs to another layer.
@@ -87,8 +89,8 @@ impl Config {
         }))
     }
 
-    /// Checks where traces go, and resolves a relative path for good: `check` returns the absolute one of a path in which
-    /// parts are expanded.
+    /// Checks where traces go, and resolves a relative path for good: `check` gets the path with its parts expanded, and
+    /// returns the absolute one.
     ///
     /// A path of the environment or of the machine's own configuration file that cannot be used is reported in `warnings`,
     /// and traces go to the default folder.
@@ -130,7 +132,7 @@ impl Config {
     }
 }
 
-/// Makes a path absolute that has parts; a URL stays.
+/// Makes a path with parts absolute; a URL is returned unchanged.
 fn absolute_of(path: &Path) -> PathBuf {
     let is_url = path.to_str().is_some_and(|text| text.contains("://"));
     std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())

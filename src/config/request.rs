@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) struct Asked {
     /// It is to be done at all.
     pub(crate) is_enabled: bool,
-    /// It asks for nothing but to take back the others.
+    /// It only cancels the other requests.
     pub(crate) cancels: bool,
     pub(crate) duration: Duration,
     /// How many iterations; 0 for a trace of some time.
@@ -114,7 +114,7 @@ impl Asked {
         true
     }
 
-    /// Whether a request's text asks to take back the others.
+    /// Returns whether a request's text cancels the other requests.
     pub(crate) fn is_cancel(text: &str) -> bool {
         Asked::parse(text).is_ok_and(|asked| asked.cancels)
     }

@@ -172,7 +172,7 @@ pub(crate) struct Fault {
     pub(super) found: String,
     /// The clause that says what is wrong.
     pub(super) wrong: String,
-    /// What holds instead.
+    /// The default that is used instead.
     default: Option<&'static str>,
 }
 
@@ -184,7 +184,7 @@ impl Fault {
         Fault { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into(), default: None }
     }
 
-    /// Notes what holds if the value of that key is ignored.
+    /// Adds the default of `key`, which is used if the value is ignored.
     pub(super) fn of(self, key: Key) -> Self {
         let (Fallback::Is(text) | Fallback::Says(text)) = key.spec().default;
         Fault { default: Some(text).filter(|text| !text.is_empty()), ..self }
@@ -206,7 +206,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Returns what to write for a number with a unit, in the unit of its key.
+/// Returns advice for a number with a unit: the number to write in the key's own unit.
 fn in_own_unit(key: Key, text: &str) -> Option<String> {
     const TIMES: &[(&[&str], f64)] =
         &[(&["ms"], 1e-3), (&["s", "sec", "secs"], 1.0), (&["m", "min"], 60.0), (&["h"], 3600.0)];

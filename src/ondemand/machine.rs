@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(super) struct Machine {
     state: State,
     pending: Option<Arc<Request>>,
-    /// Requests for which nothing was begun yet: one that can begin goes before those that cannot.
+    /// Accepted requests that have not begun; the first that can begin goes before those that cannot.
     accepted: Vec<Job>,
     /// How many requests were accepted.
     tickets: u64,
@@ -183,7 +183,7 @@ impl Machine {
         }
     }
 
-    /// Takes back all that was asked for from outside, unless it ends already.
+    /// Cancels all requests from outside, unless they are ending already.
     pub(super) fn cancel_requests(&mut self, why: &str) -> Vec<Act> {
         let mut acts = self.drop_waiting(why, |request| !request.is_own);
         let current = match &self.state {
@@ -196,7 +196,7 @@ impl Machine {
         acts
     }
 
-    /// Takes back what nothing was begun for.
+    /// Refuses requests that have not begun.
     fn drop_waiting(&mut self, why: &str, is_dropped: impl Fn(&Request) -> bool) -> Vec<Act> {
         let pending = self.pending.take_if(|request| is_dropped(request));
         let accepted = self.accepted.extract_if(.., |job| is_dropped(&job.request)).map(|job| job.request);
@@ -238,13 +238,13 @@ impl Machine {
         }
     }
 
-    /// Whether there is something to do, so that no further request is asked for. Requests whose start lies ahead leave
-    /// room for others, up to a number.
+    /// Whether there is something to do, so that no further request is asked for. Fewer than
+    /// [`MOST_AHEAD`](Self::MOST_AHEAD) requests whose start lies ahead do not count.
     pub(super) fn is_busy(&self) -> bool {
         self.has_begun() || self.pending.is_some() || self.accepted.len() >= Self::MOST_AHEAD
     }
 
-    /// Whether a request is being done, or is about to.
+    /// Returns whether a request is being done, or begins at once.
     fn has_begun(&self) -> bool {
         !matches!(self.state, State::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
     }
@@ -260,7 +260,7 @@ impl Machine {
         matches!(self.state, State::Starting(..) | State::Ending(_))
     }
 
-    /// Returns what is being done, the request that it is for, and how many others wait.
+    /// Returns the name of the state, the request that is being done, and how many others wait.
     pub(super) fn status(&self) -> (&'static str, Option<&Request>, usize) {
         let (state, request) = match &self.state {
             State::Idle => ("idle", None),

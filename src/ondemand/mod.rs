@@ -58,7 +58,7 @@ pub(crate) fn serve(session: &Arc<Session>) {
 fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
     let (settings, now) = (session.settings(), Instant::now());
     let timetable = settings.ondemand.timetable.clone();
-    // What its parent records by the clock is not for a forked child to record again.
+    // The parent records by the clock; a forked child does not repeat it.
     let has_alarm = timetable.is_wanted() && !session.is_of_parent();
     let mut alarm = has_alarm.then(|| Alarm::new(timetable, session.output_of_windows(), now));
     let first = alarm.as_mut().map(|alarm| alarm.turn(now, true)).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How a request ended.
 #[derive(Debug)]
 pub(super) struct Outcome<'r> {
-    /// What the request calls itself; empty if it does not.
+    /// The request's id; empty if it has none.
     id: &'r str,
     outcome: &'static str,
     reason: Option<&'r str>,
@@ -28,17 +28,17 @@ impl<'r> Outcome<'r> {
         Outcome { id, outcome, reason: None, path: None, stats: None, late: Duration::ZERO }
     }
 
-    /// Says why it ended so, or before its time.
+    /// Adds the reason, unless it is empty.
     pub(super) fn because(self, reason: &'r str) -> Outcome<'r> {
         Outcome { reason: Some(reason).filter(|reason| !reason.is_empty()), ..self }
     }
 
-    /// Says which file there is, what is in it, and how late it began.
+    /// Adds the file, what is in it, and how late its recording began.
     pub(super) fn with_file(self, path: &'r Path, stats: &'r TraceStats, late: Duration) -> Outcome<'r> {
         Outcome { path: Some(path), stats: Some(stats), late, ..self }
     }
 
-    /// Returns it as an object in one line.
+    /// Returns the outcome as a JSON object in one line.
     pub(super) fn to_json(&self) -> String {
         let losses = self.stats.iter().flat_map(|stats| &stats.losses).filter(|(loss, _)| loss.is_loss());
         let losses = losses.map(|(loss, count)| (loss.as_str().to_owned(), (*count).into()));

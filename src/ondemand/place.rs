@@ -24,8 +24,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the file for `asked`, whose name has these parts and the process's number in any case; where it may not be,
-    /// `default` in `folder` itself.
+    /// Finds the file for `asked`, with its parts expanded and the process's number in its name; where it may not be, the
+    /// file is `default` in `folder` itself.
     ///
     /// # Errors
     /// If there is no such folder, nothing can be written.
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// A request's files: in the one folder, which is held open, and never in place of a file that this process did not write.
+/// A request's files, in their open folder. They never replace a file that this process did not write.
 #[derive(Debug)]
 pub(super) struct RequestFiles<'r> {
     folder: Folder,
@@ -58,7 +58,7 @@ impl<'r> RequestFiles<'r> {
     /// Opens the folder of a request's file.
     ///
     /// # Errors
-    /// It is no longer in the one that requests may write to, such as where a link has taken its place.
+    /// If the folder is no longer in the one that requests may write to, for example because a link has replaced it.
     pub(super) fn open(
         request: &'r Request,
         settings: &OnDemand,
@@ -75,7 +75,7 @@ impl<'r> RequestFiles<'r> {
         Ok(RequestFiles { folder, request, mode: settings.file_mode, written })
     }
 
-    /// Returns the first name for `path` that is free or has a file that this process wrote: with a number, if need be.
+    /// Returns the first name for `path`, numbered if need be, that is free or belongs to a file that this process wrote.
     fn find_name(&self, path: &Path) -> io::Result<PathBuf> {
         const MOST: u64 = 10_000;
         for number in 0..=MOST {
@@ -90,7 +90,7 @@ impl<'r> RequestFiles<'r> {
         Err(io::Error::other(format!("there are {MOST} files of that name already")))
     }
 
-    /// Puts a file that is whole under its name; `false` if a file that this process did not write has come there.
+    /// Renames a complete file to its name; returns `false` if a file that this process did not write has that name now.
     fn publish(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
         match self.folder.rename_new(temporary, name) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
@@ -131,7 +131,7 @@ fn file_name(path: &Path) -> io::Result<&OsStr> {
     path.file_name().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// A file that has no name of its own yet, removed when dropped unless it was renamed.
+/// A file under a temporary name, removed when dropped unless it was renamed.
 struct Temporary<'f> {
     folder: &'f Folder,
     name: OsString,
@@ -142,7 +142,7 @@ impl<'f> Temporary<'f> {
     fn create(folder: &'f Folder, path: &Path, mode: u32) -> io::Result<Temporary<'f>> {
         let name = temporary_name(path)?.file_name().unwrap_or_default().to_owned();
         let file = folder.create(&name, mode)?;
-        // Tells that it is being written; where there are no locks, nothing does.
+        // The lock shows other processes that the file is being written; the write works without it.
         file_lock::try_lock(&file);
         Ok(Temporary { folder, name, file })
     }
@@ -155,7 +155,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// The files that this process wrote for requests: the newest of them.
+/// The newest files that this process wrote for requests.
 #[derive(Debug, Default)]
 pub(super) struct WrittenFiles(Mutex<VecDeque<FileId>>);
 
@@ -212,8 +212,8 @@ fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBu
     Format::of(&path).map(|_| path).map_err(|why| why.to_string())
 }
 
-/// Puts the process's number into a name as `dyno gputrace` prints it: before each `.json`. A name without that, which
-/// `dyno` prints as it is, has the number before its extension: else processes would share one file.
+/// Puts the process's number into a name as `dyno gputrace` prints it: before each `.json`. `dyno` prints a name without
+/// `.json` unchanged; it gets the number before its extension, so that processes do not share a file.
 ///
 /// libkineto does so at one place of the whole path, and before `.pt.trace.json` if it has that, so that file and print
 /// may be two.

@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) output: PathBuf,
     /// The program's own configuration says it, so that it is trusted.
     pub(super) is_own: bool,
-    /// How long it may take, and an iteration is waited for.
+    /// How long it may record, and wait for an iteration.
     pub(super) longest: Duration,
     /// What it says itself, and what should be told of that.
     pub(super) asked: Asked,
@@ -68,7 +68,7 @@ const GPU_BUFFER_MAX: u64 = 4096;
 const NAME_MAX: usize = 256;
 
 impl Request {
-    /// Reads a request for a process whose output's names have these parts; their time is that of the request.
+    /// Reads a request; `parts` are the values for its file's name, with the time at which the request came.
     ///
     /// # Errors
     /// Why it is refused, as a clause.
@@ -117,7 +117,7 @@ impl Request {
         }
     }
 
-    /// Whether nothing lies before its start.
+    /// Returns whether it has no start time and no iteration to wait for.
     pub(super) fn begins_at_once(&self) -> bool {
         matches!(self.when, When::Time { start: None, .. })
     }

@@ -36,7 +36,7 @@ pub(super) struct Runner {
     has_ended: Mutex<bool>,
     end: Condvar,
     born: u64,
-    /// What requests may replace.
+    /// The files that requests may replace.
     written: WrittenFiles,
     /// How the last request ended.
     last: Mutex<Option<String>>,
@@ -45,8 +45,8 @@ pub(super) struct Runner {
 /// How often a file that is written at the end is asked how far it has come.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A start that lies so far ahead is told.
-const TOLD: Duration = Duration::from_secs(1);
+/// A start that lies so far ahead is reported.
+const REPORTED_AHEAD: Duration = Duration::from_secs(1);
 
 /// Nothing is waited for longer before it is looked at again.
 const TICK: Duration = Duration::from_secs(1);
@@ -163,7 +163,7 @@ impl Runner {
         session.watch_iteration(machine.watched());
         drop(machine);
         match offer {
-            Offer::Accepted if request.ahead(&moment) >= TOLD => {
+            Offer::Accepted if request.ahead(&moment) >= REPORTED_AHEAD => {
                 let ahead = Duration::from_secs(request.ahead(&moment).as_secs());
                 let text = format!("{name} starts in {ahead:?}; others go before it, and CANCEL=true takes it back");
                 tell!(Stage, GoesOn, request.answer, "{text}");
@@ -174,7 +174,7 @@ impl Runner {
         }
     }
 
-    /// Takes back all requests.
+    /// Cancels all requests from outside.
     fn cancel_requests(&self, incoming: &Incoming) {
         let Some(session) = self.session.upgrade() else { return };
         let by = &incoming.by;
@@ -290,7 +290,7 @@ impl Runner {
         self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
-    /// Keeps how the last request ended.
+    /// Keeps the outcome of the last request.
     fn note(&self, outcome: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         self.bell.ring();
@@ -299,7 +299,7 @@ impl Runner {
     /// Returns what the process is doing, as a JSON object in one line.
     fn status(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // Asked first: the session may be busy for seconds, and others want the machine.
+        // The session may be busy for seconds, so it is asked before the machine is locked.
         let by_program = session.used_by_program().is_some();
         let machine = self.machine();
         let (state, request, waiting) = machine.status();
@@ -397,7 +397,7 @@ fn report_start(job: &Job, late: Duration) {
     }
 }
 
-/// Says how a recording ended; returns that as an object.
+/// Reports how a recording ended; returns the outcome as a JSON object.
 fn report_end(job: &Job, reason: Option<&str>, saved: Result<Saved, Error>) -> String {
     let (request, trace) = (&job.request, job.request.trace());
     let early = reason.map(|why| format!(" (ended early: {why})")).unwrap_or_default();

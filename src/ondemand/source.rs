@@ -20,7 +20,7 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
     /// that comes all the same is returned.
     fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
-    /// Shows what the process is doing, as a JSON object, to those who may want to know.
+    /// Publishes what the process is doing, as a JSON object. The default does nothing.
     fn publish(&mut self, _status: &str) {}
 
     /// Goes by these settings from now on, if they say anything to it.
@@ -47,7 +47,7 @@ pub(crate) struct Incoming {
     pub(crate) answer: Option<Arc<dyn Answer>>,
 }
 
-/// What a request's text calls the request, also where other lines of it cannot be used.
+/// Returns the id in a request's text, even if other lines are malformed.
 pub(super) fn id_of(text: &str) -> Option<&str> {
     text.lines().rev().find_map(|line| line.trim().strip_prefix("REQUEST_TRACE_ID="))
 }
@@ -68,8 +68,8 @@ pub(crate) enum Course {
     Failed,
 }
 
-/// Says how a request ended, to the log and to who waits for an answer: one line that begins with `request ended: `, and
-/// one JSON object.
+/// Reports how a request ended, to the log and to its answer: one line that begins with `request ended: `, and one JSON
+/// object, which it returns.
 macro_rules! tell_end {
     ($severity:ident, $course:ident, $answer:expr, $outcome:expr, $($text:tt)+) => {{
         let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome.to_json());

@@ -27,7 +27,7 @@ pub(super) struct Trigger {
     request: PathBuf,
     answer: PathBuf,
     status: PathBuf,
-    /// What the status file says, if there is one.
+    /// The text of the status file; empty if there is none.
     published: String,
     /// A user beside root and the process's own whose files are taken.
     trusted: Option<u32>,
@@ -37,7 +37,7 @@ pub(super) struct Trigger {
     /// It was said that the folder cannot be watched.
     is_told: bool,
     has_answered: bool,
-    /// When the process began, as far as that is known: whether it can be looked up later is not.
+    /// When the process began, as far as that is known; `/proc` may be hidden later.
     born: Instant,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Trigger {
 const SECOND: Duration = Duration::from_secs(1);
 /// So often it is looked whether a request that is left where it is can be taken.
 const MOMENT: Duration = Duration::from_millis(100);
-/// What the times of files may be behind the clock.
+/// How far the times of files may lag behind the clock.
 const TICK: Duration = Duration::from_millis(10);
 /// When nothing is due.
 const LATER: Duration = Duration::from_secs(3600);
@@ -138,7 +138,7 @@ impl Trigger {
         }
     }
 
-    /// Whether the file takes back other requests, which is not left until they have ended.
+    /// Returns whether the file cancels other requests; such a file does not wait for their ends.
     fn is_cancel(&self) -> bool {
         let text = fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read));
         matches!(text, Some(Ok(text)) if Asked::is_cancel(&text))
@@ -177,14 +177,13 @@ impl Trigger {
         })
     }
 
-    /// Returns when this process began, or somewhat before that, as long as the thread was kept between the two clocks.
+    /// Returns when this process began; too early by the time between the reads of the two clocks.
     fn begin(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
         now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
     }
 
-    /// Makes a new file for what becomes of a request, in place of the last one's; its first line says of which one, if
-    /// that has an id.
+    /// Creates the answer file of a request, in place of the last one's; its first line is the request's id, if there is one.
     fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn Answer>> {
         let begin = || {
             match fs::remove_file(&self.answer) {
@@ -213,7 +212,7 @@ impl Trigger {
     }
 }
 
-/// Whether a file was last changed before the process began, by the one time that nobody can set.
+/// Returns whether a file was last changed before the process began, by the one time that no program can set.
 fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));

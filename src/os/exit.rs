@@ -24,8 +24,8 @@ pub(crate) fn at_exit(last: fn()) {
     });
 }
 
-/// Keeps this code in the process, also after the program unloads the shared library that it is part of: threads run it, and
-/// the loader would call the handler above with a lock held that new threads need.
+/// Keeps this code loaded, even if the program unloads the shared library that contains it: threads run it, and the loader
+/// would call the handler above while it holds a lock that new threads need.
 #[cfg(unix)]
 fn stay_loaded() {
     let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();

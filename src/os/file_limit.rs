@@ -1,11 +1,11 @@
-//! Writes beyond the limit on file sizes (RLIMIT_FSIZE): they fail, and end no process.
+//! Makes writes beyond the limit on file sizes (RLIMIT_FSIZE) fail instead of ending the process.
 #![allow(unsafe_code, reason = "signal masks have no safe form")]
 
 /// Makes the calling thread's writes beyond the limit on file sizes fail with `FileTooLarge` until it is dropped; by
 /// default the kernel's signal, SIGXFSZ, ends the process.
 ///
 /// The signal is blocked in this thread alone, which is where the kernel sends it, and one that came meanwhile is
-/// consumed. What the process does about the signal elsewhere is not changed.
+/// consumed. Other threads handle the signal as before.
 pub(crate) struct FileLimitGuard {
     #[cfg(target_os = "linux")]
     _blocked: Option<linux::Blocked>,
@@ -72,7 +72,7 @@ mod linux {
 mod tests {
     use super::*;
 
-    /// Whether the calling thread has the signal blocked, and whether one is pending.
+    /// Returns whether the calling thread has the signal blocked, and whether one is pending.
     fn state() -> (bool, bool) {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let is_in = |name: &str| {

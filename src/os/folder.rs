@@ -1,4 +1,4 @@
-//! A folder that is held open: its files are named relative to it, whatever takes the place of a part of its path.
+//! An open folder: its files are named relative to it, even if a part of its path is replaced.
 #![allow(unsafe_code, reason = "openat, renameat2, linkat and unlinkat have no safe form")]
 
 use std::ffi::{CStr, CString, OsStr};
@@ -10,21 +10,23 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Such a folder. Names are of files directly in it.
+/// An open folder. Names are of files directly in it.
 #[derive(Debug)]
 pub(crate) struct Folder(File);
 
-/// What tells a file from every other one, also from one that has its inode later.
+/// The identity of a file: it differs from that of a later file with the same inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
     user: u32,
-    /// Where the file system knows it.
+    /// The time of birth, if the file system stores it.
     born: Option<SystemTime>,
 }
 
 impl FileId {
+    /// Returns the identity of an open file.
+    ///
     /// # Errors
     /// Those of `fstat`.
     pub(crate) fn of(file: &File) -> io::Result<FileId> {
@@ -43,7 +45,7 @@ impl Folder {
         OpenOptions::new().read(true).custom_flags(flags).open(path).map(Folder)
     }
 
-    /// Whether it is `other` or below it now.
+    /// Returns whether it is `other` or below it now.
     ///
     /// # Errors
     /// Those of the system.
@@ -66,7 +68,7 @@ impl Folder {
         Ok(false)
     }
 
-    /// Makes a new file for writing, which has these permissions whatever the process's mask is.
+    /// Creates a file for writing, with these permissions whatever the process's umask is.
     ///
     /// # Errors
     /// Those of the system, such as that there is a file of that name.
@@ -76,21 +78,21 @@ impl Folder {
         Ok(file)
     }
 
-    /// Returns what tells the file of that name from others; a link is not followed.
+    /// Returns the identity of the file of that name; a link is not followed.
     ///
     /// # Errors
-    /// Those of the system, such as that there is none.
+    /// Those of the system, such as that the file does not exist.
     pub(crate) fn id_of(&self, name: &OsStr) -> io::Result<FileId> {
         FileId::of(&open_at(&self.0, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
     }
 
-    /// Renames a file, unless there is one of the new name.
+    /// Renames a file, unless the new name exists.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is one; else those of the system.
+    /// `AlreadyExists` if it exists; else those of the system.
     pub(crate) fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         match self.rename(from, to, libc::RENAME_NOREPLACE) {
-            // A file system of another machine, say, has no such renaming.
+            // Network file systems, for example, do not support the flag.
             Err(why) if is_unsupported(&why) => {
                 self.link(from, to)?;
                 self.remove(from)
@@ -99,7 +101,7 @@ impl Folder {
         }
     }
 
-    /// Renames `from` over the file `to`, if that is one of which `is_own` says so; returns whether it did.
+    /// Renames `from` over the file `to` if `is_own` accepts that file; returns whether it did.
     ///
     /// # Errors
     /// Those of the system.
@@ -111,7 +113,7 @@ impl Folder {
             Err(why) if is_unsupported(&why) => return self.rename(from, to, 0).map(|()| true),
             done => done?,
         }
-        // Another file may have taken its place since it was looked at; what was there is under the other name now.
+        // Another file may have replaced it since the check; after the exchange that one is under the name `from`.
         if is_own(&self.id_of(from)?) {
             return self.remove(from).map(|()| true);
         }
@@ -143,7 +145,7 @@ impl Folder {
     }
 }
 
-/// Whether a renaming failed because of its flags.
+/// Returns whether a rename failed because its flags are not supported.
 fn is_unsupported(why: &io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
 }
@@ -153,7 +155,7 @@ fn open_at(folder: &File, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -
     // SAFETY: the descriptor is open, and the name is a C string.
     let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, mode) };
     checked(file)?;
-    // SAFETY: the call above has opened it for this one alone.
+    // SAFETY: the call above has opened the descriptor, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 
@@ -161,7 +163,7 @@ fn checked(result: libc::c_int) -> io::Result<()> {
     if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Refuses what would lead out of the folder.
+/// Returns a file's name as a C string; refuses one that would lead out of the folder.
 fn c_name(name: &OsStr) -> io::Result<CString> {
     let bytes = name.as_bytes();
     if bytes.contains(&b'/') || [&b""[..], b".", b".."].contains(&bytes) {

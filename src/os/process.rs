@@ -34,7 +34,7 @@ pub(crate) fn has_more_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Whether a file could not be opened because the process, or the system, has as many open as it may.
+/// Returns whether a file could not be opened because the process or the system is at its limit of open files.
 pub(crate) fn has_no_descriptor(error: &std::io::Error) -> bool {
     #[cfg(unix)]
     {

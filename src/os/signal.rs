@@ -3,11 +3,12 @@
 
 /// Watches the signals that end the process by default, of those of SIGINT, SIGTERM and SIGHUP that do so now.
 ///
-/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process; process 1, the first of a
-/// container, exits with 128 and the signal's number, as shells show it. A second one ends it at once. A signal that is ignored
-/// stays ignored, and a handler of the program's own, installed before or after, is the only one that acts: where it calls ours,
-/// ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the process as if there were
-/// no handler.
+/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first of a
+/// container, exits with 128 plus the signal's number instead, as shells report it. A second signal ends the process at once.
+///
+/// A signal that is ignored stays ignored, and a handler of the program, installed before or after, is the only one that acts:
+/// if it calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the
+/// process as if there were no handler.
 #[cfg(unix)]
 pub(crate) fn watch() {
     unix::watch();
@@ -165,7 +166,7 @@ mod unix {
             return;
         }
         set_action(signal, libc::SIG_DFL);
-        // The system spares the first process of a container the default action.
+        // The kernel takes no default action for process 1 of a container.
         if process() == 1 {
             // SAFETY: async-signal-safe.
             unsafe { libc::_exit(128 + signal) };

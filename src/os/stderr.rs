@@ -18,9 +18,9 @@ fn write_to(descriptor: i32, line: &[u8]) -> bool {
     if count != 1 || ready.revents != libc::POLLOUT {
         return false;
     }
-    // It may be a file.
+    // Stderr may be a file at the limit.
     let _limit = FileLimitGuard::new();
-    // SAFETY: the caller passes as many bytes as the count says.
+    // SAFETY: the pointer and the length are those of `line`.
     unsafe { libc::write(descriptor, line.as_ptr().cast(), line.len()) > 0 }
 }
 

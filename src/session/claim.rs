@@ -1,4 +1,4 @@
-//! Which file belongs to which layer of this process: two that write to one would lose a trace.
+//! Which output file belongs to which layer of this process: two layers with one file would lose a trace.
 
 use crate::os::fork;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct OutputClaim(PathBuf);
 impl OutputClaim {
     /// Claims a file; `None` if another layer has it.
     pub(crate) fn take(path: &Path) -> Option<OutputClaim> {
-        // Without `.` and doubled separators, which are no difference.
+        // Components leave out `.` and doubled separators, so that paths of one file compare equal.
         let path: PathBuf = path.components().collect();
         let mut claimed = CLAIMED.lock();
         if claimed.contains(&path) {

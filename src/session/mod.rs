@@ -80,7 +80,7 @@ pub(crate) struct Session {
     writes: Writes,
     /// The guard was dropped, so nothing would write what a recording holds.
     is_unguarded: AtomicBool,
-    /// What keeps other layers from the output while the guard lives.
+    /// The claim on the output, held while the guard lives.
     claim: fork::Own<Option<OutputClaim>>,
     /// What the program changes in the events of its traces.
     post_process: OnceLock<PostProcess>,

@@ -31,7 +31,7 @@ struct Shared {
     alive: AtomicBool,
     /// The thread runs.
     begun: AtomicBool,
-    /// That the recording has reached the buffer limit was reported.
+    /// The recording's full buffers were reported.
     is_full: AtomicBool,
 }
 

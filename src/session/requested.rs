@@ -34,7 +34,7 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync {
 /// What a session knows of those outside.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Of this process: a forked child serves none unless it says so.
+    /// Of this process: a forked child serves no requests unless the program asks for it.
     outside: fork::Own<Option<Arc<dyn Outside>>>,
     /// From which iteration on somebody wants to know; 0 if nobody does.
     watched: AtomicU64,

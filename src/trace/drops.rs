@@ -9,8 +9,9 @@
 //! - The thread that left the span last closed it next.
 //!
 //! A span that is made once and entered for each call (a layer of a model) is entered inside of others, which its thread
-//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future. Of spans that have
-//! not closed, [`open_futures`](super::open_futures) decides.
+//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future.
+//!
+//! [`open_futures`](super::open_futures) decides about spans that have not closed.
 
 use super::recorded::Recorded;
 use crate::buffer::{Record, Tag, flag};
@@ -77,7 +78,7 @@ pub(super) struct Found {
     pub(super) slices: Vec<u64>,
     /// The callsites of the spans of futures.
     pub(super) sites: HashSet<u32>,
-    /// Spans that have not closed and were entered again, none of whose callsite in a span that is not an ancestor.
+    /// Spans that have not closed and were entered again, of callsites whose spans are entered inside their ancestors only.
     pub(super) undecided: HashSet<u64>,
 }
 

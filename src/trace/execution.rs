@@ -52,7 +52,7 @@ impl Trace {
         self.save_all_to(self.destination(), path).map(drop)
     }
 
-    /// The same to that destination; returns the name that the trace's file has.
+    /// Does the same to that destination; returns the name of the trace's file.
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let saved = self.save_to(to, path)?;
         // A file that was closed early leaves no time for another one.

@@ -181,14 +181,14 @@ impl Index {
         self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
     }
 
-    /// Takes note of what counters stood at when that slice was left.
+    /// Keeps the record of the counters' values at the end of a slice.
     fn meet_counts(&mut self, slice: u64, counts: &Record<'_>) {
         let mut times = counts.payload();
         self.scaled += u64::from(times.next() > times.next());
         self.counts.0.push((slice, counts.id()));
     }
 
-    /// Keeps those slices of `open`, each with the end of its window, that have no end of their own by then.
+    /// Finds the slices of `open` that had not ended by the end of their window, which `open` has too.
     fn find_unfinished(&mut self, open: Vec<(u64, Ticks)>) {
         let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
         self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
@@ -229,7 +229,7 @@ impl Index {
         self.for_each_thread_slice(recorded, |_, record, start, end| each(record, start, end));
     }
 
-    /// Does the same, with the kernel's id of the thread.
+    /// Does the same, and passes the kernel's id of the thread too.
     pub(super) fn for_each_thread_slice(
         &self,
         recorded: &Recorded,
@@ -426,7 +426,7 @@ mod tests {
         let recorder = Arc::new(Recorder::for_tests());
         let recorded = Recorded::new(taken, vec![window], whole, &recorder, false);
         let index = Index::new(&recorded, &Converter::of_nanoseconds(), &Progress::default());
-        // This thread had read its clock in time, and was kept from storing what it read.
+        // Threads store these ends after the records were read, though the first one had read its clock in time.
         slots.end(1, 40);
         slots.end(4, 60);
         let ends = |at| index.times(&window, &Record::read(&chunk, at, 5).unwrap());

@@ -103,7 +103,7 @@ struct Inner {
     met: OnceLock<Met>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
-    /// The output that was not written because the program was given the trace.
+    /// The output that was not written because the program took the trace.
     unwritten: OnceLock<PathBuf>,
     progress: Progress,
     /// Whoever had to be told that an assertion did not hold was told.
@@ -112,7 +112,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whatever looks into a trace makes its index first.
+        // Each use of a trace makes its index first.
         if let (Some(output), None) = (self.unwritten.get(), self.index.get()) {
             diag!(
                 Warning,
@@ -233,7 +233,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Reports the loss if nobody looks into the trace or saves it, which would have gone to that output.
+    /// Sets the output that the trace replaces, which a warning names if the trace is dropped unused.
     pub(crate) fn hand_out(self, output: Option<PathBuf>) -> Trace {
         output.into_iter().for_each(|output| drop(self.inner.unwritten.set(output)));
         self

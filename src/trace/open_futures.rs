@@ -1,11 +1,11 @@
 //! Finds the futures among the spans that were still open when a recording ended.
 //!
-//! No enter that drops a future marks these. A span counts as a future's if it was entered again and again, never in a span that
-//! is not an ancestor (as a layer of a model is) and never twice at once, and one of these holds:
+//! These futures were not dropped, so no last enter marks them. A span counts as a future's if it was entered again, never
+//! inside a span that is not its ancestor (as a layer of a model is) and never twice at once, and if one of these holds:
 //!
 //! - Several threads entered it.
-//! - A span that was made inside it was entered in two of its slices, so what it runs lasts from one to the other. Then that span
-//!   counts as a future's, too.
+//! - A span that was made inside it was entered in two of its slices, so its work lasts from one slice to the other. The inner
+//!   span then counts as a future's too.
 //!
 //! A future that one thread polls and that keeps no span from poll to poll looks like a span that is entered for each call.
 
@@ -48,7 +48,7 @@ pub(super) fn open_futures(recorded: &Recorded, index: &Index, undecided: &HashS
     futures.filter_map(|span| site(*span)).filter(|site| !sync_sites.contains(site)).collect()
 }
 
-/// Whether polls of a child lie in more than one of its parent's.
+/// Returns whether polls of a child lie in more than one poll of its parent.
 fn spreads(child: &[Poll], parent: &[Poll]) -> bool {
     let around = |poll: &Poll| {
         let before = parent.partition_point(|around| around.start <= poll.start).checked_sub(1)?;

@@ -278,7 +278,7 @@ impl MemoryTimeline {
         self.save_to(&FileSystem, path.as_ref()).map(drop)
     }
 
-    /// Writes it for `path` to that destination; returns the name that the file has.
+    /// Writes the timeline for `path` to that destination; returns the name that the file has.
     pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -11,9 +11,9 @@ use crate::error::{Error, ErrorKind};
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::{file_lock, process};
 
-/// What puts files where they belong.
+/// A place to which files are written.
 pub(crate) trait Destination {
-    /// Writes a file for `path`: it appears when it is whole, and not before. Returns its name, which `contents` gets too.
+    /// Writes a file for `path`, which appears only when it is complete. Returns its name, which `contents` gets too.
     ///
     /// # Errors
     /// Those of [`save`].
@@ -23,7 +23,7 @@ pub(crate) trait Destination {
 /// Writes what is in a file of that name.
 pub(crate) type Contents<'c> = dyn FnMut(&Path, &mut dyn Write) -> io::Result<()> + 'c;
 
-/// The file system: each path is taken as it is.
+/// The file system, with paths unchanged.
 pub(crate) struct FileSystem;
 
 impl Destination for FileSystem {
@@ -166,7 +166,7 @@ pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
     temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
 }
 
-/// Returns a name beside `target` that nobody else uses and nobody can foretell; the random part is the standard
+/// Returns a name in the folder of `target` that no other process uses or can predict; the random part is the standard
 /// library's.
 pub(crate) fn temporary_name(target: &Path) -> io::Result<PathBuf> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -268,7 +268,7 @@ pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         _ => ".".to_owned(),
     };
     let advice = match source.kind() {
-        // As in /proc.
+        // Folders such as /proc take no new files.
         Io::NotFound if Path::new(&folder).is_dir() => format!("no file can be created in {folder}; save elsewhere"),
         Io::NotFound => format!("create the folder {folder} first"),
         Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),

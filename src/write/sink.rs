@@ -143,7 +143,7 @@ impl Sinks {
         .map(|()| target.to_owned())
     }
 
-    /// Whether `target` is a file, and no URL of a handler.
+    /// Returns whether `target` is a file and not a URL of a handler.
     pub(crate) fn is_file(target: &Path) -> bool {
         split(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
     }

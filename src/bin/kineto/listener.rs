@@ -43,7 +43,7 @@ impl Listener {
             return Err(format!("that is a thread of process {of}"));
         }
         let user = numbers("Uid").get(1).copied().ok_or("its user is not known")?;
-        // Its caller may be somebody else, who says what its environment is.
+        // A caller with other rights may have set its environment.
         if ["Uid", "Gid"].iter().any(|name| numbers(name).iter().any(|number| Some(number) != numbers(name).first())) {
             return Err("it runs with other rights than its caller's (set-user-ID or the like)".to_owned());
         }
@@ -103,10 +103,10 @@ impl Listener {
         listens(Path::new(&format!("/proc/{}", self.pid)))
     }
 
-    /// Returns what the process says that it is doing.
+    /// Reads the process's status file.
     ///
     /// # Errors
-    /// Why it says nothing.
+    /// If it cannot be read, with the reason.
     pub(crate) fn status(&self) -> Result<String, String> {
         const LONGEST: u64 = 64 * 1024;
         let mut text = String::new();
@@ -115,8 +115,8 @@ impl Listener {
             .map_err(|why| format!("its status cannot be read: {why}: {}.status in {}", self.own, self.shown.display()))
     }
 
-    /// Opens a file of the process's, if it is one: whoever may write to the folder may have put something else there, so
-    /// nothing is opened before it is known what it is.
+    /// Opens a regular file of the process's user. Another user may have put a device or a pipe into the folder, so the type
+    /// is checked before the file is opened for reading.
     fn open(&self, end: &str) -> io::Result<File> {
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
         let found = OpenOptions::new().read(true).custom_flags(flags).open(self.path(end))?;
@@ -128,8 +128,8 @@ impl Listener {
     }
 }
 
-/// Opens a folder, and nothing else: a device or a pipe may do something when it is opened. A link is followed only if
-/// the caller has named it.
+/// Opens a folder, but no device or pipe, which might act on being opened. A link is followed only if the caller has named
+/// it.
 fn open_folder(path: &Path, is_named: bool) -> Result<File, String> {
     let follow = if is_named { 0 } else { libc::O_NOFOLLOW };
     let flags = libc::O_PATH | libc::O_DIRECTORY | follow;
@@ -193,11 +193,11 @@ fn listens(process: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) listener: Listener,
-    /// What the request calls itself; the answer's first line names it.
+    /// The request's id, which the answer's first line repeats.
     id: String,
-    /// The request, which has no name any more when it was taken.
+    /// The request's file; it has no link left once the process has taken it.
     file: File,
-    /// The answer is to this request.
+    /// The answer's first line had this request's id.
     is_own: bool,
     answer: Option<File>,
     /// What was read of a line that is not whole.
@@ -275,7 +275,7 @@ impl Asked {
             match line {
                 "done" => news.end = Some(true),
                 "failed" => news.end = Some(false),
-                // The outcome for programs.
+                // The outcome as JSON, for programs.
                 line if line.starts_with('{') => {}
                 // The terminal is not the process's.
                 line => news.add(&line.replace(char::is_control, " ")),

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Renames a file, unless there is one of the new name.
+/// Renames a file, unless the new name exists.
 ///
 /// # Errors
-/// `AlreadyExists` if there is one; else those of the system.
+/// `AlreadyExists` if it exists; else those of the system.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let [from_name, to_name] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (from_name, to_name) = (from_name?, to_name?);
-    // SAFETY: both paths are C strings; by number, since old C libraries lack the function.
+    // SAFETY: both paths are C strings that outlive the call. The call is by number since old C libraries lack the function.
     let result = unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -29,7 +29,7 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
     let why = io::Error::last_os_error();
     match why.raw_os_error() {
-        // A file system that has no such renaming.
+        // The file system or the kernel does not support the flag.
         Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) if std::fs::symlink_metadata(to).is_err() => {
             std::fs::rename(from, to)
         }

@@ -38,11 +38,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The status for people.
+/// Returns the status as lines for people.
 fn shown(pid: u32, status: &Value) -> String {
     let text = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        // The terminal is not the process's.
+        // The process must not control this terminal.
         text.replace(char::is_control, " ")
     };
     let mut lines = format!("{pid}: {}", text(&status["state"]));

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// What is recorded, by libkineto's names with commas between. [default: what the process is set to]
     #[arg(long, value_name = "TYPES", value_parser = one_line)]
     activities: Option<String>,
-    /// Takes back all requests of the processes that have not ended; what they have recorded is thrown away.
+    /// Cancels all requests of the processes that have not ended, and discards what they have recorded.
     #[arg(long)]
     cancel: bool,
     /// The folder in which the processes look for requests. [default: KINETO_TRIGGER_DIR in their environment]

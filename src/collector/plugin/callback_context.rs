@@ -8,8 +8,8 @@ use crate::collector::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 
-/// What a plugin's calls refer to by a pointer. It is never freed, and accepts calls only while the plugin is asked for
-/// something: a later call by a pointer that the plugin has kept fails.
+/// The context of a plugin's calls, which pass it as a pointer. It is never freed, and accepts calls only while the plugin is
+/// asked for something: a later call with a pointer that the plugin has kept fails.
 #[derive(Debug)]
 pub(super) struct CallbackContext<T: 'static>(fork::Own<Option<T>>);
 
@@ -30,7 +30,7 @@ impl<T> CallbackContext<T> {
     /// # Safety
     /// `handle` is one that [`during`](CallbackContext::during) of such a context has given out, or null.
     unsafe fn of(handle: Handle) -> Option<&'static CallbackContext<T>> {
-        // SAFETY: contexts are never freed, and shared freely.
+        // SAFETY: the handle is null or points to a context; contexts are never freed, and are changed under their lock only.
         unsafe { handle.cast::<CallbackContext<T>>().as_ref() }
     }
 

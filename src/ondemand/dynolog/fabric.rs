@@ -1,4 +1,4 @@
-//! The socket to the daemon: from whom it takes datagrams, and how it finds a daemon that came later.
+//! The socket to the daemon: which datagrams it takes, and how it reaches a daemon that starts later.
 
 use super::wire::{self, Malformed};
 use crate::os::{datagram, fork};
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// A bound socket that is always connected: to the daemon, or to itself where there is none. Nothing here waits.
 ///
-/// The kernel refuses datagrams for a connected socket from others than its peer. So nobody but the process that has the
-/// daemon's name can have this one work; and that must also be of a user that is trusted.
+/// The kernel refuses datagrams to a connected socket from any socket but its peer. So only the process that has the daemon's
+/// name can send requests, and its user must also be trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
     socket: UnixDatagram,
@@ -74,7 +74,7 @@ const DAEMON: &str = "dynolog";
 const CLIENT: &str = "dynoconfigclient";
 /// The longest path of a socket.
 const PATH_MAX: usize = 107;
-/// So many entries of the folder are looked at for sockets that are left over.
+/// The most entries of the folder that are searched for leftover sockets.
 const LEFTOVERS_MAX: usize = 10_000;
 
 impl Fabric {
@@ -105,7 +105,7 @@ impl Fabric {
         self.socket.as_raw_fd()
     }
 
-    /// Whether answers can still arrive: not if its file was removed, as with a folder that is made again.
+    /// Returns whether answers can still arrive: not once the socket's file was removed, as with its folder.
     pub(super) fn is_reachable(&self) -> bool {
         self.file.as_ref().is_none_or(SocketFile::is_there)
     }
@@ -144,10 +144,10 @@ impl Fabric {
         connected
     }
 
-    /// Takes no datagram from anybody until it is connected again; what has arrived is dropped.
+    /// Refuses all datagrams until it is connected again, and drops those that have arrived.
     fn leave(&mut self) {
         self.is_connected = false;
-        // This fails if its file is gone. Then nobody finds the socket either.
+        // This fails if the socket's file is gone; then no process can send to it either.
         let _ = self.socket.connect_addr(&self.own);
     }
 
@@ -198,7 +198,7 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()))
 }
 
-/// Removes sockets of this user's clients that were killed: nobody is behind them.
+/// Removes the sockets that killed clients of this user have left.
 fn remove_leftovers(folder: &Path) {
     let Ok(probe) = UnixDatagram::unbound() else { return };
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten();
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn the_daemons_answer_is_taken_and_what_is_malformed_is_dropped() {
+    fn answers_of_the_daemon_are_taken_and_others_dropped() {
         let (_folder, daemon, mut fabric) = pair();
         let mut buffer = [0; 64];
         let (length, client) = daemon.recv_from(&mut buffer).unwrap();

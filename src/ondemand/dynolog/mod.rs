@@ -37,9 +37,9 @@ pub(super) struct Client {
     absent: Option<(Instant, io::Error)>,
     /// Since when no answer came in spite of polls.
     unheard: Option<Instant>,
-    /// The daemon's last word was an answer.
+    /// The daemon has answered, and no trouble was met since.
     is_registered: bool,
-    /// What was reported since then.
+    /// The troubles that were reported since its last answer.
     reported: Vec<Trouble>,
     /// How many datagrams were dropped.
     strays: u64,
@@ -47,7 +47,7 @@ pub(super) struct Client {
     folder: PathBuf,
 }
 
-/// Why the daemon cannot be heard.
+/// Why no answer of the daemon arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     /// No socket can be bound.
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Opens a socket in place of the one that there is.
+    /// Replaces the socket by a new one.
     fn bind(&mut self) -> io::Result<&mut Fabric> {
         let (folder, trusted) = &self.place;
         self.asked = None;
@@ -127,7 +127,7 @@ impl Client {
         requests
     }
 
-    /// Takes nothing more from a user that is not trusted, until the daemon's name may be somebody else's.
+    /// Closes the socket when an untrusted user answers under the daemon's name, and polls again after [`PATIENCE`].
     fn turn_away(&mut self, user: Option<u32>, now: Instant) {
         (self.fabric, self.asked, self.unheard) = (None, None, None);
         self.due = now + PATIENCE;
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Returns a socket that answers can reach, connected anew if none has come for a while: another process may have the
+    /// Returns a socket that answers can reach. If an answer is overdue, it is connected again: another process may have the
     /// daemon's name by now.
     fn reachable(&mut self, is_overdue: bool) -> io::Result<&mut Fabric> {
         if self.fabric.as_ref().is_none_or(|fabric| is_overdue && !fabric.is_reachable()) {
@@ -188,13 +188,13 @@ impl Client {
         }
         let fabric = self.fabric.as_mut().ok_or(io::ErrorKind::NotFound)?;
         if is_overdue {
-            // Sending tells why it fails.
+            // The send that follows reports why it fails.
             let _ = fabric.connect();
         }
         Ok(fabric)
     }
 
-    /// The daemon has answered: reports it, once until it is missed.
+    /// Reports that the daemon has answered, once until it is missed.
     fn greet(&mut self) {
         if !self.is_registered {
             diag!(
