@@ -1,6 +1,6 @@
 /* A program that loads the library and unloads it: the recording continues, and the file is written at the end. With a
- * second argument "elsewhere", a thread that has ended has begun it; with "late", so it has, and no thread of the library
- * runs before that is unloaded. */
+ * second argument "elsewhere", a thread that ends before the unloading begins it; with "late", the library's own threads
+ * also wait until the library is unloaded. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ static void *start(void *given) {
   return start.run(start.argument);
 }
 
-/* In place of the system's, for the library too. */
+/* Replaces the system's function, for the library too. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
   int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
   *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");

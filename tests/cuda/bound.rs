@@ -108,7 +108,7 @@ impl Bounded {
         assert!(lost > 0, "the limits are too wide to show anything");
         let is_noted = |part: &str| outcome.notes.iter().any(|note| note.contains(part));
         let refused = is_noted("CUPTI asked for a buffer ") && is_noted("refused");
-        // On a busy machine the end of the library's own flush is not waited for.
+        // On a busy machine the stop does not wait for the end of the library's own flush.
         let hung = is_noted("libcupti hung during the stop");
         assert!(refused || hung || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
         let made = cuda::count("api_records") + cuda::count("device_records");

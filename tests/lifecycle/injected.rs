@@ -1,6 +1,6 @@
 //! The n-th mapping, thread or file fails, for each n: nothing aborts or hangs, and what is missing has an error or is counted.
-#![allow(unsafe_code, reason = "what fails is what libc does, which has no safe form")]
-#![allow(clippy::disallowed_methods, reason = "a scenario is told its settings by the environment")]
+#![allow(unsafe_code, reason = "replacing functions of libc has no safe form")]
+#![allow(clippy::disallowed_methods, reason = "a scenario gets its settings from the environment")]
 
 use crate::play::{OUTPUT, play_with, report, work};
 use crate::{Scenario, Test};
@@ -11,7 +11,7 @@ use tracing_kineto::{Error, KinetoLayer};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[("injected", injected)];
 
-pub(crate) const TESTS: &[Test] = &[("a_map_a_thread_or_a_file_that_fails_costs_what_is_counted_or_an_error", || {
+pub(crate) const TESTS: &[Test] = &[("failed_call_of_the_system_is_counted_or_an_error", || {
     for what in CALLS {
         let failed = (1..).take_while(|nth| {
             let played = play_with("injected", &[("WHAT", what), ("NTH", &nth.to_string())]).succeeded();
@@ -36,7 +36,7 @@ pub(crate) const TESTS: &[Test] = &[("a_map_a_thread_or_a_file_that_fails_costs_
     }
 })];
 
-/// What is to fail, and how often it is asked for until it does.
+/// Which call fails, and how many calls are left until it does.
 static WHAT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static LEFT: AtomicU64 = AtomicU64::new(0);
 const CALLS: [&str; 3] = ["mmap", "pthread_create", "open64"];
@@ -47,12 +47,12 @@ const FILE: usize = 2;
 /// The file that the scenario saves itself.
 const FIRST: &str = "first.json";
 
-/// Whether this is the one that fails.
+/// Returns whether this call is the one that fails.
 fn fails(what: usize) -> bool {
     WHAT.load(Ordering::Relaxed) == what && LEFT.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
-/// Looks up libc's own function of a name that is defined below.
+/// Returns the address of libc's own function with a name that is defined below.
 fn original(name: &CStr, known: &AtomicUsize) -> usize {
     if known.load(Ordering::Relaxed) == 0 {
         // SAFETY: the name ends with a zero byte.
@@ -70,7 +70,7 @@ fn fail(error: c_int) {
 
 type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 
-/// In place of libc's, for this program's own code.
+/// Replaces libc's function for this program's own code.
 // SAFETY: it does what libc's does, or fails as that may.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
@@ -95,7 +95,7 @@ unsafe extern "C" fn mmap(
 type Begin = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Begin, *mut c_void) -> c_int;
 
-/// In place of libc's, for this program's own code.
+/// Replaces libc's function for this program's own code.
 // SAFETY: it does what libc's does, or fails as that may.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_create(
@@ -116,7 +116,7 @@ unsafe extern "C" fn pthread_create(
 
 type Open = unsafe extern "C" fn(*const c_char, c_int, libc::mode_t) -> c_int;
 
-/// In place of libc's, for this program's own code, which passes a mode each time.
+/// Replaces libc's function for this program's own code, which passes a mode each time.
 // SAFETY: it does what libc's does, or fails as that may.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open64(path: *const c_char, how: c_int, mode: libc::mode_t) -> c_int {
@@ -131,7 +131,7 @@ unsafe extern "C" fn open64(path: *const c_char, how: c_int, mode: libc::mode_t)
     unsafe { original(path, how, mode) }
 }
 
-/// Makes a recording, saves it, and ends with another one. What is to fail does so once.
+/// Makes a recording, saves it, and ends with another one. The chosen call fails once.
 fn injected(folder: &Path) {
     let what = std::env::var("WHAT").unwrap();
     let nth = std::env::var("NTH").unwrap().parse().unwrap();
@@ -163,7 +163,7 @@ fn record_twice(folder: &Path) -> Result<(), Error> {
     saved
 }
 
-/// Says how many spans there were, once nothing fails any more.
+/// Reports how many spans were made, and lets no call fail any more.
 fn report_made(folder: &Path, spans: usize) {
     WHAT.store(usize::MAX, Ordering::Relaxed);
     report(folder, &format!("made {spans}"));

@@ -1,5 +1,5 @@
-//! A process that may open nothing more, and one that has no /proc.
-#![allow(clippy::disallowed_methods, reason = "a scenario is told its settings by the environment")]
+//! A process at its limit of open files, and one without /proc.
+#![allow(clippy::disallowed_methods, reason = "a scenario gets its settings from the environment")]
 
 use crate::play::{OUTPUT, Played, play_with, record_as, report, work};
 use crate::{Scenario, Test, ends, sys};
@@ -20,7 +20,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("without_descriptors_a_trace_is_saved_or_an_error_says_why", || {
+    ("save_without_descriptors_works_or_names_the_limit", || {
         for (from, to, error) in [
             ("build", "built", "build"),
             ("built", "stop", ""),
@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
             }
         }
     }),
-    ("without_descriptors_a_request_is_refused_and_the_next_is_served", || {
+    ("request_without_descriptors_is_refused_and_next_served", || {
         let played = request("descriptors");
         let refused = "is refused because it cannot be read: Too many open files";
         assert_eq!(played.stderr.matches(refused).count(), 1, "{}", played.stderr);
@@ -109,7 +109,7 @@ fn record_twice(folder: &Path) -> Option<KinetoGuard> {
     Some(guard)
 }
 
-/// Plays a program that gets requests while this is missing.
+/// Plays a program that gets requests while `missing` is not there.
 fn request(missing: &str) -> Played {
     play_with("requests", &[("MISSING", missing), ("KINETO_ONDEMAND_TRACE_DIR", "{}")]).succeeded()
 }

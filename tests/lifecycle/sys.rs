@@ -109,7 +109,7 @@ pub(crate) fn ignore(signal: i32) {
 
 /// Lets no file grow beyond `bytes`; `None` lifts the limit again.
 ///
-/// On Linux the library keeps the signal that comes with that from ending the process.
+/// On Linux the library keeps SIGXFSZ from ending the process; elsewhere the signal is ignored.
 pub(crate) fn limit_files(bytes: Option<u64>) {
     if !cfg!(target_os = "linux") {
         ignore(libc::SIGXFSZ);
@@ -161,7 +161,7 @@ pub(crate) fn fill_stderr() {
     // SAFETY: takes numbers; both descriptors are open.
     unsafe { libc::fcntl(writer, libc::F_SETFL, libc::O_NONBLOCK) };
     let page = [b'.'; 4096];
-    // SAFETY: the caller passes as many bytes as the count says.
+    // SAFETY: the pointer and the length are those of `page`.
     while unsafe { libc::write(writer, page.as_ptr().cast(), page.len()) } > 0 {}
     // SAFETY: takes numbers; both descriptors are open.
     unsafe { libc::fcntl(writer, libc::F_SETFL, 0) };
@@ -199,14 +199,14 @@ pub(crate) fn limit_memory(more: Option<u64>) {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Lets the process open nothing more; `false` lifts the limit again.
+/// Keeps the process from opening further files; `false` lifts the limit again.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit_descriptors(none: bool) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the result.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     assert_eq!(failed, 0);
-    // A new one has the lowest free number, so all below it are taken.
+    // A new descriptor has the lowest free number, so all numbers below it are in use.
     let free =
         || libc::rlim_t::from(std::os::fd::AsRawFd::as_raw_fd(&File::open("/dev/null").unwrap()).cast_unsigned());
     limit.rlim_cur = if none { free() } else { limit.rlim_max.min(1024) };
@@ -215,7 +215,7 @@ pub(crate) fn limit_descriptors(none: bool) {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Puts an empty folder in place of /proc, for this process alone; returns whether the kernel permits that.
+/// Replaces /proc by an empty folder, for this process alone; returns whether the kernel permits that.
 #[cfg(target_os = "linux")]
 pub(crate) fn hide_proc() -> bool {
     let mount = |source: &std::ffi::CStr, target: &std::ffi::CStr, kind: &std::ffi::CStr, flags| {
@@ -223,8 +223,8 @@ pub(crate) fn hide_proc() -> bool {
         unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) == 0 }
     };
     // SAFETY: takes numbers; the process has one thread so far.
-    let is_apart = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 };
-    is_apart
+    let has_namespaces = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 };
+    has_namespaces
         && mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE)
         && mount(c"none", c"/proc", c"tmpfs", 0)
         && !std::path::Path::new("/proc/self").exists()

@@ -44,7 +44,7 @@ fn attribution(file: &File) -> String {
     let name = |row: &Value| row["args"]["External id"].as_u64().map_or("", |id| names[&Some(id)]);
     let mut pairs: Vec<_> =
         rows(file, DeviceType::Cuda).iter().map(|row| format!("{}<{}", row["args"]["Bytes"], name(row))).collect();
-    // Rows are in the order of thread ids, which begin again at some time.
+    // Rows are in the order of thread ids, which the kernel uses again.
     pairs.sort();
     pairs.join(" ")
 }

@@ -22,7 +22,7 @@ fn start(place: &Place, scenario: &str, text: &str) -> Program {
 }
 
 fn write(place: &Place, text: &str) {
-    // Renamed to its name, so that the program never reads a file that is half written.
+    // A rename, so that the program never reads a file that is half written.
     fs::write(place.file("next.conf"), text).unwrap();
     fs::rename(place.file("next.conf"), place.file("libkineto.conf")).unwrap();
 }

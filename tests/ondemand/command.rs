@@ -4,7 +4,7 @@ use crate::program::{Place, Program, Trace};
 use crate::trigger::{in_own_numbers, start, start_with};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::harness::Test;
@@ -203,7 +203,7 @@ fn command_opens_only_folders_and_files() {
     let place = Place::new();
     let fifo = place.file("fifo");
     make_fifo(&fifo);
-    // What the environment names is the program's choice, also where it is no folder.
+    // A program's environment may name a pipe or a device.
     for (named, why) in [(fifo.as_path(), "Not a directory"), (Path::new("/dev/null"), "Not a directory")] {
         let folder = named.display().to_string();
         let program = start_with(&place, "serve", &[("KINETO_TRIGGER_DIR", &folder)]);
@@ -212,10 +212,9 @@ fn command_opens_only_folders_and_files() {
         assert!(said.status == 1 && said.errors.contains(why), "{said:?}");
         program.end();
     }
-    // Nor is an answer opened that is no file.
+    // An answer that is no file is not opened either.
     let listening = listen_as(None, &place.triggers());
-    let (request, answer) =
-        (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
+    let (request, answer) = (listening.path(&place, "request"), listening.path(&place, "answer"));
     make_fifo(&answer);
     let folder = place.triggers().display().to_string();
     let pid = listening.0.id().to_string();
@@ -228,16 +227,14 @@ fn command_opens_only_folders_and_files() {
     assert!(said.status == 1 && said.errors.contains("it is not the process's own"), "{said:?}");
 }
 
-fn request_of(process: &Listening) -> String {
-    format!("{}.request", process.0.id())
-}
-
-fn answer_of(process: &Listening) -> String {
-    format!("{}.answer", process.0.id())
-}
-
 /// A process that ends with the test.
 struct Listening(Child);
+
+impl Listening {
+    fn path(&self, place: &Place, end: &str) -> PathBuf {
+        place.triggers().join(format!("{}.{end}", self.0.id()))
+    }
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
@@ -254,7 +251,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Starts a process that looks as if it took requests, with that effective user.
+/// Starts a process that pretends to take requests, with that effective user.
 fn listen_as(user: Option<u32>, folder: &Path) -> Listening {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--play", &format!("pretends {}", user.map_or_else(String::new, |user| user.to_string()))]);
@@ -279,7 +276,7 @@ fn command_serves_no_set_user_id_program() {
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);
 }
 
-/// Waits until the status of a process is so.
+/// Waits until the status of a process passes `is_so`.
 fn wait_for_status(command: &str, pid: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
     wait_until(|| {
         let said = Said::new(Command::new(command).args(["status", "--json", pid]).output().unwrap());
@@ -366,8 +363,7 @@ fn concurrent_commands_get_their_own_files() {
 fn command_takes_no_other_requests_answer() {
     let place = Place::new();
     let listening = listen_as(None, &place.triggers());
-    let (request, answer) =
-        (place.triggers().join(request_of(&listening)), place.triggers().join(answer_of(&listening)));
+    let (request, answer) = (listening.path(&place, "request"), listening.path(&place, "answer"));
     let folder = place.triggers().display().to_string();
     let pid = listening.0.id().to_string();
     let said = std::thread::scope(|scope| {

@@ -76,7 +76,7 @@ fn a_program_with_more_rights_than_its_caller_serves_nobody() {
     const NOBODY: u32 = 65534;
     let place = Place::new();
     let program = place.trace("set-user-id");
-    // By another process: one that a test starts meanwhile would inherit the open file, which cannot be executed then.
+    // Another process copies it: a child of another test would inherit the open file, which then cannot be executed.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
     if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
         println!("passed over: only root can make a program another user's");

@@ -30,7 +30,7 @@ pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) ->
     place.start_by(command, "serve", &[&own, env].concat())
 }
 
-/// Leaves a request, and waits until its answer ends so.
+/// Leaves a request, and waits until its answer ends with `end`.
 pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
     let (request, answer) = (path_of(place, program, "request"), path_of(place, program, "answer"));
     let prepared = place.triggers().join("prepared");
@@ -49,7 +49,7 @@ pub(crate) fn path_of(place: &Place, program: &Program, end: &str) -> PathBuf {
 
 fn request_fails_at_the_file_size_limit() {
     let place = Place::new();
-    // Less than any trace has.
+    // Any trace is larger.
     let program = start_after(&place, "ulimit -S -f 4", &[]);
     program.wait_for(".request` traces this process");
     let answer = ask(&place, &program, &place.text_for_a_time("a.json", 1), "failed\n");
@@ -77,8 +77,8 @@ fn lift_limit(program: &Program) {
     assert!(lifted.unwrap().success());
 }
 
-/// A file that somebody else has there.
-fn foreign(path: &Path) {
+/// Writes a file that the program under test did not write.
+fn write_foreign(path: &Path) {
     fs::write(path, "foreign").unwrap();
 }
 
@@ -87,8 +87,8 @@ fn request_replaces_no_foreign_file() {
     let program = start(&place, "serve");
     let named = place.trace_of(&program, "a.json");
     let numbered = |number: u32| place.trace(&format!("a_{}.{number}.json", program.pid()));
-    foreign(&named);
-    foreign(&numbered(1));
+    write_foreign(&named);
+    write_foreign(&numbered(1));
     let text = place.text_for_a_time("a.json", 1);
     // The second one replaces the first, which is the process's own.
     for number in [2, 2] {
@@ -127,13 +127,13 @@ fn request_leaves_a_file_that_took_its_place() {
     let text = place.text_for_a_time("a.json", 1);
     ask(&place, &program, &text, "done\n");
     let new = path.with_extension("new");
-    foreign(&new);
+    write_foreign(&new);
     fs::rename(&new, &path).unwrap();
     ask(&place, &program, &text, "done\n");
     assert_eq!(fs::read_to_string(&path).unwrap(), "foreign");
-    // Nor a link to a foreign one, nor that one.
+    // A link stays too, and so does its target.
     let target = place.sockets().join("target");
-    foreign(&target);
+    write_foreign(&target);
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&target, &path).unwrap();
     ask(&place, &program, &text, "done\n");
@@ -146,10 +146,10 @@ fn request_replaces_no_execution_trace() {
     let place = Place::new();
     let program = start_after(&place, "true", &[("ENABLE_PYTORCH_EXECUTION_TRACE", "1")]);
     program.wait_for(".request` traces this process");
-    let beside = place.trace_of(&program, "a.json").with_extension("et.json");
-    foreign(&beside);
+    let execution_trace = place.trace_of(&program, "a.json").with_extension("et.json");
+    write_foreign(&execution_trace);
     ask(&place, &program, &place.text_for_a_time("a.json", 1), "done\n");
-    assert_eq!(fs::read_to_string(&beside).unwrap(), "foreign");
+    assert_eq!(fs::read_to_string(&execution_trace).unwrap(), "foreign");
     program.end();
     assert_eq!(place.traces().len(), 3);
 }

@@ -119,13 +119,13 @@ impl Program {
         self.wait_for_times(text, 1);
     }
 
-    /// Waits until it has said that so many times.
+    /// Waits until it has printed `text` so many times.
     #[track_caller]
     pub(crate) fn wait_for_times(&self, text: &str, times: usize) {
         self.wait_until(|| (self.said().matches(text).count() >= times).then_some(()));
     }
 
-    /// Waits until there is something, while the program runs.
+    /// Waits until `find` returns a value.
     #[track_caller]
     pub(crate) fn wait_until<T>(&self, find: impl Fn() -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -183,7 +183,7 @@ fn threads() -> String {
     names.join(",")
 }
 
-/// Has a thread of the name by which a process is known that takes requests, and takes none; with that effective user.
+/// Starts a thread with the name that marks a process which takes requests, but takes none; with that effective user.
 #[expect(unsafe_code, reason = "seteuid has no safe form")]
 fn pretends(user: Option<u32>) {
     if let Some(user) = user {
@@ -224,7 +224,7 @@ fn forks() {
     drop(guard);
 }
 
-/// A server that forks two workers when it is told so, which end with it.
+/// A server that forks two workers on command; they end with it.
 #[expect(unsafe_code, clippy::exit, reason = "fork has no safe form, and a worker ends in the middle of it")]
 fn preforks() {
     let guard = from_env();

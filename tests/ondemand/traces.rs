@@ -152,7 +152,7 @@ fn start_together(count: usize) {
         assert!(is_late && from > 0 || from.abs() < 1_000_000 && (length - 100_000_000).abs() < 1_000_000, "{said}");
         // Of what was recorded ahead, nothing is there but the fields.
         let (first, work) = (trace.start_of_the_whole(), trace.slices("work"));
-        // A span that lasts longer than the recording begins ahead has none either.
+        // A span that began before the recording has no fields either.
         let is_whole = |row: &serde_json::Value| row["args"]["n"] == 1 || row["args"]["clipped"] == true;
         assert!(work.iter().all(|row| is_whole(row) && row["ts"].as_f64().unwrap() >= first), "{work:?}");
         assert!(work.iter().filter(|row| row["args"].get("clipped").is_some()).count() <= 1, "{work:?}");

@@ -112,7 +112,7 @@ fn polls_are_those_that_the_daemon_expects() {
     assert!(!path.exists());
 }
 
-/// Asks for a trace by the next poll that this daemon hears.
+/// Answers the program's next poll with a request for a trace, and waits for the file.
 fn trace_by(place: &Place, daemon: &Stub, program: &Program, name: &str) {
     daemon.answer(&daemon.poll_for_a_trace(), &place.text_for_a_time(name, 10));
     Trace::wait_for(&place.trace_of(program, name));
@@ -188,7 +188,7 @@ fn sockets_of_killed_programs_are_removed() {
     lives.end();
 }
 
-/// A user who may send to the program's socket, and is not the one that it trusts, has the daemon's name.
+/// An untrusted user that may send to the program's socket has the daemon's name.
 fn an_impostor_is_turned_away() {
     const FLOODS: &str = r#"
 import os, socket, struct, sys
@@ -224,7 +224,7 @@ except OSError as error:
     let mut sent = String::new();
     out.read_to_string(&mut sent).unwrap();
     let (sent, why) = sent.trim().split_once(' ').unwrap();
-    // What its send buffer has room for, and no more.
+    // At most what its send buffer holds.
     assert!(sent.parse::<u64>().unwrap() < 10_000, "{sent} datagrams were let in, then: {why}");
     assert_eq!(why, "Connection refused");
     impostor.wait().unwrap();

@@ -104,7 +104,8 @@ fn now() -> u64 {
 }
 
 impl Toy {
-    /// Launches a kernel on a stream; its work is `(start, length)` after the call, or before its begin, in nanoseconds.
+    /// Launches a kernel on a stream. Its work is `(start, length)` in nanoseconds: after the end of the call, or before its
+    /// begin if `start` is negative.
     fn launch(&self, kernel: &str, stream: u32, work: &[(i64, u64)]) -> u64 {
         let start = now();
         let correlation = self.state.correlation.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,5 +1,5 @@
 //! Calls of async functions, and layers of a model whose spans are made once: how often each is drawn and counted.
-#![allow(clippy::mem_forget, reason = "spans that are open at the end")]
+#![allow(clippy::mem_forget, reason = "tests need spans that are open at the end")]
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -242,7 +242,7 @@ async fn idle_loop() {
 }
 
 #[test]
-fn futures_that_never_end_count_once_when_threads_share_them() {
+fn endless_futures_count_once_when_threads_share_them() {
     let file = record(|| {
         let mut loops: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> =
             vec![Box::pin(idle_loop()), Box::pin(idle_loop())];
@@ -257,7 +257,7 @@ fn futures_that_never_end_count_once_when_threads_share_them() {
 }
 
 #[test]
-fn future_that_never_ends_counts_once_when_it_keeps_children() {
+fn endless_future_counts_once_when_it_keeps_children() {
     let file = record(|| {
         let mut worker: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(worker_loop());
         (0..2).for_each(|_| poll(&mut worker));

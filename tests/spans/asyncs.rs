@@ -91,7 +91,7 @@ fn the_four_modes_draw_polls_and_tracks_as_they_say() {
 }
 
 #[test]
-fn a_track_goes_from_the_first_poll_to_the_drop_and_says_how_busy_it_was() {
+fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
     let file = record(|| {
         let mut task = task(info_span!("task", n = 1), 2);
         poll_on_threads(&mut task, 2);

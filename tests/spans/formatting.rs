@@ -147,7 +147,7 @@ fn elsewhere(work: impl FnOnce() + Send) {
 /// Records what `work` does beside another layer; the process fails if that does not end.
 fn record_beside(other: Boxed, ours_first: bool, configure: Configure, work: impl Fn(&Profiler)) -> File {
     let bark = || {
-        // The scenarios take seconds of processor time where nothing is optimised, and machines are shared.
+        // Without optimisation the scenarios take seconds of processor time, and machines are shared.
         std::thread::sleep(Duration::from_secs(600));
         let _ = io::stderr().write_all(b"the scenario hangs");
         std::process::abort();

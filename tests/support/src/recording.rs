@@ -227,7 +227,7 @@ impl File {
             rows.entry(slice.tid).or_default().push((depth + 1, slice));
         }
         let mut rows: Vec<_> = rows.into_values().collect();
-        // Threads of one name by when they began, not by their ids, which begin again at some number.
+        // Threads of one name are sorted by their start, since the kernel uses their ids again.
         rows.sort_by_key(|slices| {
             let first = slices[0].1;
             (!first.row.starts_with("main"), first.row.clone(), first.start)
