@@ -90,8 +90,8 @@ loom() {
   CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --test loom
 }
 
-# sanitize NAME [OPTION]...: all tests, the standard library instrumented with them. The simulated libraries find the sanitizer in
-# the program that loads them. It ends a program that allocates too much, unless told otherwise.
+# sanitize NAME [OPTION]...: all tests, the standard library instrumented with them. The simulated libraries find the sanitizer
+# in the program that loads them. By default it ends a program that allocates too much.
 sanitize() {
   need_nightly rust-src
   export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
