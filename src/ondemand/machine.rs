@@ -15,7 +15,7 @@ pub(super) struct Machine {
     pending: Option<Arc<Request>>,
     /// Accepted requests that have not begun; the first that can begin goes before those that cannot.
     accepted: Vec<Job>,
-    /// How many requests were accepted.
+    /// How many requests have begun.
     tickets: u64,
 }
 
@@ -111,8 +111,7 @@ impl Machine {
     fn accept(&mut self, request: Arc<Request>, moment: &Moment) -> Result<(), (Arc<Request>, String)> {
         match Plan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
-                self.tickets += 1;
-                self.accepted.push(Job { ticket: self.tickets, request, plan, late: Arc::default() });
+                self.accepted.push(Job { ticket: 0, request, plan, late: Arc::default() });
                 Ok(())
             }
             Err(why) => Err((request, why)),
@@ -146,11 +145,14 @@ impl Machine {
         let Some(at) = self.accepted.iter().position(|job| job.plan.is_warm(moment)) else {
             return (State::Idle, None);
         };
-        let job = self.accepted.remove(at);
-        match host.busy {
-            Some(busy) => (State::Idle, Some(Act::Refuse(job.request, busy.to_owned()))),
-            None => (State::Warming(job.clone()), Some(Act::Prepare(job))),
+        let mut job = self.accepted.remove(at);
+        if let Some(busy) = host.busy {
+            return (State::Idle, Some(Act::Refuse(job.request, busy.to_owned())));
         }
+        // Numbered in the order in which they begin: for the session, a lower number than the last one is over.
+        self.tickets += 1;
+        job.ticket = self.tickets;
+        (State::Warming(job.clone()), Some(Act::Prepare(job)))
     }
 
     /// The recording of that number has begun by now, which may have taken its time; whether it is still wanted.

@@ -10,6 +10,7 @@ use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     ("far_start_lets_other_requests_go_first", far_start_lets_other_requests_go_first),
+    ("start_ahead_is_kept_while_another_goes_first", start_ahead_is_kept_while_another_goes_first),
     ("cancel_takes_back_what_waits_and_what_runs", cancel_takes_back_what_waits_and_what_runs),
     ("daemon_is_asked_while_a_start_lies_ahead", daemon_is_asked_while_a_start_lies_ahead),
     ("bounds_are_those_of_the_configuration", bounds_are_those_of_the_configuration),
@@ -33,6 +34,19 @@ fn far_start_lets_other_requests_go_first() {
     }
     let (said, _) = program.end();
     assert!(said.contains("is refused because the program ends"), "{said}");
+}
+
+fn start_ahead_is_kept_while_another_goes_first() {
+    let place = Place::new();
+    let program = start(&place, "serve");
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 4_000;
+    let when = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100\nACTIVITIES_WARMUP_PERIOD_SECS=0");
+    ask(&place, &program, &place.text_for("ahead.json", &when), "takes it back\n");
+    ask(&place, &program, &place.text_for_a_time("first.json", 10), "done\n");
+    Trace::wait_for(&place.trace_of(&program, "first.json"));
+    Trace::wait_for(&place.trace_of(&program, "ahead.json"));
+    let (said, _) = program.end();
+    assert!(!said.contains("refused"), "{said}");
 }
 
 fn cancel_takes_back_what_waits_and_what_runs() {
