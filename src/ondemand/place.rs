@@ -150,8 +150,11 @@ impl<'f> Temporary<'f> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // It is gone if it was renamed.
-        let _ = self.folder.remove(&self.name);
+        // It is gone if it was renamed, and another file may have its name after an exchange.
+        let own = FileId::of(&self.file).ok();
+        if own.is_some() && self.folder.id_of(&self.name).ok() == own {
+            let _ = self.folder.remove(&self.name);
+        }
     }
 }
 

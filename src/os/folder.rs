@@ -93,10 +93,16 @@ impl Folder {
     pub(crate) fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         match self.rename(from, to, libc::RENAME_NOREPLACE) {
             // Network file systems, for example, do not support the flag.
-            Err(why) if is_unsupported(&why) => {
-                self.link(from, to)?;
-                self.remove(from)
-            }
+            Err(why) if is_unsupported(&why) => match self.link(from, to) {
+                Ok(()) => self.remove(from),
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
+                // Some support no links either; then the check and the rename are two steps.
+                Err(why) => match self.id_of(to) {
+                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                    Err(missing) if missing.kind() == io::ErrorKind::NotFound => self.rename(from, to, 0),
+                    Err(_) => Err(why),
+                },
+            },
             done => done,
         }
     }
@@ -117,7 +123,9 @@ impl Folder {
         if is_own(&self.id_of(from)?) {
             return self.remove(from).map(|()| true);
         }
-        self.rename(from, to, libc::RENAME_EXCHANGE).map(|()| false)
+        let back = self.rename(from, to, libc::RENAME_EXCHANGE);
+        // The new file may have been moved away meanwhile.
+        back.or_else(|_| self.rename_new(from, to)).map(|()| false)
     }
 
     /// Removes a file.
