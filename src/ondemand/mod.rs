@@ -24,12 +24,12 @@ use dynolog::Client;
 use runner::Runner;
 use source::RequestSource;
 use std::io;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use trigger::Trigger;
 
 /// Who serves requests in this process: the daemon knows it as one, whichever layers it has.
-static SERVING: LazyLock<fork::Own<Weak<Runner>>> = LazyLock::new(fork::Own::default);
+static SERVING: fork::Own<Weak<Runner>> = fork::Own::of_first(Weak::new());
 
 /// Has requests taken from all sources that are asked for, and done by the session, on a thread of its own; nothing
 /// waits here but for the start of what is to be recorded from now on.

@@ -12,8 +12,11 @@ pub(crate) fn at_exit(last: fn()) {
             let _ = std::panic::catch_unwind(last);
         }
     }
-    LAST.get_or_init(|| {
+    if LAST.get().is_none() {
+        // Before the cell is taken: the loader may run a constructor of another thread's that registers too.
         stay_loaded();
+    }
+    LAST.get_or_init(|| {
         // WebAssembly has no end of a process.
         #[cfg(not(target_family = "wasm"))]
         // SAFETY: the handler is a plain function that lives for ever and does not unwind.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 ///
 /// As PyTorch's `KinetoStepTracker`: a loop may be stepped by the profiler and by an optimizer, and is not to be counted
 /// twice.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Iterations {
     counts: BTreeMap<String, u64>,
     current: u64,

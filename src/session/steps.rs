@@ -32,7 +32,7 @@ pub(crate) struct Steps {
     /// The number that the next file has in its name; 0 if it has none.
     file: AtomicU64,
     has_handler: AtomicBool,
-    iterations: Mutex<Iterations>,
+    iterations: fork::PerProcess<Mutex<Iterations>>,
     kept: Mutex<Vec<Trace>>,
     presets: Metadata,
 }
@@ -201,7 +201,10 @@ impl Steps {
 
     /// Looks at the counts of iterations, or changes them.
     pub(crate) fn iterations<R>(&self, work: impl FnOnce(&mut Iterations) -> R) -> R {
-        work(&mut self.iterations.lock().unwrap_or_else(PoisonError::into_inner))
+        // A forked child goes on with its parent's counts, unless they were being changed at the fork.
+        let copy = |parents: &Mutex<Iterations>| parents.try_lock().map(|counts| counts.clone()).unwrap_or_default();
+        let iterations = self.iterations.get(|parents| Mutex::new(copy(parents)));
+        work(&mut iterations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
