@@ -165,12 +165,17 @@ mod unix {
         if !is_ours(signal) && !is_default(signal) {
             return;
         }
-        set_action(signal, libc::SIG_DFL);
         // The kernel takes no default action for process 1 of a container.
-        if process() == 1 {
+        let is_first = process() == 1;
+        if is_first && EXPECTED.load(Ordering::Relaxed) == 1 {
             // SAFETY: async-signal-safe.
             unsafe { libc::_exit(128 + signal) };
         }
+        // Where nothing is recorded, the signal changes nothing there, as without a handler.
+        if is_first {
+            return;
+        }
+        set_action(signal, libc::SIG_DFL);
         // SAFETY: async-signal-safe; within a handler, the signal comes when that returns.
         unsafe { libc::kill(process(), signal) };
     }
