@@ -86,7 +86,9 @@ impl Listener {
             file.write_all(format!("{text}\nREQUEST_TRACE_ID={id}\n").as_bytes())?;
             // Where this is root: in a user namespace, root's files are a stranger's, and in a sticky folder they stay.
             let _ = fchown(&file, Some(self.user), None);
-            rename_new(&temporary, &request).map(|()| file)
+            // A request that waits is taken back too, so it makes room for what says so.
+            let is_cancel = text.lines().any(|line| line == super::trigger::CANCEL);
+            if is_cancel { fs::rename(&temporary, &request) } else { rename_new(&temporary, &request) }.map(|()| file)
         };
         let file = write().map_err(|why| {
             let _ = fs::remove_file(&temporary);

@@ -29,13 +29,22 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let mut all_well = true;
     for pid in &arguments.pids {
         let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.status());
-        match status.and_then(|text| Ok((serde_json::from_str(&text).map_err(|why| why.to_string())?, text))) {
-            Ok((_, text)) if arguments.json => say(&format!("{}\n", text.trim_end())),
-            Ok((status, _)) => say(&shown(*pid, &status)),
+        match status.and_then(|text| serde_json::from_str::<Value>(&text).map_err(|why| why.to_string())) {
+            Ok(status) if arguments.json => say(&format!("{}\n", in_one_line(&status))),
+            Ok(status) => say(&shown(*pid, &status)),
             Err(why) => all_well &= super::trigger::fails(*pid, &why),
         }
     }
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the status as JSON in one line, without control characters.
+fn in_one_line(status: &Value) -> String {
+    let mut line = String::new();
+    for each in status.to_string().chars() {
+        if each.is_control() { line += &format!("\\u{:04x}", u32::from(each)) } else { line.push(each) }
+    }
+    line
 }
 
 /// Returns the status as lines for people.
@@ -73,6 +82,8 @@ mod tests {
             {"outcome": "written", "path": "/tmp/a\u{1b}.json", "reason": null}});
         let expected = "5: recording (request 7); requests waiting: 1\n5: last request: written to /tmp/a .json\n";
         assert_eq!(shown(5, &status), expected);
+        let hostile = serde_json::json!({"state": "\u{9b}2J\u{7f}\n"});
+        assert_eq!(in_one_line(&hostile), r#"{"state":"\u009b2J\u007f\n"}"#);
         let status = serde_json::json!({"state": "idle", "request": null, "waiting": 0, "last": null});
         assert_eq!(shown(5, &status), "5: idle; requests waiting: 0\n");
     }

@@ -143,9 +143,14 @@ fn too_late(asked: &Asked) -> String {
     }
 }
 
+/// The request that takes all others back.
+pub(crate) const CANCEL: &str = "CANCEL=true";
+
 /// Says why there is no file; returns that there is none.
 pub(crate) fn fails(pid: u32, why: &str) -> bool {
     let mut stderr = std::io::stderr();
+    // Paths come from the process's environment, and the process must not control this terminal.
+    let why = why.replace(|each: char| each.is_control() && each != '\n', " ");
     let _ = stderr.write_all(format!("{}{pid}: {why}\n", mark(stderr.is_terminal(), "31m✗")).as_bytes());
     false
 }
@@ -190,7 +195,7 @@ impl Arguments {
     /// The request as `dyno gputrace` writes it: its keys, in its order, and what only we have behind.
     fn text(&self, start: u64) -> String {
         if self.cancel {
-            return "CANCEL=true".to_owned();
+            return CANCEL.to_owned();
         }
         let mut lines = Vec::new();
         let mut line = |key: &str, value: &dyn ToString| lines.push(format!("{key}={}", value.to_string()));
