@@ -118,7 +118,7 @@ impl Format {
     /// Runs `write` on `out` through the format's encoder.
     ///
     /// `out` is flushed after the last byte, and only if everything before went well. A write beyond the limit on file
-    /// sizes is an error and raises no signal.
+    /// sizes is an error and, on Linux, raises no signal.
     pub(crate) fn encode(
         self,
         mut out: impl Write,
