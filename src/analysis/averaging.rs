@@ -6,6 +6,7 @@ use super::event::Event;
 use super::events::{Events, TrackId};
 use super::flops::FlopRegistry;
 use super::forest::Forest;
+use super::futures::Futures;
 use super::nesting::{Nesting, Threads};
 use super::stacks::Stacks;
 use super::timed::{Timed, is_timed};
@@ -265,16 +266,8 @@ struct Rows<'a, 'e> {
     stacks: Option<Stacks<'a>>,
     rows: Vec<Average>,
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
-    /// The polls of each future, by the id of its span.
-    futures: HashMap<u64, Polls>,
+    futures: Futures,
     threads: Threads<'e>,
-}
-
-/// The polls of a future.
-struct Polls {
-    first: Timestamp,
-    place: usize,
-    busy_ns: u64,
 }
 
 impl<'a, 'e> Rows<'a, 'e> {
@@ -301,16 +294,12 @@ impl<'a, 'e> Rows<'a, 'e> {
             return self.at(place).durations.push(ns);
         };
         self.at(place).further_polls += 1;
-        let known = self.futures.entry(span).or_insert(Polls { first: event.start(), place, busy_ns: 0 });
-        known.busy_ns = known.busy_ns.saturating_add(ns);
-        if event.start() < known.first {
-            (known.first, known.place) = (event.start(), place);
-        }
+        self.futures.add(span, place, event.start(), ns);
     }
 
     /// Counts each future as one call, in the row of its first poll.
     fn count_futures(&mut self) {
-        for (_, Polls { place, busy_ns, .. }) in std::mem::take(&mut self.futures) {
+        for (place, busy_ns) in std::mem::take(&mut self.futures).calls() {
             let row = self.at(place);
             row.durations.push(busy_ns);
             row.further_polls -= 1;

@@ -13,6 +13,7 @@ mod events;
 mod export;
 mod flops;
 mod forest;
+mod futures;
 mod metadata;
 mod nesting;
 mod notes;
