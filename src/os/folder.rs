@@ -93,17 +93,22 @@ impl Folder {
     pub(crate) fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         match self.rename(from, to, libc::RENAME_NOREPLACE) {
             // Network file systems, for example, do not support the flag.
-            Err(why) if is_unsupported(&why) => match self.link(from, to) {
-                Ok(()) => self.remove(from),
-                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
-                // Some support no links either; then the check and the rename are two steps.
-                Err(why) => match self.id_of(to) {
-                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-                    Err(missing) if missing.kind() == io::ErrorKind::NotFound => self.rename(from, to, 0),
-                    Err(_) => Err(why),
-                },
-            },
+            Err(why) if is_unsupported(&why) => self.rename_new_in_steps(from, to),
             done => done,
+        }
+    }
+
+    /// Does the same without flags: by a link, or by a check and a rename where links are not supported either.
+    fn rename_new_in_steps(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match self.link(from, to) {
+            Ok(()) => return self.remove(from),
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => return Err(why),
+            Err(_) => {}
+        }
+        match self.id_of(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => self.rename(from, to, 0),
+            Err(why) => Err(why),
         }
     }
 
@@ -208,6 +213,22 @@ mod tests {
         assert_eq!(fs::read_to_string(temp.path().join(foreign)).unwrap(), "foreign");
         folder.rename_new(new, OsStr::new("free")).unwrap();
         assert!(folder.remove(OsStr::new("../x")).is_err() && folder.id_of(OsStr::new("..")).is_err());
+    }
+
+    #[test]
+    fn rename_new_in_steps_replaces_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temp.path()).unwrap();
+        let [file, directory, free, gone] = ["file", "directory", "free", "gone"].map(OsStr::new);
+        folder.create(file, 0o600).unwrap();
+        // A directory has no links, as no file has on some systems.
+        fs::create_dir(temp.path().join(directory)).unwrap();
+        for (from, to) in [(file, free), (directory, gone)] {
+            let taken = folder.rename_new_in_steps(from, if from == file { directory } else { free });
+            assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{}", from.display());
+            folder.rename_new_in_steps(from, to).unwrap();
+            assert!(temp.path().join(to).exists() && !temp.path().join(from).exists());
+        }
     }
 
     #[test]
