@@ -165,14 +165,12 @@ mod unix {
         if !is_ours(signal) && !is_default(signal) {
             return;
         }
-        // The kernel takes no default action for process 1 of a container.
-        let is_first = process() == 1;
-        if is_first && EXPECTED.load(Ordering::Relaxed) == 1 {
-            // SAFETY: async-signal-safe.
-            unsafe { libc::_exit(128 + signal) };
-        }
-        // Where nothing is recorded, the signal changes nothing there, as without a handler.
-        if is_first {
+        // The kernel takes no default action for process 1 of a container: it ends here if something was recorded.
+        if process() == 1 {
+            if EXPECTED.load(Ordering::Relaxed) == 1 {
+                // SAFETY: async-signal-safe.
+                unsafe { libc::_exit(128 + signal) };
+            }
             return;
         }
         set_action(signal, libc::SIG_DFL);

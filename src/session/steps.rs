@@ -201,7 +201,7 @@ impl Steps {
 
     /// Looks at the counts of iterations, or changes them.
     pub(crate) fn iterations<R>(&self, work: impl FnOnce(&mut Iterations) -> R) -> R {
-        // A forked child goes on with its parent's counts, unless they were being changed at the fork.
+        // A forked child continues its parent's counts, unless they were being changed at the fork.
         let copy = |parents: &Mutex<Iterations>| parents.try_lock().map(|counts| counts.clone()).unwrap_or_default();
         let iterations = self.iterations.get(|parents| Mutex::new(copy(parents)));
         work(&mut iterations.lock().unwrap_or_else(PoisonError::into_inner))
