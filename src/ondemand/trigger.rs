@@ -183,23 +183,22 @@ impl Trigger {
         now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
     }
 
-    /// Creates the answer file of a request, in place of the last one's; its first line is the request's id, if there is one.
+    /// Creates the answer file of a request, whose first line is the request's id, if there is one. The file replaces that of
+    /// the previous request in one step, because the previous caller may be about to read its own.
     fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn Answer>> {
-        let begin = || {
-            match fs::remove_file(&self.answer) {
-                Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
-                _ => {}
-            }
-            let file = OpenOptions::new().append(true).create_new(true).open(&self.answer)?;
-            // Whatever the process's mask is: whoever has asked is to read it.
+        let create = |temporary: &Path| {
+            let file = OpenOptions::new().append(true).create_new(true).open(temporary)?;
+            // The caller can read the file under any umask of this process.
             file.set_permissions(Permissions::from_mode(0o644))?;
             if let Some(id) = id {
                 let _limit = FileLimitGuard::new();
                 (&file).write_all(format!("request {}\n", id.escape_debug()).as_bytes())?;
             }
-            Ok(file)
+            fs::rename(temporary, &self.answer).map(|()| file)
         };
-        match begin() {
+        let created = file::temporary_name(&self.answer)
+            .and_then(|temporary| create(&temporary).inspect_err(|_| drop(fs::remove_file(&temporary))));
+        match created {
             Ok(file) => {
                 self.has_answered = true;
                 Some(Arc::new(Lines(file)))
@@ -299,6 +298,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     /// A source whose folder is watched.
     fn source() -> (tempfile::TempDir, Trigger) {
@@ -371,6 +371,27 @@ mod tests {
         assert!(answer(&trigger).contains("65536 are allowed"), "{}", answer(&trigger));
         assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
         assert!(!trigger.request.exists());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn answer_is_never_absent_while_the_next_request_is_taken() {
+        let (_folder, mut trigger) = source();
+        drop(trigger.begin_answer(None));
+        let (path, is_done) = (trigger.answer.clone(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                std::iter::repeat_with(|| File::open(&path))
+                    .take_while(|_| !is_done.load(Relaxed))
+                    .find_map(Result::err)
+            });
+            for id in 0..2_000 {
+                drop(trigger.begin_answer(Some(&id.to_string())));
+            }
+            is_done.store(true, Relaxed);
+            assert!(reader.join().unwrap().is_none());
+        });
+        assert_eq!(answer(&trigger), "request 1999\n");
     }
 
     #[test]
