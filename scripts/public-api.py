@@ -3,7 +3,7 @@
 
   scripts/public-api.py
 
-Reads the text of src/**/*.rs. `pub` means public there, since the lint `unreachable_pub` is on. Taken are declarations
+Reads the text of src/**/*.rs and of crates/kineto-trace/src. `pub` means public there, since the lint `unreachable_pub` is on. Taken are declarations
 that begin with `pub`, the bodies of public enums and traits and of exported macros, and the heads of trait
 implementations; sorted, without comments and places, so that code may move between modules.
 """
@@ -50,7 +50,7 @@ def declarations(lines):
 
 def main():
     api = set()
-    for path in sorted((ROOT / "src").rglob("*.rs")):
+    for path in sorted(path for folder in ("src", "crates/kineto-trace/src") for path in (ROOT / folder).rglob("*.rs")):
         if path.name == "tests.rs" or "bin" in path.parts:
             continue
         text = path.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 //! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
 
-use crate::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
+use kineto_trace::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,8 +14,7 @@ use tracing_subscriber::filter::Targets;
 pub(crate) const ANNOTATION_FIELD: &str = "kineto.annotation";
 /// The field whose first value decides the class of its callsite.
 pub(crate) const KIND_FIELD: &str = "kineto.kind";
-/// The field whose value is shown in place of the span's name.
-pub(crate) const NAME_FIELD: &str = "kineto.name";
+pub(crate) use kineto_trace::keys::NAME_FIELD;
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
 /// The target of events that are instants whatever the level up to which events are.

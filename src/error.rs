@@ -63,25 +63,12 @@ impl Error {
 
     /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
     pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
-        Error {
-            kind: ErrorKind::Io,
-            message: format!("cannot {what} {}: {source}; {advice}", path.display()),
-            path: Some(path.to_owned()),
-            io: Some(source),
-            trace: None,
-        }
+        kineto_trace::Error::io(what, path, source, advice).into()
     }
 
     /// Hands a trace to whoever gets the error.
     pub(crate) fn with_trace(self, trace: Trace) -> Self {
         Error { trace: Some(trace), ..self }
-    }
-
-    /// Puts the file concerned before the message.
-    pub(crate) fn about(mut self, path: &Path) -> Self {
-        self.message = format!("{}: {}", path.display(), self.message);
-        self.path = Some(path.to_owned());
-        self
     }
 
     /// Returns what went wrong.
@@ -102,6 +89,26 @@ impl Error {
     /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
     pub fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
+    }
+}
+
+/// An error of the analysis or of a file: its kind keeps its name.
+impl From<kineto_trace::Error> for Error {
+    fn from(error: kineto_trace::Error) -> Error {
+        use kineto_trace::ErrorKind as Kind;
+
+        let (kind, message, path, io) = error.into_parts();
+        let kind = match kind {
+            Kind::Config => ErrorKind::Config,
+            Kind::Timeout => ErrorKind::Timeout,
+            Kind::Json => ErrorKind::Json,
+            Kind::Truncated => ErrorKind::Truncated,
+            Kind::NotATrace => ErrorKind::NotATrace,
+            Kind::TooLarge => ErrorKind::TooLarge,
+            Kind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Error { kind, message, path, io, trace: None }
     }
 }
 

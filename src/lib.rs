@@ -61,8 +61,6 @@ compile_error!(
      depend on it under [target.'cfg(not(target_family = \"wasm\"))'.dependencies]"
 );
 
-pub mod activity;
-pub mod analysis;
 mod buffer;
 mod builder;
 mod callsite;
@@ -95,7 +93,6 @@ mod record_while;
 mod recorder;
 mod schedule;
 mod session;
-mod sorting;
 mod text;
 mod time;
 mod trace;
@@ -113,6 +110,10 @@ pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Dia
 pub use error::{Error, ErrorKind};
 pub use guard::{KinetoGuard, RecordingGuard};
 pub use handler::{Handled, HandlerError, TensorboardTraceHandler, TraceHandler, tensorboard_trace_handler};
+#[doc(inline)]
+pub use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
+#[doc(inline)]
+pub use kineto_trace::{activity, analysis};
 pub use layer::KinetoLayer;
 #[doc(hidden)]
 pub use macros::__private;
@@ -126,10 +127,7 @@ pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
 pub use session::{Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
-pub use trace::{
-    CpuTraceBuilder, EventEdit, InvariantViolation, MemoryAction, MemoryRow, MemoryTimeline, RecordedTime, Trace,
-    TraceStats, TraceTrack,
-};
+pub use trace::{CpuTraceBuilder, EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 
 /// The code in README.md is compiled and run as it is.

@@ -1,7 +1,5 @@
 //! Recordings of a block: `profile!`, which prints what took how long, and `Trace::of`.
 
-use crate::activity::{ActivityGroup, ActivityType};
-use crate::analysis::{Events, KeyAverages, TrackId};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
@@ -10,6 +8,8 @@ use crate::os::{terminal, thread};
 use crate::profiler::Profiler;
 use crate::session::{self, Status};
 use crate::trace::Trace;
+use kineto_trace::activity::{ActivityGroup, ActivityType};
+use kineto_trace::analysis::{Events, KeyAverages, TrackId};
 use std::fmt;
 use std::sync::OnceLock;
 use tracing_core::dispatcher::{self, Dispatch};

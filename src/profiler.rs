@@ -1,6 +1,5 @@
 //! The handle with which a program controls its recording.
 
-use crate::activity::{ActivityGroup, ActivityTypes, Args};
 use crate::collector::CollectorReport;
 use crate::error::{Error, ErrorKind};
 use crate::record_while::RecordWhile;
@@ -8,6 +7,7 @@ use crate::schedule::Schedule;
 use crate::session::{Cycle, Ending, Session, Status, StepOutcome, StepState, ThreadRecording};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
+use kineto_trace::activity::{ActivityGroup, ActivityTypes, Args};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

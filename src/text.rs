@@ -1,5 +1,6 @@
 //! Texts that are cut at a limit, and counts of things.
 
+pub(crate) use kineto_trace::text::{boundary, counted};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,38 +34,5 @@ impl Bounded {
             let _ = text.write_str("(Debug panicked)");
         }
         text
-    }
-}
-
-/// Writes a count with its noun: "1 slice", "2 slices".
-pub(crate) fn counted(count: u64, noun: &str) -> Counted<'_> {
-    Counted { count, noun }
-}
-
-/// A count with its noun, in the plural if it is not 1.
-pub(crate) struct Counted<'n> {
-    count: u64,
-    noun: &'n str,
-}
-
-impl fmt::Display for Counted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
-    }
-}
-
-/// Returns the last character boundary of `text` that is not beyond `max`; `str::floor_char_boundary` is too young for
-/// the oldest supported compiler.
-pub(crate) fn boundary(text: &str, max: usize) -> usize {
-    if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::boundary;
-
-    #[test]
-    fn a_character_is_not_cut() {
-        assert_eq!([0, 1, 2, 3, 4, 9].map(|max| boundary("aöb", max)), [0, 1, 1, 3, 4, 4]);
     }
 }

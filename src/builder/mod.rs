@@ -4,7 +4,6 @@ mod devices;
 mod requests;
 mod spans;
 
-use crate::activity::{ActivityTypes, DeviceType, RecordScope};
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::Collector;
 use crate::config::{self, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
@@ -24,6 +23,7 @@ use crate::session::{self, Habits, Observer, OutputClaim, Session, SessionObserv
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::{OneWriter, Sinks};
+use kineto_trace::activity::{ActivityTypes, DeviceType, RecordScope};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! What is recorded of spans and events.
 
 use super::KinetoLayerBuilder;
-use crate::activity::{ActivityType, RecordScope};
 use crate::config::AsyncSpans;
 use crate::recorder::ThreadFilter;
+use kineto_trace::activity::{ActivityType, RecordScope};
 use std::sync::Arc;
 use tracing_core::{LevelFilter, Metadata};
 use tracing_subscriber::filter::Targets;

@@ -6,8 +6,8 @@ use super::record::Thread;
 use super::shape::Shape;
 use super::store::Budget;
 use super::threads::Threads;
-use crate::activity::ActivityType;
 use crate::buffer::Loss;
+use kineto_trace::activity::ActivityType;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! A collector of the program's own, whose panics go no further.
 
 use super::{Attempt, Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
-use crate::activity::{ActivityTypes, CorrelationId};
 use crate::os::fork;
 use crate::time::Timestamp;
+use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Finds vendors' libraries on the machine, and opens them for good.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
 
-use crate::sorting::sort_few_by_key;
+use kineto_trace::sorting::sort_few_by_key;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};

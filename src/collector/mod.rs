@@ -70,8 +70,8 @@ pub use unavailable::{Unavailable, Why};
 pub(crate) use vendor::{VENDORS, Vendor};
 pub use xpu::Xpu;
 
-use crate::activity::{ActivityTypes, CorrelationId, DeviceType};
 use crate::time::Timestamp;
+use kineto_trace::activity::{ActivityTypes, CorrelationId, DeviceType};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

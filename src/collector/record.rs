@@ -2,7 +2,7 @@
 
 use super::names::Name;
 use super::shape::Shape;
-use crate::activity::{ActivityType, DeviceType};
+use kineto_trace::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver on a thread of the host.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,10 @@ use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
 use super::switch::Switch;
 use super::{Capabilities, Collector, Selection, Unavailable};
-use crate::activity::CorrelationId;
 use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
+use kineto_trace::activity::CorrelationId;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
@@ -167,7 +167,7 @@ impl CollectorSet {
 
     /// Returns whom threads tell which slice they are in, if anybody wants to know.
     pub(crate) fn street(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
-        if !selection.types.contains(crate::activity::ActivityType::ExternalCorrelation) {
+        if !selection.types.contains(kineto_trace::activity::ActivityType::ExternalCorrelation) {
             return None;
         }
         let running = self.running();

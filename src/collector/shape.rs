@@ -2,8 +2,8 @@
 
 use super::Device;
 use super::names::{Name, Names};
-use crate::activity::ArgValue;
 use crate::time::Timestamp;
+use kineto_trace::activity::ArgValue;
 use std::fmt;
 
 /// Shows the words of one kind of record as arguments.

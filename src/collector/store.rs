@@ -12,9 +12,9 @@ use super::record::{
 };
 use super::shape::Shape;
 use super::threads::Threads;
-use crate::activity::{ActivityType, CorrelationId};
 use crate::buffer::Loss;
 use crate::os::memory;
+use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 
 use super::clock::now;
 use super::{Collector, RecordSink};
-use crate::activity::{ActivityGroup, ActivityTypes};
+use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -103,9 +103,9 @@ impl fmt::Debug for Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::ActivityType;
     use crate::collector::{Capabilities, Selection, Unavailable, trial};
     use crate::time::Timestamp;
+    use kineto_trace::activity::ActivityType;
     use std::sync::OnceLock;
 
     /// Notes what it is told; in its first pause, another thread wants it to go on.

@@ -3,9 +3,9 @@
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
 use super::{Capabilities, Collector, ScopeMetrics, Selection, Shaped, Thread, Unavailable};
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::time::Timestamp;
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -4,7 +4,7 @@ use super::keys::{Change, Key, Stage};
 use super::{Config, Merged};
 use crate::diag::DOOR;
 use crate::error::Error;
-use crate::sorting::sort_few_by_key;
+use kineto_trace::sorting::sort_few_by_key;
 use std::fmt;
 
 /// The keys that have another value now, as they are told.
@@ -88,10 +88,10 @@ impl fmt::Display for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::{ActivityType, ActivityTypes};
     use crate::config::{Env, Overrides};
     use crate::diag::Severity;
     use crate::error::ErrorKind;
+    use kineto_trace::activity::{ActivityType, ActivityTypes};
     use std::fs;
     use std::path::PathBuf;
     use std::time::Duration;

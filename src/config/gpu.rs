@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::env::Env;
 use super::keys::Key;
 use super::value::Value;
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::{Places, ScopeMetrics};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 
 /// How GPUs are recorded.
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ impl Default for Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::ActivityGroup;
+    use kineto_trace::activity::ActivityGroup;
 
     /// libkineto's keys that concern CUDA, its variables, and this crate's own.
     #[test]

@@ -51,10 +51,10 @@ pub(crate) use request::Asked;
 use settings::{Fault, Merged, Origin, Settings};
 pub(crate) use timetable::Timetable;
 
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::diag::{DOOR, Door, LogFormat, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use keys::Key;
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use value::Value;
 
 /// What a layer does, as builder, environment, configuration file and defaults have decided it.
@@ -405,7 +405,7 @@ fn report_to(door: &Door, warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::{ActivityGroup, ActivityType};
+    use kineto_trace::activity::{ActivityGroup, ActivityType};
     use std::fs;
     use std::sync::{Arc, Mutex};
 

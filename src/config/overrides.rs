@@ -14,8 +14,8 @@ use super::output::Output;
 use super::overflow::Overflow;
 use super::settings::{Fault, Reading};
 use super::value::{Kind, Value};
-use crate::activity::ActivityTypes;
 use crate::diag::Severity;
+use kineto_trace::activity::ActivityTypes;
 
 /// What the builder was told; `None` leaves a setting to the other sources.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use super::output::Output;
 use super::parse::parse;
 use super::settings::{Fault, Origin, Settings};
 use super::value::Value;
-use crate::activity::{ActivityType, ActivityTypes};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::keys::{Change, Fallback, Key};
 use super::value::{Kind, Value};
-use crate::sorting::sort_few_by_key;
+use kineto_trace::sorting::sort_few_by_key;
 
 /// What one source sets.
 #[derive(Clone, Debug, Default)]

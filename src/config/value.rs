@@ -13,8 +13,8 @@ use super::mode::Modes;
 use super::names;
 use super::output::Output;
 use super::overflow::Overflow;
-use crate::activity::{ActivityGroup, ActivityTypes};
 use crate::diag::{LogFormat, Severity};
+use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 
 /// What a key's text means.
 #[derive(Clone, Debug)]

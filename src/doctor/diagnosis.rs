@@ -1,8 +1,8 @@
 //! What the doctor found: plain values, as text for people and as JSON for programs.
 
 use super::page::Page;
-use crate::activity::ActivityTypes;
 use crate::collector::{Attempt, Device, Unavailable, Why};
+use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -289,8 +289,8 @@ fn share(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::activity::ActivityType;
     use crate::collector::Why;
+    use kineto_trace::activity::ActivityType;
 
     /// A diagnosis of a machine with one GPU and a collector of that verdict.
     fn sample(verdict: Verdict) -> Diagnosis {

@@ -7,7 +7,6 @@ mod page;
 
 pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Verdict};
 
-use crate::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::cuda::{Driver, version_text};
 use crate::collector::trial::Trial;
@@ -16,6 +15,7 @@ use crate::collector::{
 };
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
+use kineto_trace::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use machine::Machine;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Text in sections and aligned lines, wrapped at a width that terminals have.
 
-use crate::activity::ActivityTypes;
+use kineto_trace::activity::ActivityTypes;
 
 /// A text in the making.
 #[derive(Clone, Debug, Default)]

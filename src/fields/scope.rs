@@ -1,9 +1,9 @@
 //! Reads which scope a span is of out of its fields.
 
 use super::{Datum, Word, values};
-use crate::activity::{ActivityType, RecordScope};
 use crate::callsite::{ScopeFields, Site};
 use crate::text::Bounded;
+use kineto_trace::activity::{ActivityType, RecordScope};
 use std::fmt;
 use tracing_core::field::{Field, Visit};
 

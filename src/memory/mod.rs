@@ -17,15 +17,15 @@
 //! let _parameters = memory::scope(Category::Parameter);
 //! ```
 
-mod category;
-mod device;
 mod live;
+mod scope;
 mod tracked;
 
-pub use category::{Category, Scope, UnknownCategory, scope};
-pub use device::Device;
+pub use kineto_trace::memory::{Category, Device, UnknownCategory};
+pub(crate) use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 pub(crate) use live::gather;
 pub use live::{Usage, usage};
+pub use scope::{Scope, scope};
 pub use tracked::Tracked;
 
 use crate::buffer::{Whose, flag};
@@ -75,7 +75,7 @@ pub fn record_out_of_memory(bytes: u64, total_allocated: u64, total_reserved: u6
 /// Has it recorded; returns whether all have it who record.
 #[cold]
 fn report(time: Ticks, address: u64, bytes: i64, totals: [u64; 2], device: Device, flags: u8) -> bool {
-    let whose = Whose { kind: device.kind.number(), index: device.index, category: category::current().number() };
+    let whose = Whose { kind: device.kind.number(), index: device.index, category: scope::current().number() };
     let [allocated, reserved] = totals;
     lanes::record(&MemoryEvent { time, address, bytes, allocated, reserved, whose, flags })
 }

@@ -1,8 +1,8 @@
 //! What an observer sees of a span or an event.
 
-use crate::activity::{ActivityType, ArgValue, Args};
 use crate::callsite::{NAME_FIELD, Site, has_field};
 use crate::text::{Bounded, boundary};
+use kineto_trace::activity::{ActivityType, ArgValue, Args};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::Metadata;

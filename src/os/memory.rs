@@ -1,6 +1,7 @@
 //! Memory that is never freed: had in one piece, made present ahead of need, given back without giving up its address.
 #![allow(unsafe_code, reason = "mmap and madvise have no safe form")]
 
+pub(crate) use kineto_trace::room::list;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory
@@ -25,14 +26,6 @@ pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let mut words = list(count)?;
     words.resize_with(count, AtomicU64::default);
     Some(words.leak())
-}
-
-/// Returns an empty list with room for `count` items; `None` if there is no room for them. For lists that may be long: without
-/// address space, the usual ones end the process.
-pub(crate) fn list<T>(count: usize) -> Option<Vec<T>> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(count).ok()?;
-    Some(list)
 }
 
 /// Makes every page of `words` present and writable, so that no write to it has to wait for the OS. Nobody else uses them

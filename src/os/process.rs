@@ -34,19 +34,6 @@ pub(crate) fn has_more_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Returns whether a file could not be opened because the process or the system is at its limit of open files.
-pub(crate) fn has_no_descriptor(error: &std::io::Error) -> bool {
-    #[cfg(unix)]
-    {
-        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = error;
-        false
-    }
-}
-
 /// Returns how long this process has been there, to a hundredth of a second; `None` without `/proc`.
 #[cfg(target_os = "linux")]
 pub(crate) fn age() -> Option<Duration> {

@@ -2,12 +2,12 @@
 #![allow(unsafe_code, reason = "the host is foreign code")]
 
 use super::{Event, EventType, Plugin, TraceBuilder};
-use crate::activity::ArgValue;
 use crate::collector::abi::{
     self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
     ResourceInfo, Versioned,
 };
 use crate::write::json_text;
+use kineto_trace::activity::ArgValue;
 use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -13,9 +13,9 @@ pub use crate::collector::EventType;
 #[doc(hidden)]
 pub use export::__register;
 
-use crate::activity::ArgValue;
 use crate::time::Timestamp;
 use export::Out;
+use kineto_trace::activity::ArgValue;
 use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.

@@ -2,7 +2,6 @@
 
 use super::pulse::Pulse;
 use super::{FORKED_LOCK, lock_within};
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
@@ -10,6 +9,7 @@ use crate::memory;
 use crate::recorder::{Recorder, Taken};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -301,8 +301,8 @@ fn times(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::ActivityGroup;
     use crate::collector::CollectorSet;
+    use kineto_trace::activity::ActivityGroup;
     use std::time::Duration;
 
     fn gate() -> Gate {

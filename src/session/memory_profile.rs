@@ -169,7 +169,8 @@ impl Session {
                 "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
             return Err(Error::new(ErrorKind::NotActive, why));
         };
-        let saved = trace.memory_timeline(*device).save_to(to, path)?;
+        let timeline = trace.memory_timeline(*device);
+        let saved = to.write_file(path, timeline.gzip_level(), &mut |_, out| timeline.write_for(path, out))?;
         self.observers.note(Event::MemoryProfileExported(saved.clone()));
         Ok(saved)
     }

@@ -32,7 +32,6 @@ pub(crate) use saving::Patience;
 pub(crate) use steps::{Ending, Habits, Steps};
 pub use threads::ThreadRecording;
 
-use crate::activity::ActivityTypes;
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
 use crate::config::{Config, Mode, Output};
@@ -47,6 +46,7 @@ use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Viola
 use crate::write::sink::Sinks;
 use gate::Gate;
 use guest::Guest;
+use kineto_trace::activity::ActivityTypes;
 use memory_profile::MemoryProfile;
 use observer::{Event, SessionObservers};
 use pulse::Pulse;

@@ -2,7 +2,6 @@
 
 use super::budget::PoolBudget;
 use super::{Phase, Session, State, facts, new_trace_id};
-use crate::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use crate::clock::Converter;
 use crate::collector::Budget;
 use crate::config::Config;
@@ -11,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
 use crate::trace::{CpuTrace, CpuTraceBuilder, Facts, Recorded, Trace};
+use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use std::sync::{Arc, MutexGuard};
 
 /// What a recording has got from the program.

@@ -1,8 +1,8 @@
 //! Recordings that go on only while some span is open.
 
 use super::Session;
-use crate::activity::ActivityTypes;
 use crate::os::fork;
+use kineto_trace::activity::ActivityTypes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether spans that must be open for a recording to go on are.

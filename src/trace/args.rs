@@ -1,13 +1,13 @@
 //! The arguments of host rows, read out of the records when they are asked for.
 
 use super::index::Index;
-use super::keys::Shown;
 use super::recorded::Recorded;
-use super::rows::SiteRow;
-use crate::activity::catalogue::{Owner, lookup};
-use crate::activity::{ArgValue, Args};
 use crate::buffer::{Record, Tag};
 use crate::fields::{Datum, Value, Word, values};
+use kineto_trace::activity::catalogue::{Owner, lookup};
+use kineto_trace::activity::{ArgValue, Args};
+use kineto_trace::keys::Shown;
+use kineto_trace::rows::SiteRow;
 use std::cell::RefCell;
 
 /// What all rows of a trace read their arguments from.

@@ -1,9 +1,9 @@
 //! Which backward operation belongs to which forward operation, by torch's rule.
 
-use crate::activity::{
+use crate::time::Timestamp;
+use kineto_trace::activity::{
     Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
 };
-use crate::time::Timestamp;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

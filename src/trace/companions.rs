@@ -1,10 +1,10 @@
 //! What was recorded beside the times of slices, as their arguments.
 
 use super::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
-use super::keys::Keys;
 use super::walk::Walk;
-use crate::activity::{ArgValue, Args};
 use crate::buffer::{Record, Tag};
+use kineto_trace::activity::{ArgValue, Args};
+use kineto_trace::keys::Keys;
 
 /// The key of the share of a slice's time for which was counted.
 const SHARE: &str = "counted";

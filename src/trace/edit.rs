@@ -1,10 +1,10 @@
 //! What a program changes in the events of its traces before anyone sees them.
 
-use super::rows::{Rows, SliceRow};
 use super::value::Value;
-use crate::activity::{Activity, ArgValue, Args, Flow, Track};
 use crate::diag::diag;
 use crate::time::Timestamp;
+use kineto_trace::activity::{Activity, ArgValue, Args, Flow, Track};
+use kineto_trace::rows::{Rows, SliceRow};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

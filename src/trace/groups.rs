@@ -1,8 +1,8 @@
 //! The process groups that a trace's collective operations name.
 
 use super::backward::integer;
-use crate::activity::{Activity, ArgValue};
 use crate::config::{DistributedInfo, ProcessGroup};
+use kineto_trace::activity::{Activity, ArgValue};
 
 /// Each group once, with what is first said of it.
 #[derive(Debug, Default)]

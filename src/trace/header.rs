@@ -1,21 +1,18 @@
 //! What the header of a trace file says.
 
 use super::{PostProcess, Symbols, Trace, Violations};
-use crate::activity::ActivityTypes;
 use crate::buffer::Loss;
 use crate::collector::Device;
 use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
-use crate::write::chrome::is_reserved;
+use crate::write::chrome::{PRIVATE_USE1_KEY, is_reserved};
 use crate::write::sink::Sinks;
+use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The header's key for what the backend of PrivateUse1 calls itself.
-pub(crate) const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
 /// What a trace knows beside its records.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 //! What allocators reported, as rows of a trace.
 
 use super::args::Source;
-use super::rows::Rows;
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
 use crate::buffer::{Record, Whose, flag};
 use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
+use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
+use kineto_trace::rows::Rows;
 use std::io;
 
 /// What an allocator reported, read out of its record.

@@ -1,5 +1,6 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
+mod analysis;
 mod args;
 mod backward;
 mod companions;
@@ -11,7 +12,6 @@ mod execution;
 mod groups;
 mod header;
 mod index;
-mod keys;
 mod memory;
 mod metadata;
 mod nest;
@@ -21,7 +21,6 @@ mod progress;
 mod recorded;
 mod related;
 mod requests;
-pub(crate) mod rows;
 mod stats;
 mod symbols;
 mod thread;
@@ -34,17 +33,15 @@ pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
-pub(crate) use header::{Facts, PRIVATE_USE1_KEY};
+pub(crate) use header::Facts;
 pub(crate) use metadata::Metadata;
 pub(crate) use progress::Progress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
 pub(crate) use symbols::Symbols;
-pub use timeline::{MemoryAction, MemoryRow, MemoryTimeline};
 pub use violations::InvariantViolation;
 pub(crate) use violations::Violations;
 
-use crate::activity::{Activity, Track};
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport};
@@ -56,10 +53,11 @@ use crate::write::file::Destination;
 use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
+use kineto_trace::activity::{Activity, Track};
+use kineto_trace::rows::{Rows, ThreadRow};
 use operations::{Wanted, WithOperations};
 use related::{Finder, Related};
 use requests::Requests;
-use rows::{Rows, ThreadRow};
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -561,7 +559,7 @@ struct Tracks(Vec<TraceTrack>);
 
 impl Rows for Tracks {
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        use crate::activity::Lane::Id;
+        use kineto_trace::activity::Lane::Id;
         if let Track { process: Id(process), thread: Id(thread) } = row.track {
             self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });
         }

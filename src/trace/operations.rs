@@ -2,8 +2,8 @@
 
 use super::args::Source;
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
-use super::rows::{Rows, SiteRow, SliceRow, SpanArgs};
-use crate::activity::{ArgValue, Args};
+use kineto_trace::activity::{ArgValue, Args};
+use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
 

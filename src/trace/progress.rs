@@ -1,7 +1,7 @@
 //! How far the writing of a trace has come, and when it has to end.
 
-use super::rows::{Rows, SliceRow};
-use crate::activity::Activity;
+use kineto_trace::activity::Activity;
+use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,9 +2,9 @@
 
 use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOPE, SEQUENCE, is_operation};
 use super::groups::Groups;
-use super::rows::{Rows, SliceRow};
-use crate::activity::catalogue::lookup;
-use crate::activity::{Activity, ArgValue, Args};
+use kineto_trace::activity::catalogue::lookup;
+use kineto_trace::activity::{Activity, ArgValue, Args};
+use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
 use tracing_core::Metadata;
 

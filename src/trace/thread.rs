@@ -9,17 +9,17 @@ use super::memory::{MemoryRecord, MemoryRows, is_replaced};
 use super::nest::{Nest, Place};
 use super::recorded::{Recorded, Window};
 use super::requests::RequestCache;
-use super::rows::{Rows, SliceRow, SpanArgs};
 use super::walk::{Met, Walk};
-use crate::activity::{
-    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
-};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
 use crate::fields::{Word, values};
-use crate::sorting::sort_few_by_key;
 use crate::time::{Ticks, Timestamp};
+use kineto_trace::activity::{
+    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
+};
+use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
+use kineto_trace::sorting::sort_few_by_key;
 use std::io;
 
 /// Hands on the slices and events of a thread, in order of their start.

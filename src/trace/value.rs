@@ -1,7 +1,7 @@
 //! Argument values that own what they are made of.
 
-use crate::activity::ArgValue;
 use crate::write::json_text;
+use kineto_trace::activity::ArgValue;
 
 /// A value of its own.
 #[derive(Debug)]

@@ -1,15 +1,13 @@
-//! Trace files: whole under their name, or not there.
+//! Trace files that a traced program writes: locked while they are written, and no write ends the program.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind as Io, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
-use crate::os::{file_lock, process};
+use crate::os::file_lock;
+use kineto_trace::write::file::{self as plain, is_temporary_name};
+pub(crate) use kineto_trace::write::file::{Format, failed, stem_and_end, temporary_name};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// A place to which files are written.
 pub(crate) trait Destination {
@@ -32,33 +30,26 @@ impl Destination for FileSystem {
     }
 }
 
-/// Writes a file that stands under `path` when it is whole, and not before.
+/// Writes a file that stands under `path` when it is whole, and not before; `gzip_level` is 0 to 9.
 ///
-/// `write` fills a temporary file beside it (`<name>.<pid>-<number>-<random>.tmp`, created exclusively, with the
-/// permissions of any new file), which is then renamed: a file that was there is replaced at once, and a symbolic link
-/// is replaced itself, never followed, so that nobody who can write to a shared folder chooses what is overwritten.
-/// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to as they are. The name's end gives the
-/// [format](Format); `gzip_level` is 0 to 9. Nothing is synced to the disk: after a power failure the file may be empty,
-/// after a crash of the program it may not.
+/// A lock on the temporary file shows other processes that it is being written. A write beyond the limit on file sizes is an
+/// error and, on Linux, raises no signal.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] with the path and what to do; the temporary file is gone then. [`ErrorKind::Unsupported`] for a
-/// format that this build does not write.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) with the path and what to do; the temporary file is gone then.
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a format that this build does not write.
 pub(crate) fn save(
     path: &Path,
     gzip_level: u32,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let format = Format::of(path)?;
-    if is_stream(path) {
-        let file = OpenOptions::new().write(true).open(path).map_err(|error| failed("open", path, error))?;
-        return format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error));
-    }
-    refuse_what_is_no_file(path)?;
-    let (temporary, file) = Temporary::create(path).map_err(|error| failed("create", path, error))?;
-    format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error))?;
-    temporary.rename(path).map_err(|error| failed("replace", path, error))
+    let _limit = FileLimitGuard::new();
+    let lock = |file: &File| {
+        // Where there are no locks, nothing shows it.
+        let _ = file_lock::try_lock(file);
+    };
+    Ok(plain::save_with(path, gzip_level, lock, write)?)
 }
 
 /// Checks that [`save`] can write to `path` now.
@@ -67,89 +58,22 @@ pub(crate) fn save(
 ///
 /// Those of [`save`].
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
-    Format::of(path)?;
-    if is_stream(path) {
-        return Ok(());
-    }
-    refuse_what_is_no_file(path)?;
-    Temporary::create(path).map(drop).map_err(|error| failed("create", path, error))
+    Ok(plain::check(path)?)
 }
 
-/// What is written, told by the end of a file's name in any case: `.gz` is gzip, everything else plain JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// JSON.
-    Json,
-    /// JSON, compressed.
-    JsonGz,
-}
-
-impl Format {
-    /// Returns the format for `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Unsupported`] for `.pftrace`, `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
-    pub(crate) fn of(path: &Path) -> Result<Self, Error> {
-        let name = path.to_string_lossy().to_ascii_lowercase();
-        if let Some(end) = [".zst", ".zip"].into_iter().find(|end| name.ends_with(end)) {
-            let message = format!("cannot write {}: {end} is not supported; use .json.gz", path.display());
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let plain = name.strip_suffix(".gz");
-        if plain.unwrap_or(&name).ends_with(".pftrace") {
-            let message = format!("cannot write {}: Perfetto's own format is not supported; use .json", path.display());
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        match plain {
-            Some(_) if cfg!(feature = "gzip") => Ok(Format::JsonGz),
-            Some(_) => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "cannot write {}: tracing-kineto was built without its feature \"gzip\"; switch it on in Cargo.toml, \
-                     or save as .json",
-                    path.display()
-                ),
-            )),
-            None => Ok(Format::Json),
-        }
-    }
-
-    /// Runs `write` on `out` through the format's encoder.
-    ///
-    /// `out` is flushed after the last byte, and only if everything before went well. A write beyond the limit on file
-    /// sizes is an error and, on Linux, raises no signal.
-    pub(crate) fn encode(
-        self,
-        mut out: impl Write,
-        gzip_level: u32,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let _limit = FileLimitGuard::new();
-        match self {
-            #[cfg(feature = "gzip")]
-            Format::JsonGz => {
-                // The encoder cannot report that there is no memory.
-                let is_left = crate::os::memory::list::<u8>(super::gzip::MEMORY).is_some();
-                is_left.then_some(()).ok_or(io::ErrorKind::OutOfMemory)?;
-                let mut gzip = super::gzip::Gzip::new(out, gzip_level);
-                write(&mut gzip)?;
-                gzip.finish().map(drop)
-            }
-            _ => {
-                let _ = gzip_level;
-                write(&mut out)?;
-                out.flush()
-            }
-        }
-    }
-}
-
-/// Splits a file's name before what says that it is a trace: `app` and `.pt.trace.json.gz`.
-pub(crate) fn stem_and_end(name: &str) -> (&str, &str) {
-    let ends = [".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"];
-    let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    (stem, name.get(stem.len()..).unwrap_or_default())
+/// Runs `write` on `out` through the format's encoder, with writes as in [`save`].
+///
+/// # Errors
+///
+/// Those of `out`.
+pub(crate) fn encode(
+    format: Format,
+    out: impl Write,
+    gzip_level: u32,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let _limit = FileLimitGuard::new();
+    format.encode(out, gzip_level, write)
 }
 
 /// Returns the temporary files beside `target` whose writers have ended without finishing them, in any order.
@@ -161,298 +85,36 @@ pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
     // Opening a FIFO, which anybody may put into a shared folder, would wait for its writer.
     let files = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let names = files.map(|entry| entry.file_name());
-    let temporary = names.filter(|name| name.to_str().is_some_and(Temporary::is_name)).map(|name| folder.join(name));
+    let temporary = names.filter(|name| name.to_str().is_some_and(is_temporary_name)).map(|name| folder.join(name));
     // Of other users' files nothing is known.
     temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
-}
-
-/// Returns a name in the folder of `target` that no other process uses or can predict; the random part is the standard
-/// library's.
-pub(crate) fn temporary_name(target: &Path) -> io::Result<PathBuf> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    /// Systems limit a name to 255 bytes.
-    const LONGEST: usize = 180;
-
-    let name = target.file_name().ok_or_else(|| io::Error::new(Io::InvalidInput, "the path has no file name"))?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let random = RandomState::new().hash_one(number);
-    let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
-    temporary.push(format!(".{}-{number}-{random:016x}.tmp", std::process::id()));
-    Ok(target.with_file_name(temporary))
-}
-
-/// A temporary file, removed when dropped unless it was renamed.
-struct Temporary {
-    path: PathBuf,
-    renamed: bool,
-}
-
-impl Temporary {
-    /// Creates one beside `target`.
-    fn create(target: &Path) -> io::Result<(Self, File)> {
-        loop {
-            let path = temporary_name(target)?;
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Err(error) if error.kind() == Io::AlreadyExists => {}
-                Err(error) => return Err(error),
-                Ok(file) => {
-                    // Tells that it is being written; where there are no locks, nothing does.
-                    file_lock::try_lock(&file);
-                    return Ok((Temporary { path, renamed: false }, file));
-                }
-            }
-        }
-    }
-
-    /// Whether [`temporary_name`] makes such names.
-    fn is_name(name: &str) -> bool {
-        let Some((_, end)) = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) else { return false };
-        let parts: Vec<_> = end.split('-').collect();
-        matches!(parts[..], [process, number, random]
-            if [process, number].iter().all(|part| part.parse::<u64>().is_ok())
-                && random.len() == 16 && u64::from_str_radix(random, 16).is_ok())
-    }
-
-    fn rename(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        self.renamed = true;
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.renamed {
-            // Whoever could be told of a failure is being told of a worse one.
-            let _: io::Result<()> = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Says whether bytes go to `path` as it is: it has no place in a folder where something could be put beside it.
-#[cfg(unix)]
-fn is_stream(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-
-    let standard = path == Path::new("/dev/stdout") || path == Path::new("/dev/stderr");
-    standard
-        || path.starts_with("/dev/fd")
-        || path.starts_with("/proc/self/fd")
-        || fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device())
-}
-
-#[cfg(not(unix))]
-fn is_stream(_path: &Path) -> bool {
-    false
-}
-
-/// Refuses to replace a folder, a pipe, a socket or a disk.
-fn refuse_what_is_no_file(path: &Path) -> Result<(), Error> {
-    let names_folder = path.to_string_lossy().ends_with(std::path::is_separator);
-    if names_folder || fs::metadata(path).is_ok_and(|found| found.is_dir()) {
-        return Err(failed("write", path, Io::IsADirectory.into()));
-    }
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_symlink() => {
-            let source = io::Error::new(Io::InvalidInput, "it is neither a file nor a character device");
-            Err(Error::io("replace", path, source, "save to a file"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The error for `path`, with what to do about it.
-pub(crate) fn failed(what: &str, path: &Path, source: io::Error) -> Error {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.display().to_string(),
-        _ => ".".to_owned(),
-    };
-    let advice = match source.kind() {
-        // Folders such as /proc take no new files.
-        Io::NotFound if Path::new(&folder).is_dir() => format!("no file can be created in {folder}; save elsewhere"),
-        Io::NotFound => format!("create the folder {folder} first"),
-        Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),
-        Io::ReadOnlyFilesystem => "save elsewhere".to_owned(),
-        Io::StorageFull | Io::QuotaExceeded => "free space or save elsewhere".to_owned(),
-        Io::FileTooLarge => "raise the limit on file sizes (ulimit -f) or save elsewhere".to_owned(),
-        Io::IsADirectory => "name a file in that folder".to_owned(),
-        Io::NotADirectory => format!("{folder} is not a folder; save elsewhere"),
-        _ if process::has_no_descriptor(&source) => "close files or raise the limit (ulimit -n)".to_owned(),
-        _ => "save under another name or elsewhere".to_owned(),
-    };
-    Error::io(what, path, source, &advice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn full() -> io::Error {
-        Io::StorageFull.into()
-    }
-
-    #[test]
-    fn a_file_stands_under_its_name_when_it_is_whole_and_not_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.pt.trace.json");
-        fs::write(&path, "old").unwrap();
-        save(&path, 1, |out| {
-            out.write_all(b"new")?;
-            assert_eq!(fs::read(&path).unwrap(), b"old");
-            let names = names(folder.path());
-            assert_eq!(names.len(), 2);
-            assert!(names[1].starts_with("a.pt.trace.json.") && names[1].ends_with(".tmp"), "{names:?}");
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(names(folder.path()), ["a.pt.trace.json"]);
-    }
-
-    #[test]
-    fn after_a_failure_the_old_file_is_there_and_the_temporary_one_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
-        fs::write(&path, "old").unwrap();
-        let error = save(&path, 1, |out| out.write_all(b"new").and(Err(full()))).unwrap_err();
-        assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(path.as_path())));
-        let text = error.to_string();
-        assert!(text.contains("a.json") && text.contains("free space or save elsewhere"), "{text}");
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(names(folder.path()), ["a.json"]);
-    }
-
     #[test]
     #[cfg(unix)]
     fn abandoned_finds_files_that_no_writer_holds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        let (held, writer) = Temporary::create(&path).unwrap();
-        let (left, _) = Temporary::create(&path).unwrap();
+        let create = || {
+            let path = temporary_name(&path).unwrap();
+            (path.clone(), File::create(path).unwrap())
+        };
+        let ((held, writer), (left, _)) = (create(), create());
+        assert!(file_lock::try_lock(&writer));
         for other in ["a.tmp", "a.json.1-2-3.tmp", "a.json.x-2-0123456789abcdef.tmp", "b.json"] {
             fs::write(folder.path().join(other), "").unwrap();
         }
-        assert_eq!(abandoned(&path), std::slice::from_ref(&left.path));
+        assert_eq!(abandoned(&path), std::slice::from_ref(&left));
         drop(writer);
-        let mut both = vec![held.path.clone(), left.path.clone()];
+        let mut both = vec![held, left];
         both.sort();
         let mut found = abandoned(&path);
         found.sort();
         assert_eq!(found, both);
         assert!(both.iter().all(|path| path.exists()), "they are reported, not removed");
-    }
-
-    #[test]
-    fn a_panic_leaves_no_temporary_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
-        let panicked = std::panic::catch_unwind(|| save(&path, 1, |_| panic!("in the walk")));
-        assert!(panicked.is_err());
-        assert!(names(folder.path()).is_empty());
-    }
-
-    #[test]
-    fn errors_say_what_to_do() {
-        let folder = tempfile::tempdir().unwrap();
-        let not_called = |_: &mut dyn Write| -> io::Result<()> { panic!("there is nothing to write to") };
-        let missing = save(&folder.path().join("no/such/a.json"), 1, not_called).unwrap_err().to_string();
-        assert!(missing.contains("create the folder") && missing.contains("no/such first"), "{missing}");
-        let directory = save(folder.path(), 1, not_called).unwrap_err().to_string();
-        assert!(directory.contains("name a file in that folder"), "{directory}");
-        fs::write(folder.path().join("file"), "").unwrap();
-        let below = save(&folder.path().join("file/a.json"), 1, not_called).unwrap_err().to_string();
-        assert!(below.contains("is not a folder"), "{below}");
-        for nameless in ["", "/", ".."] {
-            let error = save(Path::new(nameless), 1, not_called).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Io, "{nameless}");
-        }
-    }
-
-    #[test]
-    fn a_full_device_is_reported() {
-        let full = Path::new("/dev/full");
-        if !full.exists() {
-            return;
-        }
-        let error = save(full, 1, |out| out.write_all(b"x")).unwrap_err();
-        assert!(error.to_string().contains("free space"), "{error}");
-        assert!(full.exists());
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn devices_are_written_to_and_links_are_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        save(Path::new("/dev/null"), 1, |out| out.write_all(b"x")).unwrap();
-        assert!(is_stream(Path::new("/dev/null")));
-        let (link, target) = (folder.path().join("link.json"), folder.path().join("target.json"));
-        fs::write(&target, "kept").unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        save(&link, 1, |out| out.write_all(b"new")).unwrap();
-        assert_eq!(fs::read(&target).unwrap(), b"kept");
-        assert!(fs::symlink_metadata(&link).unwrap().is_file());
-        let socket = folder.path().join("socket");
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(save(&socket, 1, |_| Ok(())).unwrap_err().to_string().contains("save to a file"));
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn permissions_are_those_of_any_new_file() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let folder = tempfile::tempdir().unwrap();
-        let (ours, plain) = (folder.path().join("a.json"), folder.path().join("b"));
-        save(&ours, 1, |_| Ok(())).unwrap();
-        File::create(&plain).unwrap();
-        assert_eq!(
-            fs::metadata(&ours).unwrap().permissions().mode(),
-            fs::metadata(&plain).unwrap().permissions().mode()
-        );
-    }
-
-    #[test]
-    fn the_longest_name_has_a_temporary_file_too() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x".repeat(255));
-        save(&path, 1, |out| out.write_all(b"1")).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"1");
-    }
-
-    #[test]
-    fn the_format_follows_the_name() {
-        assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), Format::Json);
-        assert_eq!(Format::of(Path::new("a.gz/b")).unwrap(), Format::Json);
-        for native in ["a.pftrace", "a.PFTRACE.gz", "a.json.zst", "a.zip"] {
-            assert_eq!(Format::of(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
-        }
-        let packed = Format::of(Path::new("a.JSON.GZ"));
-        if cfg!(feature = "gzip") {
-            assert_eq!(packed.unwrap(), Format::JsonGz);
-        } else {
-            let error = packed.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.to_string().contains("feature \"gzip\""), "{error}");
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "gzip")]
-    fn a_name_that_ends_in_gz_is_compressed() {
-        use std::io::Read;
-
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json.gz");
-        save(&path, 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
-        assert_eq!(text, "{}");
     }
 }

@@ -1,23 +1,7 @@
-//! Writers of trace files: the only place, beside the reader, that knows a file format.
-//!
-//! A writer implements [`Rows`](crate::trace::rows::Rows) and streams: what it holds in memory does not grow with the
-//! trace.
+//! Where the files of a traced program go.
 
-mod buffer;
-pub(crate) mod chrome;
-pub(crate) mod execution;
-#[cfg(feature = "gzip")]
-mod fast_gzip;
 pub(crate) mod file;
-#[cfg(test)]
-mod golden;
-#[cfg(feature = "gzip")]
-mod gzip;
-mod json;
-mod picture;
 pub(crate) mod sink;
-pub(crate) mod timeline;
-mod value;
 
+pub(crate) use kineto_trace::write::{chrome, execution, json_text};
 pub use sink::TraceSink;
-pub(crate) use value::{counter_value, json_text};

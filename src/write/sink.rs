@@ -119,7 +119,7 @@ impl Sinks {
         let format = Format::of(target)?;
         let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
         let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
-        format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
+        file::encode(format, out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
     }
 
     /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. What a handler can do is

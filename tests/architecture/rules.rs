@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use crate::lexer::{Kind, Token, tokens};
 use crate::paths::{Path, module_of, paths};
 
-/// One source file: its name from `src` on, and its text.
+/// One source file: its name below its package's folder, and its text.
 pub(crate) struct Source {
+    /// The folder of its package's sources.
+    folder: &'static str,
     pub(crate) file: String,
     text: String,
     tokens: Vec<Token>,
@@ -81,15 +83,20 @@ impl Source {
         // A `tests.rs` is what its neighbour declares for tests alone.
         let all_tests = file.ends_with("/tests.rs");
         let (shipped, test_lines) = if all_tests { (Vec::new(), text.lines().count()) } else { without_tests(&tokens) };
-        Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
+        Source { folder: "src", file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
     }
 
-    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
+    /// Puts it into another folder than `src`.
+    pub(crate) fn in_folder(self, folder: &'static str) -> Source {
+        Source { folder, ..self }
+    }
+
     /// Whether what is shipped of it has that name in it.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.shipped.iter().any(|token| token.is_word(name))
     }
 
+    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
     pub(crate) fn room(&self) -> String {
         module_of(&self.file).first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
@@ -107,7 +114,7 @@ impl Source {
     }
 
     fn fault(&self, line: usize, what: &str) -> String {
-        format!("src/{}:{line}: {what}", self.file)
+        format!("{}/{}:{line}: {what}", self.folder, self.file)
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 use support::traces::{are_there, folder};
+use tracing_kineto::Timestamp;
 use tracing_kineto::activity::{CorrelationId, DeviceType, FlowEnd, FlowKind, RecordScope};
+use tracing_kineto::analysis::ErrorKind;
 use tracing_kineto::analysis::{Event, Events, Note, Shape};
-use tracing_kineto::{ErrorKind, Timestamp};
 
 /// A file of which the figures are known.
 struct Known {

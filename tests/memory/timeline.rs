@@ -6,7 +6,7 @@ use std::hint::black_box;
 use support::harness::Test;
 use tracing::info_span;
 use tracing_kineto::memory::{self, Category, Device};
-use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace};
+use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace, analysis};
 
 pub(crate) const TESTS: &[Test] = &[
     ("rows_tell_the_life_of_each_piece", rows_tell_the_life_of_each_piece),
@@ -132,7 +132,7 @@ fn files_are_told_by_their_names() {
         assert_eq!(text, expected);
     }
     let failed = timeline.save(folder.path().join("none/a.json")).unwrap_err();
-    assert_eq!(failed.kind(), ErrorKind::Io);
+    assert_eq!(failed.kind(), analysis::ErrorKind::Io);
 }
 
 fn page(timeline: &MemoryTimeline) -> String {

@@ -2,9 +2,9 @@
 
 use super::records::{Marker, MarkerData};
 use super::shapes;
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::{Batch, HostCall, Name, Thread, text};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
 /// The domain of the ranges that this crate makes itself where libcupti listens: those spans are recorded already.

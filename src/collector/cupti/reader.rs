@@ -8,13 +8,13 @@ use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
 use super::steps::Steps;
-use crate::activity::{ActivityType, ActivityTypes, DeviceType};
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
 use crate::collector::{
     Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink,
     Synchronization as Wait, Thread,
 };
+use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 
 /// Gives the name of a function, by its domain and number.
 pub(super) type Ask = Box<dyn Fn(u32, u32) -> Option<String> + Send>;

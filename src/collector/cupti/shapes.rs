@@ -2,10 +2,10 @@
 
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
-use crate::activity::ArgValue;
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
 use crate::collector::{Device, Name, Shape, Shaped};
 use crate::occupancy::{self, Occupancy, SharedLimit};
+use kineto_trace::activity::ArgValue;
 
 /// The shapes of all records. Each is one of these, so that no two lie at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

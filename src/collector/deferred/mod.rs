@@ -11,10 +11,10 @@ use super::contained::attempt;
 use super::{
     Capabilities, Collector, Device, HostCall, RecordSink, Selection, Shape, Shaped, Thread, Unavailable, Why,
 };
-use crate::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use crate::os::{fork, thread};
 use crate::time::Timestamp;
 use clock::Knowledge;
+use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;

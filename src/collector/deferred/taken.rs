@@ -2,8 +2,8 @@
 
 use super::Submission;
 use super::clock::{AlignedBy, Alignment, Knowledge};
-use crate::activity::{ActivityType, ActivityTypes, ArgValue};
 use crate::collector::{DeviceWork, Name, RecordSink, Shape, Shaped};
+use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue};
 use std::collections::BTreeMap;
 
 /// What a recording has so far.

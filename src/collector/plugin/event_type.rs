@@ -1,6 +1,6 @@
 //! The types of events that plugins have, and what becomes of them.
 
-use crate::activity::ActivityType;
+use kineto_trace::activity::ActivityType;
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl EventType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::ActivityTypes;
+    use kineto_trace::activity::ActivityTypes;
 
     #[test]
     fn every_activity_type_has_an_event_type_and_the_place_where_it_is_drawn() {

@@ -3,9 +3,9 @@
 use super::abi;
 use super::event_type::{EventType, Place};
 use super::said::{self, PAIRS, Said};
-use crate::activity::{ActivityType, ActivityTypes, CorrelationId};
 use crate::collector::{CounterSample, Device, DeviceWork, External, HostCall, Overhead, RecordSink, Stream, Thread};
 use crate::text::boundary;
+use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -253,8 +253,8 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::ActivityType;
     use crate::collector::trial::{self, Findings};
+    use kineto_trace::activity::ActivityType;
     use proptest::prelude::*;
 
     /// What a plugin may call.

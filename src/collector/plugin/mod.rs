@@ -10,14 +10,14 @@ mod events;
 mod said;
 
 use super::{Attempt, Capabilities, Collector, Device, Library, RecordSink, Selection, Unavailable, Why};
-use crate::activity::{ActivityTypes, CorrelationId};
 use crate::os::fork;
-use crate::sorting::sort_few_by;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
 use calls::{Functions, Profiler, Running};
 pub use event_type::EventType;
 use events::Events;
+use kineto_trace::activity::{ActivityTypes, CorrelationId};
+use kineto_trace::sorting::sort_few_by;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

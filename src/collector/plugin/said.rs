@@ -1,7 +1,7 @@
 //! What a plugin says of an event beside its times: keys with values, in the words of a record.
 
-use crate::activity::ArgValue;
 use crate::collector::{Batch, Shape, Shaped};
+use kineto_trace::activity::ArgValue;
 use serde_json::Value;
 
 /// Keys and values, a pair of words for each: the key's name and what kind of value it is, then the value.

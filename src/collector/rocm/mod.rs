@@ -13,8 +13,8 @@ mod streams;
 mod tracer;
 
 use super::{Attempt, Capabilities, Collector, Device, Places, RecordSink, Selection, Unavailable, Why};
-use crate::activity::{ActivityTypes, CorrelationId};
 use crate::time::Timestamp;
+use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use sdk::Sdk;
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! What the words of HIP's records mean, as the arguments that libkineto writes, under its keys and in its order; but
 //! numbers are numbers, and addresses are texts in hexadecimal.
 
-use crate::activity::ArgValue;
 use crate::collector::{Name, Shape, Shaped};
+use kineto_trace::activity::ArgValue;
 
 /// The shapes of all records. Each is one of these, so that no two lie at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

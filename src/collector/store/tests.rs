@@ -1,8 +1,8 @@
 //! Tests of `store.rs`.
 
 use super::*;
-use crate::activity::ArgValue;
 use crate::collector::{Entry, Shaped};
+use kineto_trace::activity::ArgValue;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,9 +7,9 @@ pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::now;
 use super::{Capabilities, Collector, Device, DeviceWork, RecordSink, Selection, Shape, Shaped, Unavailable, Why};
-use crate::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use crate::os::fork;
 use crate::time::Timestamp;
+use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,11 +6,11 @@ use super::owed::Owed;
 use super::records::{Call, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
 use super::shapes;
 use super::streams::Streams;
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, Overhead, RecordSink, Thread, text};
 use crate::collector::{Shape, Synchronization as Wait};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
 

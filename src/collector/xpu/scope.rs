@@ -5,9 +5,9 @@ use super::level_zero::Gpu;
 use super::reader::{Place, Reader};
 use super::scope_ffi::{Metric, Scope, ScopeApi};
 use super::shapes;
-use crate::activity::{ActivityType, CorrelationId};
 use crate::buffer::Loss;
 use crate::collector::{Batch, CounterSample, DeviceWork, Name, RecordSink, ScopeMetrics, text};
+use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::ffi::CString;
 
 /// Metrics that are being sampled.

@@ -3,9 +3,9 @@
 //! A time that PTI does not know is 0 there; it has no argument here.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
-use crate::activity::ArgValue;
 use crate::collector::{Name, Shape, Shaped};
 use crate::time::base_time;
+use kineto_trace::activity::ArgValue;
 
 /// The shapes of all records. Each is one of these, so that no two lie at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

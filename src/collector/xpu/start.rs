@@ -12,11 +12,11 @@ use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused, Views};
 use super::worker::{Orders, Worker};
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::library::{Attempt, Library, Places};
 use crate::collector::orders::SaysEnded;
 use crate::collector::pool::Instead;
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
 

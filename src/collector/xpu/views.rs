@@ -3,7 +3,7 @@
 use super::error::PtiError;
 use super::ffi::Api;
 use super::records::view;
-use crate::activity::{ActivityType, ActivityTypes};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};

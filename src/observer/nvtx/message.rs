@@ -1,7 +1,7 @@
 //! The text of a range, as torch's `emit_nvtx` writes it.
 
-use crate::activity::ArgValue;
 use crate::observer::ObservedSpan;
+use kineto_trace::activity::ArgValue;
 use std::fmt::Write as _;
 
 /// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`: the sequence number if it has one, the sizes if it has some.

@@ -4,9 +4,9 @@ mod client;
 mod message;
 
 use super::{ObservedSpan, SpanObserver};
-use crate::activity::{ActivityType, ArgValue};
 use crate::collector::Unavailable;
 use client::{Client, Range};
+use kineto_trace::activity::{ActivityType, ArgValue};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::OnceLock;

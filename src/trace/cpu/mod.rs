@@ -3,10 +3,10 @@
 mod owned;
 mod rows;
 
-use crate::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
 use crate::collector::Budget;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
+use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
 use owned::{Lane, Owned};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::collections::BTreeMap;
@@ -250,7 +250,7 @@ impl Drop for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activity::Track;
+    use kineto_trace::activity::Track;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn ns(ns: u64) -> Timestamp {

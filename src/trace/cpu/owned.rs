@@ -1,8 +1,8 @@
 //! An activity that owns what it is made of.
 
-use crate::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
 use crate::time::Timestamp;
 use crate::trace::value::Value;
+use kineto_trace::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
 use std::cmp::Reverse;
 
 /// A copy of an activity.

@@ -2,11 +2,11 @@
 
 use super::CpuTrace;
 use super::owned::{Lane, Owned};
-use crate::activity::{self, ActivityTypes, Body, Track};
 use crate::time::Timestamp;
 use crate::trace::nest::{Nest, Place};
-use crate::trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use crate::trace::walk::{Met, NEXT_ROW};
+use kineto_trace::activity::{self, ActivityTypes, Body, Track};
+use kineto_trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::io;

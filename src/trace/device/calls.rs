@@ -1,10 +1,10 @@
 //! The calls of one thread, on their way into its rows.
 
 use super::{Linked, has_arrows};
-use crate::activity::{ArgValue, Args};
 use crate::collector::{Collection, Entry, Shaped};
 use crate::link::{Handle, Links};
 use crate::time::Timestamp;
+use kineto_trace::activity::{ArgValue, Args};
 
 /// The calls that a thread made, in order of their start.
 #[derive(Debug)]

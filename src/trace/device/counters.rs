@@ -1,9 +1,9 @@
 //! The values of devices' counters, as rows.
 
 use super::Linked;
-use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
 use crate::collector::{Collection, Entry, Shape, Shaped};
 use crate::time::Timestamp;
+use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
 
 /// Values that were read at one moment.
 pub(super) struct Sample<'t> {

@@ -15,12 +15,12 @@ pub(super) use rows::{DEVICES, DeviceRows};
 
 use super::index::Index;
 use super::recorded::Recorded;
-use crate::activity::ActivityType;
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Entry, Role};
 use crate::link::{self, Handle, Links, Spans as _, Work};
 use crate::time::Timestamp;
+use kineto_trace::activity::ActivityType;
 use records::Records;
 use spans::HostSpans;
 use std::collections::BTreeSet;

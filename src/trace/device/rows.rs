@@ -2,17 +2,17 @@
 
 use super::lanes::{Lane, Lanes, Taken};
 use super::{Linked, Mark, NEVER, has_arrows, is_work};
-use crate::activity::{
-    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS,
-    OVERHEAD_GROUP, Track,
-};
 use crate::collector::{Collection, Device, Entry, Role, Shaped, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
 use crate::trace::memory::MemoryRows;
-use crate::trace::rows::{ProcessRow, Rows, ThreadRow};
 use crate::trace::walk::{Met, NEXT_ROW, Walk};
+use kineto_trace::activity::{
+    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS,
+    OVERHEAD_GROUP, Track,
+};
+use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;

@@ -2,11 +2,11 @@
 
 use super::threads::Threads;
 use super::{Host, NEVER};
-use crate::activity::ActivityType;
 use crate::buffer::{Record, Tag};
 use crate::link;
 use crate::time::Timestamp;
 use crate::trace::thread::in_order;
+use kineto_trace::activity::ActivityType;
 use std::cell::Cell;
 
 /// The spans and slices that the host recorded.

@@ -2,7 +2,7 @@
 
 use super::records::size;
 use crate::collector::Device;
-use crate::sorting::sort_few_by_key;
+use kineto_trace::sorting::sort_few_by_key;
 
 /// What an agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

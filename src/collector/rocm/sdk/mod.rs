@@ -15,7 +15,6 @@ mod records;
 mod runtime;
 
 use super::search;
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::collector::clock::on_their_clock;
 use crate::collector::contained::run_reader;
 use crate::collector::library::{Attempt, Places};
@@ -26,6 +25,7 @@ use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
 use hub::{HUB, Hub};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

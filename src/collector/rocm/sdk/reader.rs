@@ -4,7 +4,6 @@ use super::agents::{Agent, Agents};
 use super::arguments::Arguments;
 use super::names::{Function, Operations};
 use super::records::{Copy, Dispatch, Kind, Record};
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
@@ -13,6 +12,7 @@ use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Selection, Thread};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
 

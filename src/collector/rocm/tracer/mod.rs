@@ -17,7 +17,6 @@ mod runtime;
 mod start;
 mod worker;
 
-use crate::activity::ActivityTypes;
 use crate::collector::library::{Attempt, Places};
 use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
@@ -25,6 +24,7 @@ use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, U
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
+use kineto_trace::activity::ActivityTypes;
 use start::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

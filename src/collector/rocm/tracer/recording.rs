@@ -3,7 +3,6 @@
 use super::args::{self, Args};
 use super::functions::Function;
 use super::records::{self, Record, What};
-use crate::activity::{ActivityType, ActivityTypes};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
@@ -12,6 +11,7 @@ use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Thread, text};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
 /// A recording under way.

@@ -1,0 +1,407 @@
+//! The catalogue of argument names: what PyTorch's front end and Kineto's collectors write, and of what kind.
+//!
+//! Readers of traces (TensorBoard, HTA, PyTorch's own tools) look for these names with exactly this spelling. The
+//! catalogue is one table for the layer, which makes such an argument of a span's field, for the writer, for whatever
+//! checks a trace, and for the documentation. Names beyond it are allowed anywhere.
+
+use super::ArgValue;
+pub use super::value_kind::ValueKind;
+
+/// One argument of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name in the trace file.
+    pub key: &'static str,
+    /// What its value is.
+    pub kind: ValueKind,
+    /// Who writes it.
+    pub owner: Owner,
+    /// The name of a span's field that means the same.
+    pub alias: Option<&'static str>,
+}
+
+/// Who writes an argument.
+///
+/// An argument that several write, such as `device`, stands once, under the most general of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Owner {
+    /// Whoever writes the file; a span's field cannot be such an argument.
+    Writer,
+    /// The front end, on operations: the names that a span's field may have.
+    FrontEnd,
+    /// The front end, on functions of an interpreter.
+    Python,
+    /// The front end, on `[memory]` and `[OutOfMemory]` instants.
+    Memory,
+    /// The front end, on operations named `record_param_comms`, whence they are copied to the kernels launched there.
+    Collective,
+    /// Every collector, on whatever ran on a device.
+    Device,
+    /// Collectors, on kernels.
+    Kernel,
+    /// Collectors, inside a kernel's `occupancy`.
+    Occupancy,
+    /// Collectors, on copies and fills.
+    Memcpy,
+    /// Collectors, on calls of a runtime or driver.
+    Runtime,
+    /// Collectors, on `cuda_sync` and `cuda_event`.
+    Sync,
+    /// The collector for AMD's devices.
+    Rocm,
+    /// The collector for Intel's devices.
+    Xpu,
+    /// Every collector, in the header's `deviceProperties`.
+    DeviceProperty,
+}
+
+/// Every argument that a row of the trace may have; each name and each alias is there once.
+pub const CATALOGUE: &[Entry] = {
+    use {Owner::*, ValueKind::*};
+    &[
+        entry("External id", Int, Writer),
+        entry("Ev Idx", Int, Writer),
+        entry("Record function id", Uint, Writer),
+        entry("finished", Bool, Writer),
+        entry("Op count", Int, Writer),
+        entry("Input Dims", NestedInts, FrontEnd).alias("dims"),
+        entry("Input Strides", NestedInts, FrontEnd).alias("strides"),
+        entry("Input type", Strs, FrontEnd).alias("types"),
+        entry("Concrete Inputs", Strs, FrontEnd).alias("concrete_inputs"),
+        entry("Sequence number", Int, FrontEnd).alias("seq"),
+        entry("Fwd thread id", Uint, FrontEnd).alias("fwd_thread"),
+        entry("Record function scope", Int, FrontEnd).alias("record_scope"),
+        entry("Call stack", Str, FrontEnd).alias("call_stack"),
+        entry("Module Hierarchy", Str, FrontEnd).alias("module_hierarchy"),
+        entry("CallFrom", Str, FrontEnd).alias("call_from"),
+        entry("Backend", Str, FrontEnd),
+        entry("Python id", Uint, Python),
+        entry("Python parent id", Uint, Python),
+        entry("Python module id", Uint, Python),
+        entry("Python thread", Uint, Python),
+        entry("Addr", Uint, Memory),
+        entry("Bytes", Int, Memory),
+        entry("Total Allocated", Uint, Memory),
+        entry("Total Reserved", Uint, Memory),
+        entry("Device Type", Int, Memory),
+        entry("Device Id", Int, Memory),
+        entry("Collective name", Str, Collective).alias("collective_name"),
+        entry("dtype", Str, Collective),
+        entry("In msg nelems", Int, Collective).alias("in_msg_nelems"),
+        entry("Out msg nelems", Int, Collective).alias("out_msg_nelems"),
+        entry("In split size", Str, Collective).alias("in_split_size"),
+        entry("Out split size", Str, Collective).alias("out_split_size"),
+        entry("Global rank start", Int, Collective).alias("global_rank_start"),
+        entry("Global rank stride", Int, Collective).alias("global_rank_stride"),
+        entry("Group size", Int, Collective),
+        entry("Process Group Name", Str, Collective).alias("process_group_name"),
+        entry("Process Group Description", Str, Collective).alias("process_group_description"),
+        entry("Process Group Ranks", Str, Collective).alias("process_group_ranks"),
+        entry("Rank", Int, Collective),
+        entry("Src Rank", Int, Collective).alias("src_rank"),
+        entry("Dst Rank", Int, Collective).alias("dst_rank"),
+        entry("Seq", Int, Collective),
+        entry("Comms Id", Handle, Collective).alias("comms_id"),
+        entry("Is asynchronized op", Bool, Collective),
+        entry("Input Tensors start", Str, Collective),
+        entry("Output Tensors start", Str, Collective),
+        entry("device", Int, Device),
+        entry("context", Handle, Device),
+        entry("stream", Int, Device),
+        entry("correlation", Uint, Device),
+        entry("graph id", Uint, Device),
+        entry("graph node id", Uint, Device),
+        entry("channel", Uint, Device),
+        entry("channel_type", Int, Device),
+        entry("queued", Uint, Kernel),
+        entry("registers per thread", Uint, Kernel),
+        entry("shared memory", Int, Kernel),
+        entry("blocks per SM", Float, Kernel),
+        entry("warps per SM", Float, Kernel),
+        entry("grid", Ints, Kernel),
+        entry("block", Ints, Kernel),
+        entry("est. achieved occupancy %", Int, Kernel),
+        entry("occupancy", Dict, Kernel),
+        entry("priority", Int, Kernel),
+        entry("activeBlocksPerMultiprocessor", Int, Occupancy),
+        entry("limitingFactors", Str, Occupancy),
+        entry("blockLimitRegs", Int, Occupancy),
+        entry("blockLimitSharedMem", Int, Occupancy),
+        entry("blockLimitWarps", Int, Occupancy),
+        entry("blockLimitBlocks", Int, Occupancy),
+        entry("blockLimitBarriers", Int, Occupancy),
+        entry("allocatedRegistersPerBlock", Int, Occupancy),
+        entry("allocatedSharedMemPerBlock", Uint, Occupancy),
+        entry("bytes", Uint, Memcpy),
+        entry("memory bandwidth (GB/s)", Float, Memcpy),
+        entry("fromDevice", Uint, Memcpy),
+        entry("inDevice", Uint, Memcpy),
+        entry("toDevice", Uint, Memcpy),
+        entry("fromContext", Uint, Memcpy),
+        entry("inContext", Uint, Memcpy),
+        entry("toContext", Uint, Memcpy),
+        entry("cbid", Uint, Runtime),
+        entry("cuda_sync_kind", Str, Sync),
+        entry("event_id", Uint, Sync),
+        entry("wait_on_stream", Int, Sync),
+        entry("wait_on_cuda_event_id", Uint, Sync),
+        entry("wait_on_cuda_event_record_corr_id", Int, Sync),
+        entry("cid", Uint, Rocm),
+        entry("hsa_queue", Uint, Rocm),
+        entry("kernel", Str, Rocm),
+        entry("kind", Str, Rocm),
+        entry("src", Str, Rocm),
+        entry("dst", Str, Rocm),
+        entry("ptr", Str, Rocm),
+        entry("l0 call", Str, Xpu),
+        entry("l0 queue", Str, Xpu),
+        entry("sycl queue", Uint, Xpu),
+        entry("appended", Str, Xpu),
+        entry("appended_rel_to_start", Str, Xpu),
+        entry("submitted", Str, Xpu),
+        entry("submitted_rel_to_start", Str, Xpu),
+        entry("sycl_task_begin", Str, Xpu),
+        entry("sycl_task_begin_rel_to_start", Str, Xpu),
+        entry("sycl_enqk_begin", Str, Xpu),
+        entry("sycl_enqk_begin_rel_to_start", Str, Xpu),
+        entry("source_file_name", Str, Xpu),
+        entry("source_line_number", Uint, Xpu),
+        entry("kernel_id", Uint, Xpu),
+        entry("sycl_node_id", Uint, Xpu),
+        entry("sycl_invocation_id", Uint, Xpu),
+        // Kineto's spelling.
+        entry("memory opration id", Uint, Xpu),
+        entry("Type", Str, Xpu),
+        entry("Context_handle", Str, Xpu),
+        entry("Queue_handle", Str, Xpu),
+        entry("Event_handle", Str, Xpu),
+        entry("Number_wait_events", Uint, Xpu),
+        entry("Return_code", Int, Xpu),
+        entry("Communicator_id", Uint, Xpu),
+        entry("overhead cost", Uint, Xpu),
+        entry("overhead occupancy", Str, Xpu),
+        entry("overhead count", Uint, Xpu),
+    ]
+};
+
+/// Arguments of the host that HTA expects to be of a kind, and that no version of PyTorch writes; not in [`lookup`].
+pub const HTA_ARGUMENTS: &[Entry] = {
+    use {Owner::*, ValueKind::*};
+    &[
+        entry("kernel_backend", Str, FrontEnd),
+        entry("kernel_hash", Str, FrontEnd),
+        entry("batchId", Str, FrontEnd),
+        entry("batchSize", Int, FrontEnd),
+        entry("In msg size", Int, FrontEnd),
+        entry("Out msg size", Int, FrontEnd),
+    ]
+};
+
+/// Every property that a device may have in the header's `deviceProperties`; not arguments, so not in [`lookup`].
+pub const DEVICE_PROPERTIES: &[Entry] = {
+    use {Owner::DeviceProperty, ValueKind::*};
+    &[
+        entry("id", Uint, DeviceProperty),
+        entry("name", Str, DeviceProperty),
+        entry("totalGlobalMem", Uint, DeviceProperty),
+        entry("computeMajor", Int, DeviceProperty),
+        entry("computeMinor", Int, DeviceProperty),
+        entry("maxThreadsPerBlock", Int, DeviceProperty),
+        entry("maxThreadsPerMultiprocessor", Int, DeviceProperty),
+        entry("regsPerBlock", Int, DeviceProperty),
+        entry("warpSize", Int, DeviceProperty),
+        entry("sharedMemPerBlock", Uint, DeviceProperty),
+        entry("numSms", Int, DeviceProperty),
+        entry("regsPerMultiprocessor", Int, DeviceProperty),
+        entry("sharedMemPerBlockOptin", Uint, DeviceProperty),
+        entry("sharedMemPerMultiprocessor", Uint, DeviceProperty),
+        entry("maxSharedMemoryPerMultiProcessor", Uint, DeviceProperty),
+        entry("maxComputeUnits", Uint, DeviceProperty),
+        entry("maxWorkGroupSize", Uint, DeviceProperty),
+        entry("maxClockFrequency", Uint, DeviceProperty),
+        entry("maxMemAllocSize", Uint, DeviceProperty),
+        entry("localMemSize", Uint, DeviceProperty),
+        entry("vendor", Str, DeviceProperty),
+        entry("driverVersion", Str, DeviceProperty),
+    ]
+};
+
+/// Returns the argument that a span's field of that name means: the one with that name, or with that alias.
+///
+/// Aliases exist for what the front end writes, and only where the name is unlikely to mean something else in a
+/// program; so not for `backend`, `rank`, `group_size`, nor for anything of a device. They are:
+///
+/// | field | argument |
+/// |---|---|
+/// | `dims` | `Input Dims` |
+/// | `strides` | `Input Strides` |
+/// | `types` | `Input type` |
+/// | `concrete_inputs` | `Concrete Inputs` |
+/// | `seq` | `Sequence number` |
+/// | `fwd_thread` | `Fwd thread id` |
+/// | `record_scope` | `Record function scope` |
+/// | `call_stack` | `Call stack` |
+/// | `module_hierarchy` | `Module Hierarchy` |
+/// | `call_from` | `CallFrom` |
+/// | `collective_name` | `Collective name` |
+/// | `in_msg_nelems` | `In msg nelems` |
+/// | `out_msg_nelems` | `Out msg nelems` |
+/// | `in_split_size` | `In split size` |
+/// | `out_split_size` | `Out split size` |
+/// | `global_rank_start` | `Global rank start` |
+/// | `global_rank_stride` | `Global rank stride` |
+/// | `process_group_name` | `Process Group Name` |
+/// | `process_group_description` | `Process Group Description` |
+/// | `process_group_ranks` | `Process Group Ranks` |
+/// | `src_rank` | `Src Rank` |
+/// | `dst_rank` | `Dst Rank` |
+/// | `comms_id` | `Comms Id` |
+///
+/// Walks the table, so call it once per callsite.
+pub fn lookup(field: &str) -> Option<&'static Entry> {
+    CATALOGUE.iter().find(|entry| entry.key == field || entry.alias == Some(field))
+}
+
+impl Owner {
+    /// Returns whether readers trust the name of such an argument on any row: those of AMD's and Intel's collectors, which
+    /// are words such as `kind` and `src`, are only shown.
+    pub const fn is_trusted(self) -> bool {
+        !matches!(self, Owner::Rocm | Owner::Xpu | Owner::Occupancy)
+    }
+}
+
+impl Entry {
+    /// Returns the value as it is to be written under [`key`](Entry::key), or `None` if it is not of the right kind.
+    ///
+    /// In the latter case a field keeps its own name: readers of `Input Dims` expect lists there and nothing else.
+    /// A text that is JSON of the right shape counts as a list or object, so that `dims = ?[[2, 3], [4]]` becomes
+    /// `"Input Dims": [[2, 3], [4]]`; a text that is an integer counts as one (`seq = %node`).
+    pub fn typed<'v>(&self, value: ArgValue<'v>) -> Option<ArgValue<'v>> {
+        match (self.kind, value) {
+            (ValueKind::Int | ValueKind::Uint | ValueKind::Handle, ArgValue::Str(text)) => {
+                let number = text.parse().map(ArgValue::U64).or_else(|_| text.parse().map(ArgValue::I64));
+                let handle = (self.kind == ValueKind::Handle).then_some(value);
+                number.ok().filter(|number| self.kind.accepts(*number)).or(handle)
+            }
+            (_, ArgValue::Str(text)) if self.kind != ValueKind::Str => {
+                self.kind.accepts_json(text).then_some(ArgValue::Json(text))
+            }
+            _ => self.kind.accepts(value).then_some(value),
+        }
+    }
+
+    /// The same argument with a field's name for it.
+    const fn alias(mut self, alias: &'static str) -> Entry {
+        self.alias = Some(alias);
+        self
+    }
+}
+
+/// An argument without an alias.
+const fn entry(key: &'static str, kind: ValueKind, owner: Owner) -> Entry {
+    Entry { key, kind, owner, alias: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_aliases_are_there_once() {
+        let mut seen = HashSet::new();
+        for name in CATALOGUE.iter().flat_map(|entry| [Some(entry.key), entry.alias]).flatten() {
+            assert!(seen.insert(name), "{name} stands twice");
+        }
+        let properties: HashSet<_> = DEVICE_PROPERTIES.iter().map(|entry| entry.key).collect();
+        assert_eq!(properties.len(), DEVICE_PROPERTIES.len());
+    }
+
+    #[test]
+    fn every_entry_is_found_by_name_and_by_alias() {
+        for entry in CATALOGUE {
+            assert_eq!(lookup(entry.key), Some(entry));
+            if let Some(alias) = entry.alias {
+                assert_eq!(lookup(alias), Some(entry));
+            }
+        }
+        assert_eq!(lookup("dims").unwrap().key, "Input Dims");
+        assert_eq!(lookup("seq").unwrap().key, "Sequence number");
+        for ordinary in ["", "name", "id", "rank", "backend", "group_size", "device_id", "message", "Dims"] {
+            assert_eq!(lookup(ordinary), None, "{ordinary}");
+        }
+    }
+
+    #[test]
+    fn only_the_front_end_has_aliases_and_the_docs_list_them() {
+        let source = include_str!("catalogue.rs");
+        let listed = source.lines().filter(|line| line.starts_with("/// | `")).count();
+        let aliased: Vec<_> = CATALOGUE.iter().filter(|entry| entry.alias.is_some()).collect();
+        assert_eq!(listed, aliased.len());
+        for entry in aliased {
+            assert!(matches!(entry.owner, Owner::FrontEnd | Owner::Collective), "{}", entry.key);
+            let row = format!("\n/// | `{}` | `{}` |\n", entry.alias.unwrap(), entry.key);
+            assert!(source.contains(&row), "{row}");
+        }
+    }
+
+    /// The value as it would be written for a field of that name.
+    fn typed(field: &str, value: ArgValue<'_>) -> Option<String> {
+        lookup(field).unwrap().typed(value).map(|value| format!("{value:?}"))
+    }
+
+    #[test]
+    fn a_text_that_is_json_becomes_a_list() {
+        for good in ["[[2, 3], [4]]", "[]", "[[], [[1, 2], [3]]]", " [[9223372036854775807]] "] {
+            assert_eq!(typed("dims", ArgValue::Str(good)).as_deref(), Some(good));
+            assert_eq!(typed("Input Strides", ArgValue::Json(good)).as_deref(), Some(good));
+        }
+        for bad in [
+            "",
+            "[2, 3]",
+            "[[1.5]]",
+            "[[2, [3]]]",
+            "[[\"a\"]]",
+            "[[2, 3]",
+            "{}",
+            "(2, 3)",
+            "7",
+            "[[9223372036854775808]]",
+        ] {
+            assert_eq!(typed("dims", ArgValue::Str(bad)), None, "{bad}");
+        }
+        assert_eq!(typed("types", ArgValue::Str(r#"["f32"]"#)).as_deref(), Some(r#"["f32"]"#));
+        assert_eq!(typed("types", ArgValue::Strs(&["f32"])).as_deref(), Some(r#"["f32"]"#));
+        assert_eq!(typed("types", ArgValue::Str("f32")), None);
+        assert_eq!(typed("grid", ArgValue::Str("[1, 2, 3]")).as_deref(), Some("[1, 2, 3]"));
+        assert_eq!(typed("grid", ArgValue::Ints(&[1])).as_deref(), Some("[1]"));
+        assert_eq!(typed("dims", ArgValue::Ints(&[1])), None);
+        assert_eq!(typed("occupancy", ArgValue::Str("{}")).as_deref(), Some("{}"));
+        assert_eq!(typed("occupancy", ArgValue::Dict(super::super::NO_ARGS)).as_deref(), Some("{}"));
+        assert_eq!(typed("occupancy", ArgValue::Json("[]")), None);
+    }
+
+    #[test]
+    fn numbers_and_texts_keep_to_their_kind() {
+        assert_eq!(typed("seq", ArgValue::I64(-1)).as_deref(), Some("-1"));
+        assert_eq!(typed("seq", ArgValue::Str("-12")).as_deref(), Some("-12"));
+        assert_eq!(typed("seq", ArgValue::Str("twelve")), None);
+        assert_eq!(typed("seq", ArgValue::F64(1.0)), None);
+        assert_eq!(typed("seq", ArgValue::Bool(true)), None);
+        assert_eq!(typed("fwd_thread", ArgValue::I64(-1)), None);
+        assert_eq!(typed("fwd_thread", ArgValue::Str("-1")), None);
+        assert_eq!(typed("comms_id", ArgValue::U64(u64::MAX)).as_deref(), Some("18446744073709551615"));
+        assert_eq!(typed("comms_id", ArgValue::I128(-1)), None);
+        assert_eq!(typed("comms_id", ArgValue::U128(7)).as_deref(), Some("7"));
+        assert_eq!(typed("blocks per SM", ArgValue::I64(2)).as_deref(), Some("2"));
+        assert_eq!(typed("blocks per SM", ArgValue::F64(f64::INFINITY)).as_deref(), Some("inf"));
+        assert_eq!(typed("call_stack", ArgValue::Str("[1]")).as_deref(), Some("\"[1]\""));
+        assert_eq!(typed("call_stack", ArgValue::I64(1)), None);
+        assert_eq!(typed("Is asynchronized op", ArgValue::Bool(true)).as_deref(), Some("true"));
+        assert_eq!(typed("context", ArgValue::Str("0x00000000000000ff")).as_deref(), Some("\"0x00000000000000ff\""));
+        assert_eq!(typed("context", ArgValue::I64(-1)), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! The groups of activity types by which PyTorch's profiler selects.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{ActivityType, ActivityTypes, UnknownActivity};
+
+/// A group of activity types, `ProfilerActivity` in PyTorch.
+///
+/// ```
+/// use kineto_trace::activity::ActivityGroup;
+///
+/// let selected = ActivityGroup::parse_csv("cpu,cuda").unwrap();
+/// assert_eq!(selected, ActivityGroup::Cpu | ActivityGroup::Cuda);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ActivityGroup {
+    /// The host.
+    Cpu,
+    /// NVIDIA's devices, and AMD's under ROCm.
+    Cuda,
+    /// Intel's devices.
+    Xpu,
+    /// Meta's devices.
+    Mtia,
+    /// Habana's devices.
+    Hpu,
+    /// The devices of a backend outside PyTorch's tree.
+    PrivateUse1,
+}
+
+impl ActivityGroup {
+    /// Every group.
+    pub const ALL: [ActivityGroup; 6] = [
+        ActivityGroup::Cpu,
+        ActivityGroup::Cuda,
+        ActivityGroup::Xpu,
+        ActivityGroup::Mtia,
+        ActivityGroup::Hpu,
+        ActivityGroup::PrivateUse1,
+    ];
+
+    /// Returns the group's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ActivityGroup::Cpu => "CPU",
+            ActivityGroup::Cuda => "CUDA",
+            ActivityGroup::Xpu => "XPU",
+            ActivityGroup::Mtia => "MTIA",
+            ActivityGroup::Hpu => "HPU",
+            ActivityGroup::PrivateUse1 => "PrivateUse1",
+        }
+    }
+
+    /// Returns the types of the group, those of PyTorch's newest front end.
+    ///
+    /// The calls of a runtime or driver are both in the host's group and in their vendor's. `cuda_sync` is in no group,
+    /// and has to be selected by its own name.
+    pub const fn types(self) -> ActivityTypes {
+        match self {
+            ActivityGroup::Cpu => ActivityTypes::of(&[
+                ActivityType::CpuOp,
+                ActivityType::CpuInstantEvent,
+                ActivityType::UserAnnotation,
+                ActivityType::ExternalCorrelation,
+                ActivityType::XpuRuntime,
+                ActivityType::XpuDriver,
+                ActivityType::CudaRuntime,
+                ActivityType::CudaDriver,
+                ActivityType::PythonFunction,
+                ActivityType::PrivateUse1Runtime,
+                ActivityType::PrivateUse1Driver,
+            ]),
+            ActivityGroup::Cuda => {
+                ON_DEVICE.with(ActivityType::CudaRuntime).with(ActivityType::CudaDriver).with(ActivityType::Overhead)
+            }
+            ActivityGroup::Xpu => {
+                ON_DEVICE.with(ActivityType::XpuRuntime).with(ActivityType::XpuDriver).with(ActivityType::Overhead)
+            }
+            ActivityGroup::Mtia => ActivityTypes::of(&[
+                ActivityType::MtiaCcpEvents,
+                ActivityType::MtiaRuntime,
+                ActivityType::MtiaInsight,
+                ActivityType::MtiaCounters,
+                ActivityType::CollectiveComm,
+            ]),
+            ActivityGroup::Hpu => ActivityTypes::from_type(ActivityType::HpuOp),
+            ActivityGroup::PrivateUse1 => {
+                ON_DEVICE.with(ActivityType::PrivateUse1Runtime).with(ActivityType::PrivateUse1Driver)
+            }
+        }
+    }
+
+    /// Reads a list of groups with commas between them, and returns the types of them all.
+    ///
+    /// The groups' names may be written in any case and with blanks around them; `all` stands for every group. Empty
+    /// items are passed over; a text without any name gives the empty set.
+    ///
+    /// # Errors
+    ///
+    /// The first name that is not known; nothing is selected then.
+    pub fn parse_csv(text: &str) -> Result<ActivityTypes, UnknownActivity> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(named).try_fold(ActivityTypes::EMPTY, |set, types| Ok(set | types?))
+    }
+}
+
+/// What the groups CUDA, XPU and PrivateUse1 share.
+const ON_DEVICE: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::GpuMemcpy,
+    ActivityType::GpuMemset,
+    ActivityType::GpuUserAnnotation,
+    ActivityType::ConcurrentKernel,
+]);
+
+/// The types of one group, or of all.
+fn named(name: &str) -> Result<ActivityTypes, UnknownActivity> {
+    if name.eq_ignore_ascii_case("all") {
+        return Ok(ActivityGroup::ALL.into_iter().fold(ActivityTypes::EMPTY, |set, group| set | group));
+    }
+    name.parse::<ActivityGroup>().map(ActivityGroup::types).map_err(|unknown| {
+        let known = [unknown.known(), &["all"]].concat();
+        UnknownActivity::new("activity group", name, known)
+    })
+}
+
+impl From<ActivityGroup> for ActivityTypes {
+    fn from(group: ActivityGroup) -> Self {
+        group.types()
+    }
+}
+
+impl<T: Into<ActivityTypes>> std::ops::BitOr<T> for ActivityGroup {
+    type Output = ActivityTypes;
+
+    fn bitor(self, other: T) -> ActivityTypes {
+        self.types().union(other.into())
+    }
+}
+
+impl fmt::Display for ActivityGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for ActivityGroup {
+    type Err = UnknownActivity;
+
+    /// Reads the name of one group, in any case.
+    ///
+    /// # Errors
+    ///
+    /// The name is not that of one group; `all` stands for several ([`ActivityGroup::parse_csv`]).
+    fn from_str(name: &str) -> Result<Self, UnknownActivity> {
+        ActivityGroup::ALL
+            .into_iter()
+            .find(|group| group.as_str().eq_ignore_ascii_case(name))
+            .ok_or_else(|| UnknownActivity::new("activity group", name, ActivityGroup::ALL.map(ActivityGroup::as_str)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Group, its types today, and the types it had in older front ends.
+    const GROUPS: [(&str, &str, &str); 6] = [
+        (
+            "CPU",
+            "cpu_op,cpu_instant_event,user_annotation,external_correlation,xpu_runtime,xpu_driver,cuda_runtime,\
+             cuda_driver,python_function,privateuse1_runtime,privateuse1_driver",
+            "cpu_op,cpu_instant_event,user_annotation,external_correlation,cuda_runtime,cuda_driver,xpu_runtime,\
+             python_function,privateuse1_runtime,privateuse1_driver",
+        ),
+        (
+            "CUDA",
+            "gpu_memcpy,gpu_memset,gpu_user_annotation,kernel,cuda_runtime,cuda_driver,overhead",
+            "gpu_memcpy,gpu_memset,gpu_user_annotation,concurrent_kernel,cuda_runtime,cuda_driver",
+        ),
+        (
+            "XPU",
+            "gpu_memcpy,gpu_memset,gpu_user_annotation,kernel,xpu_runtime,xpu_driver,overhead",
+            "gpu_memcpy,gpu_memset,concurrent_kernel,xpu_runtime",
+        ),
+        (
+            "MTIA",
+            "mtia_ccp_events,mtia_runtime,mtia_insight,mtia_counters,collective_comm",
+            "mtia_ccp_events,mtia_runtime,mtia_workloadd",
+        ),
+        ("HPU", "hpu_op", "hpu_op"),
+        (
+            "PrivateUse1",
+            "gpu_memcpy,gpu_memset,gpu_user_annotation,kernel,privateuse1_runtime,privateuse1_driver",
+            "gpu_memcpy,gpu_memset,gpu_user_annotation,concurrent_kernel,privateuse1_runtime,privateuse1_driver",
+        ),
+    ];
+
+    #[test]
+    fn groups_are_the_newest_and_contain_the_older() {
+        for (group, (name, newest, older)) in ActivityGroup::ALL.into_iter().zip(GROUPS) {
+            assert_eq!(group.as_str(), name);
+            assert_eq!(group.types(), ActivityTypes::parse(newest).unwrap(), "{name}");
+            assert!(group.types().is_superset(ActivityTypes::parse(older).unwrap()), "{name}");
+            assert!(!group.types().contains(ActivityType::CudaSync), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_group_reads_in_any_case_and_all_is_every_group() {
+        for group in ActivityGroup::ALL {
+            for name in [group.to_string(), group.as_str().to_lowercase(), group.as_str().to_uppercase()] {
+                assert_eq!(name.parse(), Ok(group));
+                assert_eq!(ActivityGroup::parse_csv(&format!(" {name} ,")), Ok(group.types()));
+            }
+            assert!(ActivityGroup::parse_csv("All").unwrap().is_superset(group.types()));
+        }
+        assert_eq!(ActivityGroup::parse_csv("cpu,CUDA").unwrap(), ActivityGroup::Cpu | ActivityGroup::Cuda);
+        assert_eq!(ActivityGroup::parse_csv("all").unwrap().len(), 22);
+        assert_eq!(ActivityGroup::parse_csv(" , "), Ok(ActivityTypes::EMPTY));
+    }
+
+    #[test]
+    fn an_unknown_group_lists_the_known_ones() {
+        let error = ActivityGroup::parse_csv("cpu,gpu").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown activity group \"gpu\", known are: CPU, CUDA, XPU, MTIA, HPU, PrivateUse1, all"
+        );
+        assert_eq!("all".parse::<ActivityGroup>().unwrap_err().name(), "all");
+    }
+}

@@ -1,0 +1,373 @@
+//! Sets of activity types.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+use std::str::FromStr;
+
+use super::{ActivityType, UnknownActivity};
+
+/// A set of activity types; as small as an integer.
+///
+/// ```
+/// use kineto_trace::activity::{ActivityType, ActivityTypes};
+///
+/// const SELECTED: ActivityTypes = ActivityTypes::RUNTIME.with(ActivityType::CpuOp);
+/// assert_eq!(ActivityTypes::parse("cpu_op, runtime").unwrap(), SELECTED);
+/// assert!(SELECTED.contains(ActivityType::CUDA_RUNTIME));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ActivityTypes(u32);
+
+impl ActivityTypes {
+    /// No type.
+    pub const EMPTY: ActivityTypes = ActivityTypes(0);
+    /// All 29 types.
+    pub const ALL: ActivityTypes = ActivityTypes::of(&ActivityType::ALL);
+    /// What libkineto collects when nothing is selected: the types 0 to 17, `cpu_op` to `mtia_counters`.
+    pub const DEFAULT: ActivityTypes = ActivityTypes((1 << ActivityType::GlowRuntime.number()) - 1);
+
+    /// Calls of the runtime on every vendor; `runtime` in a configuration.
+    ///
+    /// `cuda_runtime`, `mtia_runtime`, `glow_runtime`, `xpu_runtime`, `privateuse1_runtime`, and `hpu_op`, which is all
+    /// that Habana's profiler reports.
+    pub const RUNTIME: ActivityTypes = ActivityTypes::of(&[
+        ActivityType::CudaRuntime,
+        ActivityType::MtiaRuntime,
+        ActivityType::GlowRuntime,
+        ActivityType::HpuOp,
+        ActivityType::XpuRuntime,
+        ActivityType::PrivateUse1Runtime,
+    ]);
+    /// Calls of the driver on every vendor; `driver` in a configuration.
+    ///
+    /// `cuda_driver`, `xpu_driver`, `privateuse1_driver`.
+    pub const DRIVER: ActivityTypes =
+        ActivityTypes::of(&[ActivityType::CudaDriver, ActivityType::XpuDriver, ActivityType::PrivateUse1Driver]);
+    /// Performance counters of the device on every vendor; `gpu_pm_counter` in a configuration.
+    ///
+    /// `mtia_counters`, `xpu_scope_profiler`, `hardware_counters`.
+    pub const GPU_PM_COUNTER: ActivityTypes = ActivityTypes::of(&[
+        ActivityType::MtiaCounters,
+        ActivityType::XpuScopeProfiler,
+        ActivityType::HardwareCounters,
+    ]);
+
+    /// The words for the sets above, as they are read from a configuration; they are never written.
+    const GENERIC: [(&'static str, ActivityTypes); 3] = [
+        ("runtime", ActivityTypes::RUNTIME),
+        ("driver", ActivityTypes::DRIVER),
+        ("gpu_pm_counter", ActivityTypes::GPU_PM_COUNTER),
+    ];
+
+    /// Returns the set of just that type.
+    pub const fn from_type(kind: ActivityType) -> ActivityTypes {
+        ActivityTypes(1 << kind.number())
+    }
+
+    /// Returns the set of those types.
+    pub const fn of(kinds: &[ActivityType]) -> ActivityTypes {
+        let mut set = ActivityTypes::EMPTY;
+        let mut left = kinds;
+        while let [kind, rest @ ..] = left {
+            set = set.with(*kind);
+            left = rest;
+        }
+        set
+    }
+
+    /// Returns the set as bits: bit n is the type with the number n.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the set with those bits; bits that no type has are dropped.
+    pub const fn from_bits(bits: u32) -> ActivityTypes {
+        ActivityTypes(bits & ActivityTypes::ALL.0)
+    }
+
+    /// Returns the set with the type added.
+    pub const fn with(self, kind: ActivityType) -> ActivityTypes {
+        self.union(ActivityTypes::from_type(kind))
+    }
+
+    /// Returns the set with the type taken out.
+    pub const fn without(self, kind: ActivityType) -> ActivityTypes {
+        self.difference(ActivityTypes::from_type(kind))
+    }
+
+    /// Returns the types that are in either set; the operator `|` does the same.
+    pub const fn union(self, other: ActivityTypes) -> ActivityTypes {
+        ActivityTypes(self.0 | other.0)
+    }
+
+    /// Returns the types that are in both sets.
+    pub const fn intersection(self, other: ActivityTypes) -> ActivityTypes {
+        ActivityTypes(self.0 & other.0)
+    }
+
+    /// Returns the types of this set that are not in the other.
+    pub const fn difference(self, other: ActivityTypes) -> ActivityTypes {
+        ActivityTypes(self.0 & !other.0)
+    }
+
+    /// Returns whether the type is in the set.
+    pub const fn contains(self, kind: ActivityType) -> bool {
+        self.0 & (1 << kind.number()) != 0
+    }
+
+    /// Returns whether every type of the other set is in this one.
+    pub const fn is_superset(self, other: ActivityTypes) -> bool {
+        other.difference(self).is_empty()
+    }
+
+    /// Returns whether there is no type in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns how many types are in the set.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Walks the types of the set, by number.
+    pub fn iter(self) -> impl Iterator<Item = ActivityType> + Clone {
+        ActivityType::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    }
+
+    /// Returns this set, or [`DEFAULT`](ActivityTypes::DEFAULT) if it is empty, which is how libkineto reads an empty
+    /// `ACTIVITY_TYPES`.
+    pub const fn or_default(self) -> ActivityTypes {
+        if self.is_empty() { ActivityTypes::DEFAULT } else { self }
+    }
+
+    /// Reads a list of names with commas between them.
+    ///
+    /// A name is, in any case and with blanks around it, that of a type ([`ActivityType::from_name`]) or one of
+    /// `runtime`, `driver` and `gpu_pm_counter`, which select the type on every vendor. A vendor's name, such as
+    /// `cuda_runtime`, selects that vendor's type alone. Empty items are passed over, as in libkineto; a text
+    /// without any name gives the empty set (see [`or_default`](ActivityTypes::or_default)).
+    ///
+    /// # Errors
+    ///
+    /// The first name that is not known; nothing is selected then.
+    pub fn parse(text: &str) -> Result<ActivityTypes, UnknownActivity> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(ActivityTypes::named).try_fold(ActivityTypes::EMPTY, |set, named| Ok(set | named?))
+    }
+
+    /// The set that one name stands for.
+    fn named(name: &str) -> Result<ActivityTypes, UnknownActivity> {
+        let lower = name.to_ascii_lowercase();
+        let generic = ActivityTypes::GENERIC.into_iter().find(|(word, _)| *word == lower).map(|(_, set)| set);
+        let single = || ActivityType::from_name(&lower).map(ActivityTypes::from_type);
+        generic.or_else(single).ok_or_else(|| {
+            let singles = ActivityType::ALL.map(ActivityType::as_str);
+            let generics = ActivityTypes::GENERIC.map(|(word, _)| word);
+            UnknownActivity::new("activity type", name, [&singles[..], &generics[..]].concat())
+        })
+    }
+}
+
+impl Default for ActivityTypes {
+    /// Returns [`ActivityTypes::DEFAULT`].
+    fn default() -> Self {
+        ActivityTypes::DEFAULT
+    }
+}
+
+impl From<ActivityType> for ActivityTypes {
+    fn from(kind: ActivityType) -> Self {
+        ActivityTypes::from_type(kind)
+    }
+}
+
+impl FromIterator<ActivityType> for ActivityTypes {
+    fn from_iter<I: IntoIterator<Item = ActivityType>>(kinds: I) -> Self {
+        kinds.into_iter().fold(ActivityTypes::EMPTY, ActivityTypes::with)
+    }
+}
+
+impl<T: Into<ActivityTypes>> BitOr<T> for ActivityTypes {
+    type Output = ActivityTypes;
+
+    fn bitor(self, other: T) -> ActivityTypes {
+        self.union(other.into())
+    }
+}
+
+impl<T: Into<ActivityTypes>> BitOr<T> for ActivityType {
+    type Output = ActivityTypes;
+
+    fn bitor(self, other: T) -> ActivityTypes {
+        ActivityTypes::from_type(self).union(other.into())
+    }
+}
+
+impl<T: Into<ActivityTypes>> BitOrAssign<T> for ActivityTypes {
+    fn bitor_assign(&mut self, other: T) {
+        *self = self.union(other.into());
+    }
+}
+
+impl FromStr for ActivityTypes {
+    type Err = UnknownActivity;
+
+    /// Reads a list of names; see [`ActivityTypes::parse`].
+    ///
+    /// # Errors
+    ///
+    /// The first name that is not known.
+    fn from_str(text: &str) -> Result<Self, UnknownActivity> {
+        ActivityTypes::parse(text)
+    }
+}
+
+impl fmt::Display for ActivityTypes {
+    /// Writes the names with commas between them, as [`ActivityTypes::parse`] reads them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, kind) in self.iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            write!(f, "{comma}{kind}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ActivityTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|kind| kind.as_str())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name a configuration may hold, and what is written for what it selects.
+    const NAMES: [(&str, &str); 29 + 3 + 2] = [
+        ("cpu_op", "cpu_op"),
+        ("user_annotation", "user_annotation"),
+        ("gpu_user_annotation", "gpu_user_annotation"),
+        ("gpu_memcpy", "gpu_memcpy"),
+        ("gpu_memset", "gpu_memset"),
+        ("kernel", "kernel"),
+        ("external_correlation", "external_correlation"),
+        ("cuda_runtime", "cuda_runtime"),
+        ("cuda_driver", "cuda_driver"),
+        ("cpu_instant_event", "cpu_instant_event"),
+        ("python_function", "python_function"),
+        ("overhead", "overhead"),
+        ("mtia_runtime", "mtia_runtime"),
+        ("mtia_ccp_events", "mtia_ccp_events"),
+        ("mtia_insight", "mtia_insight"),
+        ("cuda_sync", "cuda_sync"),
+        ("cuda_event", "cuda_event"),
+        ("mtia_counters", "mtia_counters"),
+        ("glow_runtime", "glow_runtime"),
+        ("cuda_profiler_range", "cuda_profiler_range"),
+        ("hpu_op", "hpu_op"),
+        ("xpu_runtime", "xpu_runtime"),
+        ("xpu_driver", "xpu_driver"),
+        ("collective_comm", "collective_comm"),
+        ("privateuse1_runtime", "privateuse1_runtime"),
+        ("privateuse1_driver", "privateuse1_driver"),
+        ("xpu_scope_profiler", "xpu_scope_profiler"),
+        ("xpu_sync", "xpu_sync"),
+        ("hardware_counters", "hardware_counters"),
+        ("runtime", "cuda_runtime,mtia_runtime,glow_runtime,hpu_op,xpu_runtime,privateuse1_runtime"),
+        ("driver", "cuda_driver,xpu_driver,privateuse1_driver"),
+        ("gpu_pm_counter", "mtia_counters,xpu_scope_profiler,hardware_counters"),
+        ("mtia_workloadd", "mtia_insight"),
+        ("concurrent_kernel", "kernel"),
+    ];
+
+    /// The 11 names that kineto's proposal of generic types keeps as aliases, with the constant of each and the generic
+    /// set that has it; `mtia_ccp_events` would be `kernel`, which is a type of its own here.
+    const ALIASES: [(&str, ActivityType, Option<ActivityTypes>); 11] = [
+        ("cuda_runtime", ActivityType::CUDA_RUNTIME, Some(ActivityType::RUNTIME)),
+        ("mtia_runtime", ActivityType::MTIA_RUNTIME, Some(ActivityType::RUNTIME)),
+        ("glow_runtime", ActivityType::GLOW_RUNTIME, Some(ActivityType::RUNTIME)),
+        ("hpu_op", ActivityType::HPU_OP, Some(ActivityType::RUNTIME)),
+        ("xpu_runtime", ActivityType::XPU_RUNTIME, Some(ActivityType::RUNTIME)),
+        ("privateuse1_runtime", ActivityType::PRIVATEUSE1_RUNTIME, Some(ActivityType::RUNTIME)),
+        ("cuda_driver", ActivityType::CUDA_DRIVER, Some(ActivityType::DRIVER)),
+        ("xpu_driver", ActivityType::XPU_DRIVER, Some(ActivityType::DRIVER)),
+        ("privateuse1_driver", ActivityType::PRIVATEUSE1_DRIVER, Some(ActivityType::DRIVER)),
+        ("mtia_ccp_events", ActivityType::MTIA_CCP_EVENTS, None),
+        ("mtia_counters", ActivityType::MTIA_COUNTERS, Some(ActivityType::GPU_PM_COUNTER)),
+    ];
+
+    #[test]
+    fn every_name_selects_its_types() {
+        for (name, written) in NAMES {
+            assert_eq!(ActivityTypes::parse(name).unwrap().to_string(), written, "{name}");
+            assert_eq!(name.to_uppercase().parse::<ActivityTypes>().unwrap().to_string(), written, "{name}");
+        }
+        for (number, (name, _)) in (0u8..).zip(NAMES).take(29) {
+            let kind = ActivityType::from_number(number).unwrap();
+            assert_eq!(ActivityTypes::parse(name).unwrap(), ActivityTypes::from_type(kind));
+        }
+        for (name, kind, generic) in ALIASES {
+            assert_eq!(ActivityTypes::parse(name).unwrap(), kind.into(), "a vendor's name is that vendor's type alone");
+            assert_eq!(kind.as_str(), name);
+            for set in [ActivityTypes::RUNTIME, ActivityTypes::DRIVER, ActivityTypes::GPU_PM_COUNTER] {
+                assert_eq!(set.contains(kind), generic == Some(set), "{name}");
+            }
+        }
+        let default = "cpu_op,user_annotation,gpu_user_annotation,gpu_memcpy,gpu_memset,kernel,external_correlation,\
+            cuda_runtime,cuda_driver,cpu_instant_event,python_function,overhead,mtia_runtime,mtia_ccp_events,\
+            mtia_insight,cuda_sync,cuda_event,mtia_counters";
+        assert_eq!(ActivityTypes::DEFAULT.to_string(), default);
+        assert_eq!(ActivityTypes::DEFAULT.len(), 18);
+    }
+
+    #[test]
+    fn a_list_is_the_union_and_survives_blanks() {
+        let set = ActivityTypes::parse(" Kernel ,,\tdriver, kernel,\r\n").unwrap();
+        assert_eq!(set, ActivityTypes::DRIVER | ActivityType::ConcurrentKernel);
+        for empty in ["", " ", ",,", " , "] {
+            assert_eq!(ActivityTypes::parse(empty), Ok(ActivityTypes::EMPTY));
+            assert_eq!(ActivityTypes::parse(empty).unwrap().or_default(), ActivityTypes::DEFAULT);
+        }
+        assert_eq!(set.or_default(), set);
+    }
+
+    #[test]
+    fn an_unknown_name_lists_types_and_generic_names() {
+        let error = ActivityTypes::parse("cpu_op,Kernels,nonsense").unwrap_err();
+        assert_eq!(error.name(), "Kernels");
+        assert_eq!(error.known(), NAMES.map(|(name, _)| name)[..32].to_vec());
+        assert!(error.to_string().starts_with("unknown activity type \"Kernels\", known are: cpu_op, "), "{error}");
+    }
+
+    #[test]
+    fn all_is_all_and_a_set_reads_back() {
+        assert_eq!(ActivityTypes::ALL.len(), 29);
+        assert!(ActivityTypes::ALL.iter().eq(ActivityType::ALL));
+        for set in [ActivityTypes::EMPTY, ActivityTypes::ALL, ActivityTypes::DEFAULT, ActivityTypes::RUNTIME] {
+            assert_eq!(set.to_string().parse(), Ok(set));
+            assert_eq!(set.iter().collect::<ActivityTypes>(), set);
+            assert_eq!(ActivityTypes::from_bits(set.bits()), set);
+        }
+        assert_eq!(ActivityTypes::from_bits(u32::MAX), ActivityTypes::ALL);
+    }
+
+    #[test]
+    fn set_operations() {
+        const SMALL: ActivityTypes = ActivityTypes::EMPTY.with(ActivityType::CpuOp).with(ActivityType::GpuMemset);
+        assert_eq!(ActivityType::CpuOp | ActivityType::GpuMemset, SMALL);
+        assert_eq!(SMALL.len(), 2);
+        assert!(SMALL.contains(ActivityType::GpuMemset) && !SMALL.contains(ActivityType::GpuMemcpy));
+        assert_eq!(SMALL.without(ActivityType::CpuOp), ActivityType::GpuMemset.into());
+        assert_eq!(SMALL.intersection(ActivityTypes::RUNTIME), ActivityTypes::EMPTY);
+        assert_eq!(ActivityTypes::ALL.difference(SMALL).len(), 27);
+        assert!(ActivityTypes::DEFAULT.is_superset(SMALL) && !SMALL.is_superset(ActivityTypes::DEFAULT));
+        let mut grown = SMALL;
+        grown |= ActivityType::Overhead;
+        grown |= ActivityTypes::DRIVER;
+        assert_eq!(grown.len(), 6);
+        assert_eq!(format!("{SMALL:?}"), r#"{"cpu_op", "gpu_memset"}"#);
+        assert_eq!(ActivityTypes::default(), ActivityTypes::DEFAULT);
+    }
+}

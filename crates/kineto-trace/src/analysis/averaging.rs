@@ -1,0 +1,690 @@
+//! Which events are averaged, by what they are grouped, and how that is done.
+
+use super::attribution::Attribution;
+use super::averages::{Average, Bytes, KeyAverages, Section};
+use super::event::Event;
+use super::events::{Events, TrackId};
+use super::flops::FlopRegistry;
+use super::forest::Forest;
+use super::futures::Futures;
+use super::nesting::{Nesting, Threads};
+use super::stacks::Stacks;
+use super::timed::{Timed, is_timed};
+use super::values;
+use crate::activity::{ActivityType, ArgValue, DeviceType};
+use crate::sorting::sort_few_by_key;
+use crate::time::Timestamp;
+use crate::write::json_text;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Says by what to group operations and kernels, and which of them: made by [`Events::averages`].
+///
+/// ```no_run
+/// # fn show(events: &kineto_trace::analysis::Events) {
+/// use kineto_trace::analysis::GroupBy;
+///
+/// let averages = events.averages().by(GroupBy::Shapes).by(GroupBy::Thread).compute();
+/// let batches = events.averages().by_key("Batch", |event| format!("{:?}", event.arg("batch"))).compute();
+/// # }
+/// ```
+#[must_use = "call `compute` to get the averages"]
+pub struct Averaging<'e> {
+    events: &'e Events,
+    groups: Vec<Group<'e>>,
+    flops: FlopRegistry,
+    window: Option<(Timestamp, Timestamp)>,
+}
+
+/// What operations and kernels of one row may have in common, beside their name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GroupBy {
+    /// The shapes of their inputs, `Input Dims`.
+    Shapes,
+    /// The first frames of the stack they were called on, innermost first; see [`Events::export_stacks`].
+    Stack(usize),
+    /// The device they ran on; "host" for operations.
+    Device,
+    /// The thread or stream they ran on.
+    Thread,
+    /// The target of the span.
+    Target,
+    /// Which overload of the operation it is.
+    Overload,
+}
+
+/// A title and how to get the key of an event.
+struct Group<'e> {
+    title: String,
+    key: Key<'e>,
+}
+
+enum Key<'e> {
+    Known(GroupBy),
+    Own(Box<dyn Fn(&Event<'_>) -> String + 'e>),
+}
+
+impl GroupBy {
+    fn title(self) -> &'static str {
+        match self {
+            GroupBy::Shapes => SHAPES,
+            GroupBy::Stack(_) => SOURCE,
+            GroupBy::Device => "Device",
+            GroupBy::Thread => "Thread",
+            GroupBy::Target => "Target",
+            GroupBy::Overload => OVERLOAD,
+        }
+    }
+}
+
+/// Titles of columns that a table has at places of their own.
+pub(super) const SHAPES: &str = "Input Shapes";
+pub(super) const SOURCE: &str = "Source Location";
+pub(super) const OVERLOAD: &str = "Overload Name";
+
+impl<'e> Averaging<'e> {
+    pub(super) fn new(events: &'e Events) -> Averaging<'e> {
+        Averaging { events, groups: Vec::new(), flops: FlopRegistry::default(), window: None }
+    }
+
+    /// Groups by that too, beside the name.
+    pub fn by(mut self, group: GroupBy) -> Self {
+        self.groups.push(Group { title: group.title().to_owned(), key: Key::Known(group) });
+        self
+    }
+
+    /// Groups by what `key` makes of an event, under that title.
+    pub fn by_key(mut self, title: impl Into<String>, key: impl Fn(&Event<'_>) -> String + 'e) -> Self {
+        self.groups.push(Group { title: title.into(), key: Key::Own(Box::new(key)) });
+        self
+    }
+
+    /// Counts FLOPs by these formulas. Default: [`FlopRegistry::default`].
+    pub fn flops(mut self, registry: FlopRegistry) -> Self {
+        self.flops = registry;
+        self
+    }
+
+    /// Takes only operations that begin in this window, and device work that was launched in it.
+    ///
+    /// Where the launch of device work is not known, its own begin counts.
+    pub fn within(mut self, start: Timestamp, end: Timestamp) -> Self {
+        self.window = Some((start, end));
+        self
+    }
+
+    /// Averages the events: time and memory are in proportion to their number, but for sorting.
+    pub fn compute(self) -> KeyAverages {
+        let events = self.events;
+        let nesting = Nesting::new(events);
+        let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
+        let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
+        let stacks = self.groups.iter().any(|group| matches!(group.key, Key::Known(GroupBy::Stack(_))));
+        let stacks = stacks.then(|| Stacks::new(events, &forest));
+        let mut rows = Rows::new(&self, stacks);
+        let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
+
+        let mut costs = vec![Cost::default(); forest.nodes.len()];
+        let attribution = Attribution::new(events, &nesting);
+        self.charge_work(&forest, &attribution, &mut costs, &mut rows, &mut averages);
+        self.charge_memory(&forest, &mut costs, &mut averages);
+        self.charge_flops(&forest, &mut costs, &mut averages);
+        total(&forest, &mut costs);
+        rows.add_ops(&forest, &costs);
+
+        let mut rows = rows.rows;
+        rows.iter_mut().for_each(|row| row.durations.sort_unstable());
+        sort_few_by_key(&mut rows, |row| row.first);
+        for row in rows {
+            match row.section {
+                Section::Ops => averages.ops.push(row),
+                Section::Kernels => averages.kernels.push(row),
+                Section::DeviceAnnotations => averages.annotations.push(row),
+            }
+        }
+        sort_few_by_key(&mut averages.ops, |row| std::cmp::Reverse(row.self_host_ns));
+        sort_few_by_key(&mut averages.kernels, |row| std::cmp::Reverse(row.self_device_ns));
+        sort_few_by_key(&mut averages.annotations, |row| std::cmp::Reverse(row.self_device_ns));
+        let missing = events.notes().filter(|(note, _)| note.is_loss());
+        averages.notes = missing.map(|(note, count)| format!("{note}: {count}")).collect();
+        averages.groups = self.groups.into_iter().map(|group| group.title).collect();
+        averages
+    }
+
+    fn is_within(&self, at: Timestamp) -> bool {
+        self.window.is_none_or(|(start, end)| (start..end).contains(&at))
+    }
+
+    /// Makes the rows of devices, and puts their time to the operations that launched it.
+    fn charge_work(
+        &self,
+        forest: &Forest,
+        attribution: &Attribution,
+        costs: &mut [Cost],
+        rows: &mut Rows<'_, 'e>,
+        averages: &mut KeyAverages,
+    ) {
+        let mut timed = Timed::new(self.events, forest, attribution);
+        let mut copies = Copies::default();
+        for event in self.events.iter() {
+            let Some(section) = section(&event) else { continue };
+            let op = attribution.op(event);
+            let launched = attribution.launch(event).or(op).unwrap_or(event);
+            if !self.is_within(launched.start()) {
+                continue;
+            }
+            let node = op.and_then(|op| forest.of(op.index()));
+            let ns = event.duration_ns();
+            let place = rows.place(&event, section, None);
+            let (all_ns, own_ns) = match section {
+                Section::DeviceAnnotations => [copies.uncovered_ns(place, event); 2].into(),
+                _ => (ns, timed.own_ns(&event, node)),
+            };
+            let row = rows.at(place);
+            row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
+            row.device_ns = row.device_ns.saturating_add(all_ns);
+            row.durations.push(ns);
+            if section == Section::Kernels {
+                match node.and_then(|node| costs.get_mut(node)) {
+                    Some(cost) => cost.own_device_ns = cost.own_device_ns.saturating_add(own_ns),
+                    None => averages.unlaunched_ns = averages.unlaunched_ns.saturating_add(own_ns),
+                }
+            }
+        }
+    }
+
+    /// Puts what was allocated to the innermost operation that was open on the same thread.
+    fn charge_memory(&self, forest: &Forest, costs: &mut [Cost], averages: &mut KeyAverages) {
+        let mut sweep = forest.sweep(self.events);
+        let mut outside = Average { name: MEMORY.to_owned(), is_top_level: true, ..Average::default() };
+        let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY);
+        for event in memory.filter(|event| self.is_within(event.start())) {
+            let Some(bytes) = event.bytes() else { continue };
+            let on_host =
+                event.arg("Device Type").and_then(values::signed).is_none_or(|kind| HOST_KINDS.contains(&kind));
+            let bytes = if on_host { Bytes { host: bytes, device: 0 } } else { Bytes { host: 0, device: bytes } };
+            averages.has_memory = true;
+            match sweep.innermost(&event).and_then(|node| costs.get_mut(node)) {
+                Some(cost) => cost.own.add(bytes),
+                None => {
+                    outside.own.add(bytes);
+                    outside.durations.push(0);
+                }
+            }
+        }
+        outside.all = outside.own;
+        outside.first = u32::MAX;
+        averages.outside = (!outside.durations.is_empty()).then_some(outside);
+    }
+
+    fn charge_flops(&self, forest: &Forest, costs: &mut [Cost], averages: &mut KeyAverages) {
+        for number in forest.counted() {
+            let around = forest.parent(number).and_then(|parent| costs.get(parent)).is_some_and(|cost| cost.in_flops);
+            let flops = forest.event(self.events, number).and_then(|event| self.flops.flops(&event)).unwrap_or(0);
+            if let Some(cost) = costs.get_mut(number) {
+                cost.flops = flops;
+                cost.in_flops = around || flops > 0;
+                averages.flops = averages.flops.saturating_add(if around { 0 } else { flops });
+            }
+        }
+    }
+}
+
+/// What an operation costs beside its time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    own_device_ns: u64,
+    device_ns: u64,
+    own: Bytes,
+    all: Bytes,
+    flops: u64,
+    /// It or one around it has FLOPs.
+    in_flops: bool,
+}
+
+/// Until when an annotation has been counted: each stream has a copy of it, and they are of the same time.
+#[derive(Default)]
+struct Copies<'e> {
+    /// By row, name and device.
+    covered: HashMap<(usize, &'e str, &'e TrackId), Timestamp>,
+}
+
+impl<'e> Copies<'e> {
+    /// Returns how long a copy lasted beyond those before it; they come in the order of their start.
+    fn uncovered_ns(&mut self, row: usize, copy: Event<'e>) -> u64 {
+        let covered = self.covered.entry((row, copy.name(), &copy.track().process)).or_default();
+        let from = copy.start().max(*covered);
+        *covered = copy.end().max(*covered);
+        copy.end().since(from)
+    }
+}
+
+/// The rows as they grow.
+struct Rows<'a, 'e> {
+    averaging: &'a Averaging<'e>,
+    stacks: Option<Stacks<'a>>,
+    rows: Vec<Average>,
+    places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
+    futures: Futures,
+    threads: Threads<'e>,
+}
+
+impl<'a, 'e> Rows<'a, 'e> {
+    fn new(averaging: &'a Averaging<'e>, stacks: Option<Stacks<'a>>) -> Rows<'a, 'e> {
+        let (rows, places, futures) = Default::default();
+        Rows { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
+    }
+
+    /// Returns the row of an event, which is new if there was none like it.
+    fn of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
+        let place = self.place(event, section, node);
+        self.at(place)
+    }
+
+    fn at(&mut self, place: usize) -> &mut Average {
+        #[expect(clippy::indexing_slicing, reason = "places are those of rows")]
+        &mut self.rows[place]
+    }
+
+    /// Counts an operation in its row: a call, or a poll of a future.
+    fn count(&mut self, event: &Event<'e>, node: usize) {
+        let (place, ns) = (self.place(event, Section::Ops, Some(node)), event.duration_ns());
+        let Some(span) = event.arg("polls").and_then(|_| event.span()) else {
+            return self.at(place).durations.push(ns);
+        };
+        self.at(place).further_polls += 1;
+        self.futures.add(span, place, event.start(), ns);
+    }
+
+    /// Counts each future as one call, in the row of its first poll.
+    fn count_futures(&mut self) {
+        for (place, busy_ns) in std::mem::take(&mut self.futures).calls() {
+            let row = self.at(place);
+            row.durations.push(busy_ns);
+            row.further_polls -= 1;
+        }
+    }
+
+    /// Returns the place of the row of an event.
+    fn place(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> usize {
+        let name = if event.name().starts_with("ProfilerStep#") { "ProfilerStep*" } else { event.name() };
+        let is_annotation = section == Section::DeviceAnnotations || event.kind() == Some(ActivityType::UserAnnotation);
+        let groups = &self.averaging.groups;
+        let keys: Vec<String> = groups.iter().map(|group| self.key(group, event, section, node)).collect();
+        let first = u32::try_from(event.index()).unwrap_or(u32::MAX);
+        let rows = &mut self.rows;
+        let place = *self.places.entry((name, section, is_annotation, keys)).or_insert_with_key(|(_, _, _, keys)| {
+            let (name, keys) = (name.to_owned(), keys.clone());
+            let (is_top_level, first) = (true, u32::MAX);
+            rows.push(Average { name, keys, section, is_annotation, is_top_level, first, ..Average::default() });
+            rows.len() - 1
+        });
+        let row = self.at(place);
+        row.first = row.first.min(first);
+        place
+    }
+
+    fn key(&self, group: &Group<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
+        let known = match &group.key {
+            Key::Own(key) => return key(event),
+            Key::Known(known) => *known,
+        };
+        let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(shown).unwrap_or_default();
+        match known {
+            GroupBy::Shapes => shapes(&text(&["Input Dims"])),
+            GroupBy::Target => text(&["target"]),
+            GroupBy::Overload => text(&["Overload Name", "overload_name"]),
+            GroupBy::Stack(n) => {
+                let stacks = self.stacks.as_ref().zip(node);
+                stacks.map(|(stacks, node)| stacks.callers(node, n).join("\n")).unwrap_or_default()
+            }
+            GroupBy::Device if section == Section::Ops => "host".to_owned(),
+            GroupBy::Device => {
+                event.device_index().map_or_else(|| lane(&event.track().process), |device| device.to_string())
+            }
+            GroupBy::Thread => {
+                let track = self.averaging.events.tracks().get(self.threads.of(event));
+                track.map(|track| (lane(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
+                    // Threads of a pool may share a name.
+                    if name.contains(&id) { name.clone() } else { format!("{name} {id}").trim_start().to_owned() }
+                })
+            }
+        }
+    }
+
+    /// Makes the rows of the host.
+    fn add_ops(&mut self, forest: &Forest, costs: &[Cost]) {
+        let events = self.averaging.events;
+        let self_ns = forest.self_ns();
+        for number in forest.counted() {
+            let event = forest.event(events, number).zip(costs.get(number)).zip(self_ns.get(number));
+            let Some(((event, cost), self_ns)) = event else { continue };
+            let row = self.of(&event, Section::Ops, Some(number));
+            if row.first as usize == event.index() {
+                row.is_top_level = forest.parent(number).is_none();
+            }
+            row.host_ns = row.host_ns.saturating_add(event.duration_ns());
+            row.self_host_ns = row.self_host_ns.saturating_add(*self_ns);
+            row.self_device_ns = row.self_device_ns.saturating_add(cost.own_device_ns);
+            row.device_ns = row.device_ns.saturating_add(cost.device_ns);
+            row.own.add(cost.own);
+            row.all.add(cost.all);
+            row.flops = row.flops.saturating_add(cost.flops);
+            self.count(&event, number);
+        }
+        self.count_futures();
+    }
+}
+
+/// Adds up what operations and those inside cost: children come behind their parents.
+fn total(forest: &Forest, costs: &mut [Cost]) {
+    for number in forest.counted().rev() {
+        let Some(cost) = costs.get_mut(number) else { continue };
+        cost.device_ns = cost.device_ns.saturating_add(cost.own_device_ns);
+        cost.all.add(cost.own);
+        let cost = *cost;
+        if let Some(parent) = forest.parent(number).and_then(|parent| costs.get_mut(parent)) {
+            parent.device_ns = parent.device_ns.saturating_add(cost.device_ns);
+            parent.all.add(cost.all);
+        }
+    }
+}
+
+/// Which section of device rows an event is in; `None` if in none.
+fn section(event: &Event<'_>) -> Option<Section> {
+    match event.kind().filter(|_| event.is_slice() && !event.is_hidden())? {
+        _ if is_timed(event) => Some(Section::Kernels),
+        ActivityType::GpuUserAnnotation => Some(Section::DeviceAnnotations),
+        _ => event.is_device_work().then_some(Section::Kernels),
+    }
+}
+
+/// torch's numbers of devices whose memory is the host's: CPU, MKLDNN and IDEEP.
+const HOST_KINDS: [i64; 3] = [0, 2, 5];
+
+/// How events about memory are called.
+const MEMORY: &str = "[memory]";
+
+/// What torch's table calls the devices of the trace.
+fn device_name(events: &Events) -> String {
+    match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
+        Some(device) => events.device_name(device).to_uppercase(),
+        None => DeviceType::Cuda.as_str().to_owned(),
+    }
+}
+
+fn lane(id: &TrackId) -> String {
+    match id {
+        TrackId::Id(id) => id.to_string(),
+        TrackId::Name(name) => name.clone(),
+    }
+}
+
+/// Lists with a blank behind each comma, "[]" for none, as torch prints shapes.
+fn shapes(text: &str) -> String {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if text.is_empty() { "[]".to_owned() } else { parts.join(", ") }
+}
+
+/// A value as it reads in a table.
+fn shown(value: ArgValue<'_>) -> String {
+    match value {
+        ArgValue::Str(text) => text.to_owned(),
+        other => json_text(&other),
+    }
+}
+
+impl fmt::Debug for Averaging<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let titles: Vec<_> = self.groups.iter().map(|group| &group.title).collect();
+        f.debug_struct("Averaging").field("groups", &titles).field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Sample, micros};
+    use super::*;
+    use ActivityType::{CudaRuntime, GpuMemcpy, GpuUserAnnotation, PythonFunction, UserAnnotation};
+
+    /// Rows as "name count self/total host, self/total device", in microseconds.
+    fn rows(rows: &[Average]) -> Vec<String> {
+        let row = |row: &Average| {
+            let [own, all, device, devices] = [
+                row.self_host_ns() / 1000,
+                i64::try_from(row.host_ns()).unwrap() / 1000,
+                i64::try_from(row.self_device_ns()).unwrap() / 1000,
+                i64::try_from(row.device_ns()).unwrap() / 1000,
+            ];
+            format!("{} x{} {own}/{all} {device}/{devices}", row.name(), row.count())
+        };
+        rows.iter().map(row).collect()
+    }
+
+    #[test]
+    fn self_times_leave_out_direct_children_and_steps_are_one_row() {
+        let sample = Sample::default()
+            .host(UserAnnotation, "ProfilerStep#1", 1, (0, 100), crate::activity::NO_ARGS)
+            .op("a", 10, 60)
+            .op("b", 20, 50)
+            .op("a", 60, 80)
+            .host(UserAnnotation, "ProfilerStep#2", 1, (100, 130), crate::activity::NO_ARGS)
+            .host(ActivityType::CpuOp, "a", 2, (0, 1000), crate::activity::NO_ARGS);
+        let averages = sample.events().key_averages();
+        assert_eq!(rows(averages.ops()), ["a x3 1040/1070 0/0", "ProfilerStep* x2 60/130 0/0", "b x1 30/30 0/0"]);
+        assert_eq!((averages.host_base_ns(), averages.ops()[1].is_annotation()), (1_130_000, true));
+        assert_eq!(averages.total_average().host_ns(), 1_130_000);
+    }
+
+    #[test]
+    fn an_overlap_on_one_row_counts_for_both_and_touching_ones_do_not_nest() {
+        let events = Sample::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).events();
+        assert_eq!(
+            rows(events.key_averages().ops()),
+            ["a x1 50/50 0/0", "b x1 17/20 0/0", "d x1 10/10 0/0", "c x1 3/3 0/0"]
+        );
+    }
+
+    #[test]
+    fn thread_groups_take_slices_from_rows_beside() {
+        let beside = [("thread id", ArgValue::I64(1))];
+        let sample = Sample::default().op("a", 0, 50);
+        let events = sample.host(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &beside).events();
+        assert_eq!(rows(events.averages().by(GroupBy::Thread).compute().ops()), ["a x2 60/70 0/0"]);
+    }
+
+    #[test]
+    fn of_equal_times_calls_lie_inside_and_only_children_of_one_name_are_their_parents() {
+        let sample = Sample::default()
+            .host(CudaRuntime, "cudaLaunchKernel", 1, (0, 10), crate::activity::NO_ARGS)
+            .op("mm", 0, 10)
+            .op("add", 20, 40)
+            .op("add", 21, 39)
+            .op("add", 22, 38)
+            .op("fill", 23, 24)
+            .op("fill", 25, 26)
+            .kernel("k1", 30, 31, 3)
+            .kernel("k2", 32, 34, 4)
+            .kernel("k3", 40, 44, 6);
+        let averages = sample.events().key_averages();
+        let expected = ["add x1 18/20 3/7", "cudaLaunchKernel x1 10/10 0/0", "fill x2 2/2 4/4", "mm x1 0/10 0/0"];
+        assert_eq!(rows(averages.ops()), expected);
+        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (7000, 0));
+    }
+
+    #[test]
+    fn kernels_are_rows_of_their_own_and_annotations_on_devices_are_in_no_base() {
+        let sample = Sample::default()
+            .host(UserAnnotation, "train", 1, (0, 100), crate::activity::NO_ARGS)
+            .op("mm", 10, 20)
+            .kernel("gemm", 30, 50, 2)
+            .kernel("gemm", 50, 60, 2)
+            .work(GpuMemcpy, "Memcpy HtoD", 70, 75, 0)
+            .work(GpuUserAnnotation, "train", 30, 75, 0);
+        let averages = sample.events().key_averages();
+        assert_eq!(rows(averages.ops()), ["train x1 90/100 0/30", "mm x1 10/10 30/30"]);
+        assert_eq!(rows(averages.kernels()), ["gemm x2 0/0 30/30", "Memcpy HtoD x1 0/0 5/5"]);
+        assert_eq!(rows(averages.device_annotations()), ["train x1 0/0 45/45"]);
+        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (35_000, 5000));
+        assert_eq!(averages.get(Section::Kernels, "gemm").unwrap().min_ns(), 10_000);
+    }
+
+    #[test]
+    fn device_annotation_counts_its_time_once_for_all_streams() {
+        let copy = |sample: Sample, stream, name: &str, start, end| {
+            sample.work_on(GpuUserAnnotation, name, (0, stream), (start, end), 0)
+        };
+        let step = |sample, name, at| {
+            copy(copy(copy(sample, 7, name, at, at + 40), 8, name, at + 10, at + 30), 9, name, at + 20, at + 50)
+        };
+        let events = step(step(Sample::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).events();
+        let averages = events.key_averages();
+        assert_eq!(rows(averages.device_annotations()), ["ProfilerStep* x6 0/0 100/100"]);
+        let by_stream = events.averages().by(GroupBy::Thread).compute();
+        let expected = ["ProfilerStep* x2 0/0 80/80", "ProfilerStep* x2 0/0 60/60", "ProfilerStep* x2 0/0 40/40"];
+        assert_eq!(rows(by_stream.device_annotations()), expected);
+    }
+
+    #[test]
+    fn frames_of_an_interpreter_and_torchs_own_machinery_have_no_rows_and_are_no_parents() {
+        let sample = Sample::default()
+            .op("a", 0, 100)
+            .host(PythonFunction, "f.py(1): f", 1, (10, 90), crate::activity::NO_ARGS)
+            .op("b", 20, 30)
+            .op("aten::is_leaf", 40, 50);
+        assert_eq!(rows(sample.events().key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
+    }
+
+    #[test]
+    fn what_a_program_hides_has_no_row_and_what_lies_in_it_counts_for_the_next_one_around() {
+        let hidden = [("hidden", ArgValue::Bool(true))];
+        let events = Sample::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).events();
+        assert_eq!(rows(events.key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
+    }
+
+    #[test]
+    fn memory_counts_for_the_innermost_operation_of_its_own_thread() {
+        let sample = Sample::default()
+            .op("a", 0, 100)
+            .op("b", 10, 20)
+            .host(ActivityType::CpuOp, "c", 2, (0, 100), crate::activity::NO_ARGS)
+            .memory(1, 15, 1024, 0)
+            .memory(1, 30, -24, 0)
+            .memory(1, 30, 4096, 1)
+            .memory(2, 15, 7, 0)
+            .memory(1, 200, 5, 0)
+            .memory(3, 15, 6, 1);
+        let averages = sample.events().key_averages();
+        let bytes = |name| {
+            let row = averages.get(Section::Ops, name).unwrap();
+            [row.self_host_bytes(), row.host_bytes(), row.self_device_bytes(), row.device_bytes()]
+        };
+        assert_eq!([bytes("a"), bytes("b"), bytes("c")], [[-24, 1000, 4096, 4096], [1024, 1024, 0, 0], [7, 7, 0, 0]]);
+        assert_eq!(averages.unattributed_bytes(), (5, 6));
+        let total = averages.total_average();
+        assert_eq!((total.host_bytes(), total.device_bytes()), (1012, 4102));
+    }
+
+    #[test]
+    fn rows_are_grouped_by_all_that_is_asked_for() {
+        let dims = |dims| [("Input Dims", ArgValue::Json(dims)), ("target", ArgValue::Str("model"))];
+        let sample = Sample::default()
+            .op_with("mm", 0, 10, &dims("[[2,3],[3,4]]"))
+            .op_with("mm", 10, 30, &dims("[[2,3],[3,4]]"))
+            .op_with("mm", 30, 90, &dims("[[8,8],[8,8]]"))
+            .host(ActivityType::CpuOp, "mm", 2, (0, 10), crate::activity::NO_ARGS)
+            .kernel("gemm", 0, 10, 1);
+        let events = sample.events();
+        let keys = |averaging: Averaging<'_>| {
+            let averages = averaging.compute();
+            let keys = |row: &Average| format!("{} x{}", row.keys().join("|"), row.count());
+            averages.iter().map(keys).collect::<Vec<_>>()
+        };
+        let by = |group| keys(events.averages().by(group));
+        let shapes = ["[[8, 8], [8, 8]] x1", "[[2, 3], [3, 4]] x2", "[] x1", "[] x1"];
+        assert_eq!(by(GroupBy::Shapes), shapes);
+        assert_eq!(by(GroupBy::Thread), ["1 x3", "2 x1", "7 x1"]);
+        assert_eq!(by(GroupBy::Device), ["host x4", "0 x1"]);
+        assert_eq!(by(GroupBy::Target), ["model x3", " x1", " x1"]);
+        let half = |event: &Event<'_>| if event.start() < micros(20) { "first" } else { "then" }.to_owned();
+        assert_eq!(
+            keys(events.averages().by(GroupBy::Device).by_key("Half", half)),
+            ["host|then x1", "host|first x3", "0|first x1"]
+        );
+    }
+
+    #[test]
+    fn a_window_takes_what_begins_and_what_was_launched_in_it() {
+        let sample = Sample::default()
+            .op("early", 0, 10)
+            .op("in", 20, 30)
+            .kernel("of early", 25, 26, 1)
+            .kernel("of in", 90, 91, 2)
+            .kernel("of none", 22, 23, 0);
+        let events = sample.events();
+        let averages = events.averages().within(micros(20), micros(50)).compute();
+        assert_eq!(rows(averages.ops()), ["in x1 10/10 1/1"]);
+        assert_eq!(rows(averages.kernels()), ["of none x1 0/0 1/1", "of in x1 0/0 1/1"]);
+    }
+
+    #[test]
+    fn spread_is_by_nearest_rank_and_the_sample_deviation() {
+        let sample = [10, 20, 30, 40].iter().fold(Sample::default(), |sample, us| sample.op("a", us * 100, us * 101));
+        let averages = sample.events().key_averages();
+        let row = &averages.ops()[0];
+        assert_eq!((row.min_ns(), row.max_ns(), row.mean_ns()), (10_000, 40_000, 25_000.0));
+        let ranks = [0.0, 0.25, 0.5, 0.51, 0.95, 1.0].map(|quantile| row.percentile_ns(quantile) / 1000);
+        assert_eq!(ranks, [10, 10, 20, 30, 40, 40]);
+        assert!((row.std_ns() - 12_909.944).abs() < 0.001, "{}", row.std_ns());
+        assert_eq!(Average::default().percentile_ns(0.5), 0);
+    }
+
+    #[test]
+    fn flops_of_what_lies_inside_are_in_their_row_and_not_in_the_total_again() {
+        let dims = |dims| [("Input Dims", ArgValue::Json(dims))];
+        let sample = Sample::default()
+            .op_with("aten::linear", 0, 10, &dims("[[4,8],[2,8],[2]]"))
+            .op_with("aten::addmm", 1, 9, &dims("[[2],[4,8],[8,2],[],[]]"))
+            .op_with("mm", 20, 30, &dims("[[2,3],[3,4]]"));
+        let averages = sample.events().key_averages();
+        let flops = |name| averages.get(Section::Ops, name).unwrap().flops();
+        assert_eq!([flops("aten::linear"), flops("aten::addmm"), flops("mm")], [128, 128, 48]);
+        assert_eq!(averages.total_average().flops(), 176);
+    }
+
+    #[test]
+    fn sums_end_where_numbers_do() {
+        let slice = |category: &str, name: &str, tid: u32, args: &str| {
+            format!(
+                r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{tid},"ts":0,"dur":9200000000000000,"args":{{{args}}}}}"#
+            )
+        };
+        let memory = |bytes: i64, kind: u8| {
+            format!(
+                r#"{{"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":1,"s":"t","args":{{"Bytes":{bytes},"Device Type":{kind}}}}}"#
+            )
+        };
+        let mut events: Vec<_> = (1..4).map(|tid| slice("cpu_op", "op", tid, r#""External id":1"#)).collect();
+        events.extend((10..14).map(|tid| slice("kernel", "kernel", tid, r#""External id":1,"device":0,"stream":7"#)));
+        events.extend((20..23).map(|tid| slice("kernel", "alone", tid, r#""device":0,"stream":7"#)));
+        events.extend(
+            [(i64::MIN, 0), (i64::MIN, 0), (i64::MAX, 1), (i64::MAX, 1)].map(|(bytes, kind)| memory(bytes, kind)),
+        );
+        let text = format!(r#"{{"traceEvents":[{}]}}"#, events.join(","));
+        let events = Events::from_reader(text.as_bytes()).unwrap();
+        assert_eq!(events.len(), 14);
+        let averages = events.key_averages();
+        let op = &averages.ops()[0];
+        assert_eq!((op.self_host_ns(), op.host_bytes(), op.device_bytes()), (i64::MAX, i64::MIN, i64::MAX));
+        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (u64::MAX, u64::MAX));
+        assert_eq!(op.mean_ns(), 9.2e18);
+        assert_eq!(averages.total_average().self_host_ns(), i64::MAX);
+        assert!(!averages.table().spread(true).to_string().is_empty());
+        for metric in [crate::analysis::StackMetric::SelfHost, crate::analysis::StackMetric::SelfDevice] {
+            let mut stacks = Vec::new();
+            events.stacks(metric).write(&mut stacks).unwrap();
+            assert!(stacks.starts_with(b"op "));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! How many floating-point operations an operation takes, by formulas that programs may add to.
+
+mod formulas;
+mod operands;
+
+pub use operands::Operands;
+
+use super::event::Event;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A formula: from an operation's inputs to its floating-point operations.
+///
+/// Any `Fn(&Operands<'_>) -> Option<u64>` is one. `None` means that it cannot tell.
+pub trait FlopModel: Send + Sync {
+    /// Returns the floating-point operations of one call; a multiplication with an addition counts as two.
+    fn flops(&self, operands: &Operands<'_>) -> Option<u64>;
+}
+
+impl<F: Fn(&Operands<'_>) -> Option<u64> + Send + Sync> FlopModel for F {
+    fn flops(&self, operands: &Operands<'_>) -> Option<u64> {
+        self(operands)
+    }
+}
+
+/// Formulas by the name of the operation, as it is or behind `aten::`.
+///
+/// The default knows what torch's profiler counts, by the same formulas (`mm`, `addmm`, `bmm`, `baddbmm`, `conv2d`, `mul`,
+/// `add`), and `matmul`, `linear`, `conv1d`, `conv3d` and `scaled_dot_product_attention` with its variants. Shapes come
+/// from `Input Dims`, the field `dims` of a span; what else a formula needs from `Concrete Inputs` or a field of that
+/// name.
+///
+/// ```
+/// use kineto_trace::analysis::{FlopRegistry, Operands};
+///
+/// let registry = FlopRegistry::default().with("sigmoid", |inputs: &Operands<'_>| Some(4 * inputs.numel(0)?));
+/// # drop(registry);
+/// ```
+#[derive(Clone)]
+pub struct FlopRegistry {
+    models: HashMap<String, Arc<dyn FlopModel>>,
+}
+
+impl FlopRegistry {
+    /// Returns a registry that knows no operation.
+    pub fn empty() -> FlopRegistry {
+        FlopRegistry { models: HashMap::new() }
+    }
+
+    /// Adds a formula, in place of the one that the operation had.
+    pub fn with(mut self, op: impl Into<String>, model: impl FlopModel + 'static) -> FlopRegistry {
+        self.models.insert(op.into(), Arc::new(model));
+        self
+    }
+
+    /// Returns the floating-point operations of an event; `None` if there is no formula, or it lacks something.
+    pub fn flops(&self, event: &Event<'_>) -> Option<u64> {
+        let name = event.name();
+        let bare = name.strip_prefix("aten::").unwrap_or(name);
+        let model = self.models.get(name).or_else(|| self.models.get(bare))?;
+        model.flops(&Operands::new(event))
+    }
+}
+
+impl Default for FlopRegistry {
+    fn default() -> FlopRegistry {
+        let known = formulas::KNOWN.iter();
+        let models = known.map(|(op, model)| ((*op).to_owned(), Arc::new(*model) as Arc<dyn FlopModel>));
+        FlopRegistry { models: models.collect() }
+    }
+}
+
+impl fmt::Debug for FlopRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlopRegistry").field("models", &self.models.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::Sample;
+    use super::*;
+    use crate::activity::ArgValue;
+
+    /// What the default registry says of an operation with such inputs.
+    fn flops(op: &str, dims: &str, concrete: &str) -> Option<u64> {
+        let args = [("Input Dims", ArgValue::Json(dims)), ("Concrete Inputs", ArgValue::Json(concrete))];
+        let events = Sample::default().op_with(op, 0, 1, &args).events();
+        FlopRegistry::default().flops(&events.get(0).unwrap())
+    }
+
+    #[test]
+    fn products_of_matrices() {
+        assert_eq!(flops("aten::mm", "[[4,1568],[1568,10]]", "[]"), Some(2 * 4 * 1568 * 10));
+        assert_eq!(flops("addmm", "[[10],[4,1568],[1568,10],[],[]]", "[]"), Some(125_440));
+        assert_eq!(flops("aten::bmm", "[[7,2,3],[7,3,4]]", "[]"), Some(7 * 48));
+        assert_eq!(flops("aten::baddbmm", "[[7,2,4],[7,2,3],[7,3,4]]", "[]"), Some(7 * 48));
+        assert_eq!(flops("matmul", "[[5,1,2,3],[7,3,4]]", "[]"), Some(35 * 48));
+        assert_eq!(flops("matmul", "[[3],[3]]", "[]"), Some(6));
+        assert_eq!(flops("matmul", "[[3],[7,3,4]]", "[]"), Some(7 * 24));
+        assert_eq!(flops("linear", "[[2,5,8],[3,8],[3]]", "[]"), Some(2 * 10 * 8 * 3));
+        for wrong in ["[[2,3],[4,5]]", "[[2,3]]", "[[],[]]", "", "[[5,2,3],[7,3,4]]"] {
+            assert_eq!(flops("matmul", wrong, "[]"), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn convolutions_with_torchs_numbers() {
+        let inputs =
+            |stride, padding, dilation, groups| format!(r#"["","","","{stride}","{padding}","{dilation}","{groups}"]"#);
+        let plain = inputs("[1, 1]", "[0, 0]", "[1, 1]", "1");
+        let dims = "[[4,3,16,16],[8,3,3,3],[8],[],[],[],[]]";
+        assert_eq!(flops("aten::conv2d", dims, &plain), Some(2 * 4 * 14 * 14 * 9 * 3 * 8));
+        let strided = inputs("[2, 1]", "[1, 0]", "[2, 1]", "1");
+        assert_eq!(flops("aten::conv2d", dims, &strided), Some(2 * 4 * 7 * 14 * 9 * 3 * 8));
+        assert_eq!(flops("aten::conv2d", dims, &inputs("[1, 1]", "same", "[1, 1]", "1")), Some(442_368));
+        let grouped = "[[1,8,5,5],[8,1,3,3]]";
+        assert_eq!(flops("conv2d", grouped, &inputs("1", "1", "1", "8")), Some(2 * 25 * 9 * 8 * 8 / 8));
+        assert_eq!(flops("conv1d", "[[2,3,10],[4,3,3]]", "[]"), Some(2 * 2 * 8 * 3 * 3 * 4));
+        assert_eq!(flops("conv3d", "[[1,1,4,4,4],[2,1,2,2,2]]", "[]"), Some(2 * 27 * 8 * 2));
+        assert_eq!(flops("conv2d", "[[2,3,10],[4,3,3]]", "[]"), None);
+        assert_eq!(flops("conv2d", dims, &inputs("[0, 0]", "[0, 0]", "[1, 1]", "1")), None);
+        assert_eq!(flops("conv2d", dims, &inputs("[1, 1]", "[0, 0]", "[1, 1]", "0")), None);
+        assert_eq!(flops("conv2d", "[[1,1,2,2],[1,1,3,3]]", &plain), None);
+    }
+
+    #[test]
+    fn attention_and_elements() {
+        let dims = "[[2,8,128,64],[2,8,256,64],[2,8,256,32],[],[],[]]";
+        assert_eq!(flops("scaled_dot_product_attention", dims, "[]"), Some(2 * 16 * 128 * 256 * (64 + 32)));
+        assert_eq!(flops("aten::mul", "[[3,4],[]]", "[]"), Some(12));
+        assert_eq!(flops("aten::add", "[[3,4],[3,4],[]]", "[]"), Some(12));
+        assert_eq!(flops("aten::relu", "[[3,4]]", "[]"), None);
+        assert_eq!(flops("mul", "[[9223372036854775807,3]]", "[]"), None);
+    }
+
+    #[test]
+    fn what_is_a_field_of_the_span_counts_too_and_users_add_formulas() {
+        let args = [
+            ("Input Dims", ArgValue::Json("[[1,1,4,4],[1,1,3,3]]")),
+            ("stride", ArgValue::U64(1)),
+            ("padding", ArgValue::Str("[1, 1]")),
+        ];
+        let events = Sample::default().op_with("conv2d", 0, 1, &args).events();
+        let event = events.get(0).unwrap();
+        assert_eq!(FlopRegistry::default().flops(&event), Some(2 * 16 * 9));
+        let own = FlopRegistry::empty().with("conv2d", |inputs: &Operands<'_>| inputs.numel(1));
+        assert_eq!(own.flops(&event), Some(9));
+        assert_eq!(FlopRegistry::empty().flops(&event), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! What a trace says: its events in memory, from a recording or from a file, and the figures that are made of them.
+
+mod arguments;
+mod arrows;
+mod attribution;
+mod averages;
+mod averaging;
+mod builder;
+mod columns;
+mod deadline;
+mod event;
+mod events;
+mod export;
+mod flops;
+mod forest;
+mod futures;
+mod metadata;
+mod nesting;
+mod notes;
+mod op;
+mod read;
+mod recorded;
+#[cfg(test)]
+mod sample;
+mod shape;
+mod sort;
+mod stacks;
+mod strings;
+mod table;
+mod timed;
+mod tree;
+mod units;
+mod values;
+
+pub use crate::error::{Error, ErrorKind};
+pub use attribution::{Attribution, AttributionCounts};
+pub use averages::{Average, KeyAverages, Section};
+pub use averaging::{Averaging, GroupBy};
+#[doc(hidden)]
+pub use builder::Builder;
+pub use event::Event;
+pub use events::{EventProcess, EventTrack, Events, TrackId};
+pub use flops::{FlopModel, FlopRegistry, Operands};
+pub use metadata::{EventMetadata, OccupancyMetadata};
+pub use notes::Note;
+pub use read::ReadOptions;
+pub use shape::Shape;
+pub use sort::SortBy;
+pub use stacks::{FoldedStacks, StackMetric};
+pub use table::Table;
+pub use tree::{EventTree, Violation};
+pub use units::TimeUnit;

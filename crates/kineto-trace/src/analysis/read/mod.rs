@@ -1,0 +1,252 @@
+//! From a file of Kineto's JSON to its events.
+
+mod fault;
+mod file;
+mod json;
+mod line;
+mod source;
+mod time;
+
+pub(super) use json::{Json, Value};
+
+use super::events::Events;
+use crate::error::Error;
+#[cfg(any(test, doc, not(feature = "gzip")))]
+use crate::error::ErrorKind;
+use fault::{Cause, Fault};
+use file::FileReader;
+use source::Source;
+use std::fs::File;
+use std::io::{Chain, Cursor, Read};
+use std::path::Path;
+use std::time::Duration;
+
+/// How a trace is read back; [`Events::read`] is the usual way.
+///
+/// ```no_run
+/// use kineto_trace::analysis::ReadOptions;
+///
+/// // What a program that was killed has left behind.
+/// let events = ReadOptions::new().partial(true).read("app.pt.trace.json.gz")?;
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    partial: bool,
+    max_bytes: u64,
+    time_limit: Option<Duration>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions::new()
+    }
+}
+
+impl ReadOptions {
+    /// Whole files of up to 64 GiB, unpacked.
+    pub fn new() -> ReadOptions {
+        ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None }
+    }
+
+    /// Sets whether a file that is cut off is read as far as it goes; by default it is an error.
+    ///
+    /// [`Note::CutOff`](super::Note::CutOff) says so then.
+    #[must_use]
+    pub fn partial(mut self, partial: bool) -> ReadOptions {
+        self.partial = partial;
+        self
+    }
+
+    /// Sets how many bytes of JSON a file may have, unpacked.
+    ///
+    /// One event may have 64 MiB, and values may lie 128 deep within one another, always.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> ReadOptions {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how long events may be read; by default there is no limit. When the time is over, the events that were read
+    /// until then are returned, and [`Note::TimeLimit`](super::Note::TimeLimit) says so; torch's `post_processing_timeout_s`.
+    ///
+    /// Where the file has yet to say what its times are relative to, the rest is passed over to its end, which takes a
+    /// fraction of the time.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Reads a trace file, as [`Events::read`].
+    ///
+    /// # Errors
+    /// Those of [`Events::read`].
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Events, Error> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|error| Error::io("open", path, error, "name a trace file"))?;
+        self.from_reader(file).map_err(|error| error.about(path))
+    }
+
+    /// Reads a trace from anywhere, as [`Events::from_reader`].
+    ///
+    /// # Errors
+    /// Those of [`Events::read`].
+    pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
+        let (packed, reader) = sniff(reader).map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
+        if !packed {
+            return self.text(reader);
+        }
+        #[cfg(feature = "gzip")]
+        return self.text(flate2::read::MultiGzDecoder::new(reader));
+        #[cfg(not(feature = "gzip"))]
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "compressed by gzip; build with the feature `gzip`, or unpack it",
+        ));
+    }
+
+    fn text(&self, reader: impl Read) -> Result<Events, Error> {
+        let mut file = FileReader::within(self.time_limit);
+        match file.read(&mut Source::new(reader, self.max_bytes)) {
+            Err(Fault { cause: Cause::TimeLimit, .. }) => {}
+            Err(Fault { cause: Cause::Truncated, .. }) if self.partial && file.has_events() => file.cut_off(),
+            Err(fault) => return Err(fault.into_error()),
+            Ok(()) => {}
+        }
+        Ok(file.finish())
+    }
+}
+
+impl Events {
+    /// Reads a trace file: Kineto's JSON, plain or compressed by gzip, whatever its name.
+    ///
+    /// Takes what libkineto, PyTorch and this crate write, and other files in Chrome's trace format: an object with the
+    /// list `traceEvents`, or a list alone. Times become whole nanoseconds since the Unix epoch by their decimal text,
+    /// with `baseTimeNanoseconds` added; a half is rounded to the even one. Categories of old versions have their new
+    /// names, and "External id" is told apart into [`id`](super::Event::id) and [`linked`](super::Event::linked). The
+    /// rows about the recording itself only give the [`window`](Events::window). What else is left out or repaired is
+    /// counted: [`notes`](Events::notes). The file is never in memory as a whole.
+    ///
+    /// # Errors
+    /// With the path and, but for the first kind, the byte: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json) if it is no
+    /// JSON, [`Truncated`](ErrorKind::Truncated) if it ends too early ([`ReadOptions::partial`] reads what is there),
+    /// [`NotATrace`](ErrorKind::NotATrace), [`TooLarge`](ErrorKind::TooLarge) beyond the limits of [`ReadOptions`], and
+    /// [`Unsupported`](ErrorKind::Unsupported) for gzip without the feature `gzip`.
+    pub fn read(path: impl AsRef<Path>) -> Result<Events, Error> {
+        ReadOptions::new().read(path)
+    }
+
+    /// Reads a trace from anywhere, as [`read`](Events::read) does from a file; it need not be buffered.
+    ///
+    /// # Errors
+    /// Those of [`read`](Events::read), without a path.
+    pub fn from_reader(reader: impl Read) -> Result<Events, Error> {
+        ReadOptions::new().from_reader(reader)
+    }
+}
+
+/// A reader whose first bytes have been looked at.
+type Sniffed<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// Whether the content is compressed, and a reader of all of it.
+fn sniff<R: Read>(mut reader: R) -> std::io::Result<(bool, Sniffed<R>)> {
+    let mut first = Vec::new();
+    reader.by_ref().take(2).read_to_end(&mut first)?;
+    Ok((first == [0x1f, 0x8b], Cursor::new(first).chain(reader)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn error(text: &str) -> (ErrorKind, String) {
+        let error = Events::from_reader(text.as_bytes()).unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_place() {
+        for (text, kind, said) in [
+            ("", ErrorKind::NotATrace, "it is empty"),
+            ("hello", ErrorKind::Json, "byte 0"),
+            ("{\"a\": 1}", ErrorKind::NotATrace, "traceEvents"),
+            ("{\"traceEvents\": 1}", ErrorKind::NotATrace, "byte 16"),
+            ("[1, 2]", ErrorKind::NotATrace, "byte 6"),
+            ("{\"note\": \"a /\"b/\"\", \"traceEvents\": []}", ErrorKind::Json, "byte 14"),
+            ("{\"traceEvents\": [{\"ph\": \"X\"}, ]}", ErrorKind::Json, "byte 30"),
+            ("{\"traceEvents\": [{\"ph\": \"X\"", ErrorKind::Truncated, "byte 27"),
+            ("[{\"ph\": \"X\"}", ErrorKind::Truncated, "byte 12"),
+            ("[{\"ph\": \"X\"]]", ErrorKind::Json, "byte 11"),
+            ("[] []", ErrorKind::Json, "byte 3"),
+        ] {
+            let (found, message) = error(text);
+            assert!(found == kind && message.contains(said), "{text}: {found:?} {message}");
+        }
+        let (kind, message) = error(&("[{\"a\":".to_owned() + &"[".repeat(1 << 20) + &"]".repeat(1 << 20) + "}]"));
+        assert!(kind == ErrorKind::TooLarge && message.contains("128 deep"), "{message}");
+        let short = ReadOptions::new().max_bytes(10).from_reader(&b"[{\"ph\": \"X\"}]"[..]).unwrap_err();
+        assert_eq!(short.kind(), ErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn advice_fits_what_is_wrong() {
+        for other in ["hello", "\u{1}\u{2}", "<html>", "  \"text\"", "7"] {
+            let (kind, message) = error(other);
+            assert!(kind == ErrorKind::Json && !message.contains("quotes"), "{other}: {message}");
+            assert!(message.contains("no { or [ at byte") && message.contains("give a trace file"), "{message}");
+        }
+        let (_, message) = error("{\"note\": \"a /\"b/\"\", \"traceEvents\": []}");
+        assert!(message.contains("quotes in metadata"), "{message}");
+    }
+
+    #[test]
+    fn errors_of_files_name_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a trace.json");
+        let missing = Events::read(&path).unwrap_err();
+        assert_eq!((missing.kind(), missing.path()), (ErrorKind::Io, Some(path.as_path())));
+        std::fs::write(&path, "[").unwrap();
+        let cut = Events::read(&path).unwrap_err();
+        assert_eq!((cut.kind(), cut.path()), (ErrorKind::Truncated, Some(path.as_path())));
+        assert!(cut.to_string().contains("a trace.json: cut off at byte 1"), "{cut}");
+    }
+
+    #[cfg(feature = "gzip")]
+    #[test]
+    fn compressed_files_are_told_by_their_content_and_may_be_cut_off() {
+        use std::io::Write;
+        let event = "{\"ph\":\"X\",\"ts\":1,\"dur\":1,\"name\":\"a\"},".repeat(1000);
+        let mut packed = Vec::new();
+        // Two members, as some tools write them.
+        for part in ["[", &event, "{\"ph\":\"X\",\"ts\":1,\"dur\":1}]"] {
+            let mut gzip = flate2::write::GzEncoder::new(&mut packed, flate2::Compression::fast());
+            gzip.write_all(part.as_bytes()).unwrap();
+            gzip.finish().unwrap();
+        }
+        assert_eq!(Events::from_reader(packed.as_slice()).unwrap().len(), 1001);
+        let cut = &packed[..packed.len() - 30];
+        assert_eq!(Events::from_reader(cut).unwrap_err().kind(), ErrorKind::Truncated);
+        let part = ReadOptions::new().partial(true).from_reader(cut).unwrap();
+        assert!(part.len() >= 900 && part.notes().any(|(note, _)| note == super::super::Note::CutOff));
+        let broken = [&packed[..2], b"what is this"].concat();
+        assert_eq!(Events::from_reader(broken.as_slice()).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = Events::from_reader(bytes.as_slice());
+        }
+
+        #[test]
+        fn nothing_like_a_trace_makes_it_panic(events in "(\\{(\"(ph|ts|dur|pid|tid|cat|id|args|name|bp)\":(\"[XBECMsfib]\"|-?[0-9]{1,20}|[0-9.e]{1,6}|null|\\[\\]|\\{\"name\":\"[a-z]\"\\})[,}]?)*\\}?,?){0,12}") {
+            let text = format!("[{}]", events.trim_end_matches(','));
+            let options = ReadOptions::new().partial(true);
+            if let Ok(events) = options.from_reader(text.as_bytes()) {
+                prop_assert!(events.iter().all(|event| event.start() <= event.end()));
+            }
+        }
+    }
+}

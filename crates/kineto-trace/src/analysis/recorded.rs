@@ -1,0 +1,348 @@
+//! From a recording to its events.
+
+use super::builder::{Builder, New};
+use super::events::{Events, Phase, TrackId};
+use super::notes::Note;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
+use crate::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
+use crate::time::Timestamp;
+use crate::write::{chrome, counter_value, json_text};
+use std::borrow::Cow;
+use std::io;
+
+impl Builder {
+    /// Notes that the time was over before the last event; returns how many there are.
+    pub fn note_time_limit(&mut self) -> usize {
+        self.events.notes.add(Note::TimeLimit, 1);
+        self.events.rows.len()
+    }
+
+    /// Returns the events of a recording from `start` to `end`, whose header has these entries (keys, and values as JSON).
+    pub fn finish_recording(mut self, header: Vec<(String, String)>, start: Timestamp, end: Timestamp) -> Events {
+        let written = |(key, json): (String, String)| (key, json_text(&ArgValue::Json(&json)));
+        self.events.header = header.into_iter().map(written).collect();
+        self.finish(0, (Some(signed(start)), Some(signed(end))))
+    }
+
+    pub(super) fn take(&mut self, activity: &Activity<'_>) {
+        let (phase, start, end) = match activity.body {
+            Body::Slice { start, end } => {
+                let (start, end) = chrome::drawn(activity.kind, start, end);
+                (Phase::Slice, start, end)
+            }
+            Body::Instant { at } => (Phase::Instant, at, at),
+            Body::Counter { at } => return self.counter(activity, at),
+        };
+        let is_slice = phase == Phase::Slice;
+        let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
+        let name = if is_slice { chrome::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
+        let new = New {
+            phase,
+            track: self.track_of(if is_slice { chrome::drawn_on(activity) } else { activity.track }),
+            start: signed(start),
+            end: Some(signed(end)),
+            category: activity.kind.as_str(),
+            name: &name,
+            arguments,
+            external: match is_slice {
+                true => chrome::external_id(activity).map(|id| id.0),
+                false => Some(activity.linked.0).filter(|id| *id != 0),
+            },
+        };
+        self.push(&new);
+        activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));
+    }
+
+    /// Takes what a file has of a set of counter values: numbers, and of hardware counters each on its own.
+    fn counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
+        let kind = activity.kind;
+        let mut sets: Vec<(&str, Vec<(String, ArgValue<'static>)>)> = Vec::new();
+        let mut names = Vec::new();
+        activity.args.visit(&mut |key, value| {
+            names.extend(counter_value(value).map(|value| (key.to_owned(), value)));
+        });
+        let hardware = kind == ActivityType::HardwareCounters;
+        let group = match activity.track.process {
+            Lane::Id(device) if hardware => format!("GPU {device} Counters"),
+            _ => String::new(),
+        };
+        if hardware {
+            sets.extend(names.iter().map(|(name, value)| (name.as_str(), vec![(String::new(), *value)])));
+        } else if !names.is_empty() {
+            sets.push((activity.name, names));
+        }
+        let process = if group.is_empty() { activity.track.process } else { Lane::Name(&group) };
+        for (name, values) in sets {
+            let track = self.track_of(Track { process, thread: activity.track.thread });
+            let arguments = self.events.arguments.push(&Values(&values), &mut self.events.strings);
+            let (start, category) = (signed(at), kind.as_str());
+            let new = New {
+                phase: Phase::Counter,
+                track,
+                start,
+                end: Some(start),
+                category,
+                name,
+                arguments,
+                external: None,
+            };
+            self.push(&new);
+        }
+        if let Some(flow) = activity.flow {
+            let track = self.track_of(activity.track);
+            self.arrow(track, signed(at), flow);
+        }
+    }
+
+    fn track_of(&mut self, track: Track<'_>) -> u32 {
+        let (process, thread) = ids(track);
+        self.track(process, thread)
+    }
+}
+
+/// The values of a counter.
+struct Values<'v>(&'v [(String, ArgValue<'static>)]);
+
+impl Args for Values<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        self.0.iter().for_each(|(name, value)| each(name, *value));
+    }
+}
+
+impl Rows for Builder {
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        let process = self.process(id(row.process));
+        row.name.clone_into(&mut process.name);
+        row.label.clone_into(&mut process.label);
+        Ok(())
+    }
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        let (process, thread) = ids(row.track);
+        self.name(process, thread, row.name);
+        Ok(())
+    }
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        if self.deadline.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.take(activity);
+        Ok(())
+    }
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        let track = self.track_of(track);
+        self.arrow(track, signed(at), flow);
+        Ok(())
+    }
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.async_span(row.span);
+        Ok(())
+    }
+}
+
+/// The row of the viewer: of threads the absolute value, as in a file.
+fn ids(track: Track<'_>) -> (TrackId, TrackId) {
+    let thread = match track.thread {
+        Lane::Id(id) => TrackId::Id(id.checked_abs().unwrap_or(0)),
+        Lane::Name(name) => TrackId::Name(name.to_owned()),
+    };
+    (id(track.process), thread)
+}
+
+fn id(lane: Lane<'_>) -> TrackId {
+    match lane {
+        Lane::Id(id) => TrackId::Id(id),
+        Lane::Name(name) => TrackId::Name(name.to_owned()),
+    }
+}
+
+/// Nanoseconds as libkineto counts them: enough until the year 2262.
+fn signed(at: Timestamp) -> i64 {
+    i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::{CorrelationId, FlowEnd, FlowKind};
+    use crate::analysis::Event;
+    use crate::write::chrome::{ChromeWriter, Header};
+    use proptest::prelude::*;
+
+    /// The base of the times: libkineto's in 2026.
+    const BASE: u64 = 1_790_857_026_000_000_000;
+
+    /// A value of an argument, owned.
+    #[derive(Clone, Debug)]
+    enum Value {
+        Bool(bool),
+        I64(i64),
+        U64(u64),
+        F64(f64),
+        I128(i128),
+        U128(u128),
+        Str(String),
+        Ints(Vec<i64>),
+        Strs(Vec<String>),
+        Json(String),
+        Dict(Vec<(String, i64)>),
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(Value::I64),
+            any::<u64>().prop_map(Value::U64),
+            (0..20_u64).prop_map(Value::U64),
+            any::<f64>().prop_map(Value::F64),
+            any::<f64>().prop_map(|float| Value::F64(float.trunc())),
+            any::<i128>().prop_map(Value::I128),
+            any::<u128>().prop_map(Value::U128),
+            any::<String>().prop_map(Value::Str),
+            any::<Vec<i64>>().prop_map(Value::Ints),
+            any::<Vec<String>>().prop_map(Value::Strs),
+            any::<(String, f64)>().prop_map(|all| Value::Json(serde_json::to_string(&all).unwrap())),
+            any::<Vec<(String, i64)>>().prop_map(Value::Dict),
+        ]
+    }
+
+    struct Owned<'o>(&'o [(String, Value)]);
+
+    impl Args for Owned<'_> {
+        fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+            for (key, value) in self.0 {
+                let (texts, list): (Vec<&str>, Vec<(&str, ArgValue<'_>)>) = match value {
+                    Value::Strs(texts) => (texts.iter().map(String::as_str).collect(), Vec::new()),
+                    Value::Dict(list) => {
+                        (Vec::new(), list.iter().map(|(key, value)| (key.as_str(), ArgValue::I64(*value))).collect())
+                    }
+                    _ => (Vec::new(), Vec::new()),
+                };
+                let list = list.as_slice();
+                let value = match value {
+                    Value::Bool(value) => ArgValue::Bool(*value),
+                    Value::I64(value) => ArgValue::I64(*value),
+                    Value::U64(value) => ArgValue::U64(*value),
+                    Value::F64(value) => ArgValue::F64(*value),
+                    Value::I128(value) => ArgValue::I128(*value),
+                    Value::U128(value) => ArgValue::U128(*value),
+                    Value::Str(text) => ArgValue::Str(text),
+                    Value::Ints(list) => ArgValue::Ints(list),
+                    Value::Strs(_) => ArgValue::Strs(&texts),
+                    Value::Json(json) => ArgValue::Json(json),
+                    Value::Dict(_) => ArgValue::Dict(&Slice(list)),
+                };
+                each(key, value);
+            }
+        }
+    }
+
+    struct Slice<'s>(&'s [(&'s str, ArgValue<'s>)]);
+
+    impl Args for Slice<'_> {
+        fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+            self.0.visit(each);
+        }
+    }
+
+    /// A row, owned.
+    #[derive(Clone, Debug)]
+    struct Made {
+        kind: u8,
+        phase: u8,
+        name: String,
+        place: (i64, Result<i64, String>),
+        time: (u64, u64),
+        ids: (u64, u64),
+        flow: Option<(u8, u64, bool)>,
+        args: Vec<(String, Value)>,
+    }
+
+    fn made() -> impl Strategy<Value = Made> {
+        let key = prop_oneof![
+            any::<String>(),
+            prop::sample::select(vec!["External id", "external id", "correlation", "span id", "name", "stream"])
+                .prop_map(str::to_owned),
+        ];
+        let args = prop::collection::vec((key, value()), 0..4).prop_map(|mut args| {
+            let mut seen = std::collections::HashSet::new();
+            args.retain(|(key, _)| seen.insert(key.clone()));
+            args
+        });
+        let thread = prop_oneof![(-3..3_i64).prop_map(Ok), any::<String>().prop_map(Err)];
+        let name = prop_oneof![any::<String>(), Just("kernel".to_owned())];
+        let ids = (prop_oneof![0..9_u64, any::<u64>()], 0..9_u64);
+        let flow = prop::option::of((0..3_u8, 0..5_u64, any::<bool>()));
+        (0..29_u8, 0..3_u8, name, (-1..3_i64, thread), (0..50_u64, 0..50_u64), ids, flow, args).prop_map(
+            |(kind, phase, name, place, time, ids, flow, args)| Made {
+                kind,
+                phase,
+                name,
+                place,
+                time,
+                ids,
+                flow,
+                args,
+            },
+        )
+    }
+
+    /// Everything that is to be known of an event.
+    fn all(event: &Event<'_>) -> String {
+        let place = (event.device_type(), event.device_index(), event.stream(), event.process(), event.thread());
+        let flows: Vec<_> = event.flows().collect();
+        let phase = (event.is_slice(), event.is_instant(), event.is_counter());
+        format!(
+            "{event:?} {phase:?} {:?} {:?} {:?} {:?} {flows:?} {place:?} {:?} {}",
+            event.kind(),
+            event.track(),
+            event.id(),
+            event.linked(),
+            event.correlation(),
+            event.metadata_json(),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+        #[test]
+        fn a_file_says_what_the_recording_says(rows in prop::collection::vec(made(), 0..12)) {
+            let mut builder = Builder::default();
+            let header = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(BASE) };
+            let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();
+            for row in &rows {
+                let start = Timestamp::from_nanos(BASE + 1 + row.time.0);
+                let end = Timestamp::from_nanos(BASE + 1 + row.time.0 + row.time.1);
+                let kinds = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+                let end_of = |start| if start { FlowEnd::Start } else { FlowEnd::Finish };
+                let activity = Activity {
+                    kind: ActivityType::from_number(row.kind).unwrap(),
+                    name: &row.name,
+                    track: Track {
+                        process: Lane::Id(row.place.0),
+                        thread: row.place.1.as_ref().map_or_else(|name| Lane::Name(name), |id| Lane::Id(*id)),
+                    },
+                    body: match row.phase {
+                        0 => Body::Slice { start, end },
+                        1 => Body::Instant { at: start },
+                        _ => Body::Counter { at: start },
+                    },
+                    id: CorrelationId(row.ids.0),
+                    linked: CorrelationId(row.ids.1),
+                    flow: row.flow.map(|(kind, id, start)| Flow { kind: kinds[usize::from(kind)], id, end: end_of(start) }),
+                    args: &Owned(&row.args),
+                };
+                builder.activity(&activity).unwrap();
+                writer.activity(&activity).unwrap();
+            }
+            let file = writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
+            let (recorded, read) = (builder.finish(0, (None, None)), Events::from_reader(file.as_slice()).unwrap());
+            let text = String::from_utf8(file).unwrap();
+            prop_assert_eq!(recorded.len(), read.len(), "{}", text);
+            for (recorded, read) in recorded.iter().zip(read.iter()) {
+                prop_assert_eq!(all(&recorded), all(&read), "{}", text);
+            }
+            prop_assert_eq!(recorded.tracks(), read.tracks());
+            prop_assert_eq!(recorded.notes().collect::<Vec<_>>(), read.notes().collect::<Vec<_>>());
+        }
+    }
+}

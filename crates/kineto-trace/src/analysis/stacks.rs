@@ -1,0 +1,257 @@
+//! Where operations were called from: spans and frames around them, and the folded lines that flame graphs are made of.
+
+use super::attribution::Attribution;
+use super::event::Event;
+use super::events::Events;
+use super::forest::Forest;
+use super::nesting::Nesting;
+use super::sort::SortBy;
+use super::values;
+use crate::error::{Error, ErrorKind};
+use crate::write::file;
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::str::FromStr;
+
+/// What the last column of folded stacks counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StackMetric {
+    /// The time on the host without that of operations inside; torch's `self_cpu_time_total`.
+    #[default]
+    SelfHost,
+    /// The time of the kernels that the operation launched itself; torch's `self_cuda_time_total`.
+    SelfDevice,
+}
+
+impl FromStr for StackMetric {
+    type Err = Error;
+
+    /// Reads torch's `self_cpu_time_total` or `self_cuda_time_total`, and what [`SortBy`] takes for the same.
+    fn from_str(name: &str) -> Result<StackMetric, Error> {
+        match name.parse() {
+            Ok(SortBy::SelfHost) => Ok(StackMetric::SelfHost),
+            Ok(SortBy::SelfDevice) => Ok(StackMetric::SelfDevice),
+            _ => {
+                let text = format!("stacks have no `{name}`; give self_cpu_time_total or self_device_time_total");
+                Err(Error::new(ErrorKind::Config, text))
+            }
+        }
+    }
+}
+
+/// Folded stacks: one line for each stack, frames from the root on with `;` between, then microseconds.
+///
+/// Made by [`Events::stacks`]; flamegraph.pl, inferno and speedscope read it.
+#[derive(Clone, Copy, Debug)]
+pub struct FoldedStacks<'e> {
+    events: &'e Events,
+    metric: StackMetric,
+    with_locations: bool,
+}
+
+impl Events {
+    /// Returns the folded stacks of all operations, to be written.
+    ///
+    /// A stack is what lies around an operation on its thread, spans and functions of an interpreter in the order of
+    /// their starts, and the operation itself. Operations that recorded a `Call stack` have that below all else.
+    pub fn stacks(&self, metric: StackMetric) -> FoldedStacks<'_> {
+        FoldedStacks { events: self, metric, with_locations: false }
+    }
+
+    /// Writes the folded stacks of all operations to a file; torch's `export_stacks`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn export_stacks(&self, path: impl AsRef<Path>, metric: StackMetric) -> Result<(), Error> {
+        self.stacks(metric).save(path)
+    }
+}
+
+impl FoldedStacks<'_> {
+    /// Shows spans as `name (file:line)` where the trace has their locations. Default: false.
+    pub fn with_locations(mut self, on: bool) -> Self {
+        self.with_locations = on;
+        self
+    }
+
+    /// Writes the lines, in the order of their text; stacks of less than half a microsecond are left out.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, mut out: impl Write) -> io::Result<()> {
+        for (stack, ns) in self.fold() {
+            let micros = ns.saturating_add(500) / 1000;
+            if micros > 0 {
+                writeln!(out, "{stack} {micros}")?;
+            }
+        }
+        out.flush()
+    }
+
+    /// Writes the lines to a file, compressed if its name ends with `.gz`; the file appears whole or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        file::save(path.as_ref(), GZIP_LEVEL, |out| self.write(BufWriter::new(out)))
+    }
+
+    /// All stacks with their nanoseconds, sorted.
+    fn fold(&self) -> Vec<(String, i64)> {
+        let nesting = Nesting::new(self.events);
+        let forest = Forest::new(self.events, &nesting).merge_namesakes(self.events);
+        let times = match self.metric {
+            StackMetric::SelfHost => forest.self_ns(),
+            StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
+        };
+        let stacks = Stacks::new(self.events, &forest);
+        let mut lines = HashMap::<String, i64>::new();
+        for (node, ns) in times.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+            let mut line = String::new();
+            for frame in stacks.frames(node, self.with_locations).iter().rev() {
+                if !line.is_empty() {
+                    line.push(';');
+                }
+                line.extend(frame.chars().map(|c| if c == ';' || c.is_whitespace() { '_' } else { c }));
+            }
+            let time = lines.entry(line).or_default();
+            *time = time.saturating_add(ns);
+        }
+        let mut lines: Vec<_> = lines.into_iter().collect();
+        lines.sort();
+        lines
+    }
+}
+
+/// As for traces.
+const GZIP_LEVEL: u32 = 1;
+
+/// The time of what each node launched itself.
+fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
+    let attribution = Attribution::new(events, nesting);
+    let mut times = vec![0i64; forest.nodes.len()];
+    for work in events.iter().filter(Event::is_device_work) {
+        let node = attribution.op(work).and_then(|op| forest.of(op.index()));
+        if let Some(time) = node.and_then(|node| times.get_mut(node)) {
+            *time = time.saturating_add(i64::try_from(work.duration_ns()).unwrap_or(i64::MAX));
+        }
+    }
+    times
+}
+
+/// What lies around the operations of a forest.
+#[derive(Debug)]
+pub(super) struct Stacks<'a> {
+    events: &'a Events,
+    ops: &'a Forest,
+    frames: Forest,
+    /// The innermost frame around each operation.
+    around: Vec<Option<usize>>,
+}
+
+impl<'a> Stacks<'a> {
+    pub(super) fn new(events: &'a Events, ops: &'a Forest) -> Stacks<'a> {
+        let frames = Forest::new(events, &Nesting::of(events, |event| event.is_python_function()));
+        let mut sweep = frames.sweep(events);
+        let innermost = |node| sweep.innermost(&ops.event(events, node)?);
+        let around = (0..ops.nodes.len()).map(innermost).collect();
+        Stacks { events, ops, frames, around }
+    }
+
+    /// Returns an operation and what it was called from, from the innermost.
+    fn frames(&self, node: usize, with_locations: bool) -> Vec<String> {
+        let text = |event: Event<'_>| {
+            let location = event.written("location").and_then(values::text).filter(|_| with_locations);
+            location.map_or_else(|| event.name().to_owned(), |location| format!("{} ({location})", event.name()))
+        };
+        let mut spans = self.ops.ancestry(self.events, Some(node)).peekable();
+        let mut frames = self.frames.ancestry(self.events, self.around.get(node).copied().flatten()).peekable();
+        let called = spans.peek().copied();
+        let mut stack = Vec::new();
+        loop {
+            let take_frame = match (spans.peek(), frames.peek()) {
+                (None, None) => break,
+                (Some(span), Some(frame)) => frame.start() > span.start(),
+                (span, _) => span.is_none(),
+            };
+            stack.extend(if take_frame { frames.next() } else { spans.next() }.map(text));
+        }
+        stack.extend(called.iter().flat_map(Event::stack).map(str::to_owned));
+        stack
+    }
+
+    /// Returns from where an operation was called: its own place in the source if that is known, then what is around it.
+    pub(super) fn callers(&self, node: usize, most: usize) -> Vec<String> {
+        let own = self.ops.event(self.events, node).and_then(|op| op.written("location")).and_then(values::text);
+        let own = own.map(str::to_owned);
+        own.into_iter().chain(self.frames(node, true).into_iter().skip(1)).take(most).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::Sample;
+    use super::*;
+    use crate::activity::{ActivityType, ArgValue, NO_ARGS};
+
+    fn folded(stacks: FoldedStacks<'_>) -> String {
+        let mut text = Vec::new();
+        stacks.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn torchs_names_of_metrics_are_read() {
+        for (name, metric) in [
+            ("self_cpu_time_total", StackMetric::SelfHost),
+            ("self_cuda_time_total", StackMetric::SelfDevice),
+            ("self_device_time_total", StackMetric::SelfDevice),
+        ] {
+            assert_eq!(name.parse::<StackMetric>().unwrap(), metric);
+        }
+        assert_eq!("cuda_time_total".parse::<StackMetric>().unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn equal_stacks_are_one_line_from_the_root_on() {
+        let location = [("location", ArgValue::Str("src/a b.rs:7"))];
+        let sample = Sample::default()
+            .op("train; all", 0, 100)
+            .op_with("mm", 10, 30, &location)
+            .op_with("mm", 40, 50, &location)
+            .op("short", 60, 60)
+            .kernel("gemm", 100, 130, 2)
+            .kernel("gemm", 130, 137, 3);
+        let events = sample.events();
+        assert_eq!(folded(events.stacks(StackMetric::SelfHost)), "train__all 70\ntrain__all;mm 30\n");
+        let device = events.stacks(StackMetric::SelfDevice).with_locations(true);
+        assert_eq!(folded(device), "train__all;mm_(src/a_b.rs:7) 37\n");
+    }
+
+    #[test]
+    fn frames_of_an_interpreter_stand_between_spans_as_they_began() {
+        let python = |sample: Sample, name, time| sample.host(ActivityType::PythonFunction, name, 1, time, NO_ARGS);
+        let sample = python(Sample::default(), "main", (0, 100)).op("step", 1, 99);
+        let sample = python(python(sample, "forward", (2, 50)), "after", (60, 70)).op("mm", 3, 40).op("add", 80, 90);
+        let call = [("Call stack", ArgValue::Str("leaf; root"))];
+        let events = sample.op_with("called", 200, 300, &call).events();
+        let expected = "main;step 51\nmain;step;add 10\nmain;step;forward;mm 37\nroot;leaf;called 100\n";
+        assert_eq!(folded(events.stacks(StackMetric::SelfHost)), expected);
+        let averages = events.averages().by(super::super::GroupBy::Stack(2)).compute();
+        let keys = |name| averages.get(super::super::Section::Ops, name).unwrap().keys()[0].clone();
+        assert_eq!([keys("mm"), keys("add"), keys("called")], ["forward\nstep", "step\nmain", "leaf\nroot"]);
+    }
+
+    #[test]
+    fn a_file_appears_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = Sample::default().op("a", 0, 2).events();
+        let path = folder.path().join("stacks.folded");
+        events.export_stacks(&path, StackMetric::SelfHost).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 2\n");
+        let error = events.export_stacks(folder.path().join("none/stacks"), StackMetric::SelfHost).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+    }
+}

@@ -1,0 +1,54 @@
+//! Rows of devices that events have timed around operations: what of each is its operation's own.
+
+use super::attribution::Attribution;
+use super::event::Event;
+use super::events::Events;
+use super::forest::Forest;
+use crate::activity::{ActivityType, ArgValue};
+use std::collections::HashMap;
+
+/// How much of the time of such rows lies in those of operations within. Beside one another, rows would count it twice.
+#[derive(Debug, Default)]
+pub(super) struct Timed {
+    /// By operation.
+    within_ns: HashMap<usize, u64>,
+}
+
+impl Timed {
+    pub(super) fn new(events: &Events, forest: &Forest, attribution: &Attribution) -> Timed {
+        let mut all_ns: HashMap<usize, u64> = HashMap::new();
+        for event in events.iter().filter(is_timed) {
+            if let Some(node) = attribution.op(event).and_then(|op| forest.of(op.index())) {
+                *all_ns.entry(node).or_default() += event.duration_ns();
+            }
+        }
+        let mut within_ns: HashMap<usize, u64> = HashMap::new();
+        for (node, ns) in &all_ns {
+            let mut around = std::iter::successors(forest.parent(*node), |node| forest.parent(*node));
+            if let Some(timed) = around.find(|node| all_ns.contains_key(node)) {
+                *within_ns.entry(timed).or_default() += ns;
+            }
+        }
+        Timed { within_ns }
+    }
+
+    /// Returns how long a piece of a device's work of an operation was, without what is counted for operations within.
+    pub(super) fn own_ns(&mut self, event: &Event<'_>, node: Option<usize>) -> u64 {
+        let ns = event.duration_ns();
+        match node.and_then(|node| self.within_ns.get_mut(&node)).filter(|_| is_timed(event)) {
+            Some(within) => {
+                let others = ns.min(*within);
+                *within -= others;
+                ns - others
+            }
+            None => ns,
+        }
+    }
+}
+
+/// Whether a row of a device lasts from one event around an operation to another, as `tracing_kineto::collector::EventTimers`
+/// measures it.
+pub(super) fn is_timed(event: &Event<'_>) -> bool {
+    event.kind() == Some(ActivityType::GpuUserAnnotation)
+        && matches!(event.written("timing_source"), Some(ArgValue::Str("events")))
+}

@@ -1,0 +1,45 @@
+//! Reads, writes and analyses the traces of PyTorch's profiler (Kineto).
+//!
+//! [`Events`](analysis::Events) are what a trace file contains; [`KeyAverages`](analysis::KeyAverages), trees, folded stacks
+//! and FLOPs are made of them. The definitions are those of `torch.profiler` and of libkineto.
+//!
+//! ```
+//! use kineto_trace::analysis::Events;
+//!
+//! let trace = br#"{"traceEvents": [
+//!     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5.5, "args": {}}
+//! ]}"#;
+//! let events = Events::from_reader(trace.as_slice())?;
+//! println!("{}", events.key_averages().table());
+//! # assert_eq!(events.key_averages().ops()[0].name(), "aten::mm");
+//! # Ok::<(), kineto_trace::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod activity;
+#[cfg(feature = "analysis")]
+pub mod analysis;
+mod error;
+#[doc(hidden)]
+pub mod fields;
+#[doc(hidden)]
+pub mod keys;
+mod loss;
+pub mod memory;
+#[doc(hidden)]
+pub mod room;
+#[doc(hidden)]
+pub mod rows;
+#[doc(hidden)]
+pub mod sorting;
+#[doc(hidden)]
+pub mod text;
+#[doc(hidden)]
+pub mod time;
+#[doc(hidden)]
+pub mod write;
+
+pub use error::{Error, ErrorKind};
+pub use loss::Loss;
+pub use time::Timestamp;

@@ -1,0 +1,441 @@
+//! Text on its way to a writer: a buffer of fixed size that keeps the first error.
+
+use std::io::{self, Write};
+
+use super::json::{self, Piece, Room, SHORT};
+use crate::room::list;
+
+/// A buffer in front of `W`, to which JSON is appended without any checks for errors.
+///
+/// It never grows: everything goes into it in pieces of fixed size, and it is emptied when there is no room for the
+/// next one.
+#[derive(Debug)]
+pub(super) struct Buffer<W> {
+    out: W,
+    bytes: Box<[u8]>,
+    /// How many of `bytes` are filled.
+    at: usize,
+    error: Option<io::Error>,
+    failed: bool,
+}
+
+/// What the buffer holds, in bytes.
+const CAPACITY: usize = 1 << 18;
+
+/// The longest text for which the buffer is emptied; a longer one that finds no room is written from where it lies.
+const COPIED: usize = 1 << 15;
+
+/// A backslash that is the last character of a string.
+const BACKSLASH: &[u8; 6] = br"\u005c";
+
+/// Returns what `write` appends.
+pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
+    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<Room>());
+    write(&mut buffer);
+    // A list takes everything.
+    buffer.finish().unwrap_or_default()
+}
+
+impl<W: Write> Buffer<W> {
+    pub(super) fn new(out: W) -> Self {
+        Buffer::with_capacity(out, CAPACITY)
+    }
+
+    /// `capacity` is room for a piece, or more; where there is no memory for that, a piece it is.
+    fn with_capacity(out: W, capacity: usize) -> Self {
+        let mut bytes = list(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<Room>()));
+        bytes.resize(bytes.capacity(), 0);
+        Buffer { out, bytes: bytes.into(), at: 0, error: None, failed: false }
+    }
+
+    /// Appends a piece, which `write` puts together.
+    #[inline(always)]
+    pub(super) fn piece<T>(&mut self, write: impl FnOnce(&mut Piece<'_>) -> T) -> T {
+        let mut piece = Piece::new(self.room());
+        let result = write(&mut piece);
+        self.at += piece.length();
+        result
+    }
+
+    /// Appends a literal as it stands.
+    #[inline(always)]
+    pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
+        *self.room() = *text;
+        self.at += N;
+    }
+
+    /// Appends a text of any length as it stands.
+    #[inline(always)]
+    pub(super) fn verbatim(&mut self, text: &[u8]) {
+        match self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..text.len())) {
+            Some(room) => {
+                room.copy_from_slice(text);
+                self.at += text.len();
+            }
+            None => self.past_the_end(text),
+        }
+    }
+
+    /// Appends `json`, which is valid JSON, as it stands but for backslashes at the ends of strings; see
+    /// [`escaped`](Buffer::escaped).
+    pub(super) fn json(&mut self, json: &str) {
+        let mut rest = json.as_bytes();
+        let mut at = 0;
+        // In valid JSON a backslash begins an escape of two bytes or more, so `\\` before a quote is the end of a string.
+        while let Some(found) = rest.get(at..).and_then(|rest| rest.iter().position(|&byte| byte == b'\\')) {
+            at += found;
+            if rest.get(at..at + 3) == Some(br#"\\""#) {
+                let (before, after) = rest.split_at(at);
+                self.verbatim(before);
+                self.raw(BACKSLASH);
+                (rest, at) = (after.get(2..).unwrap_or_default(), 0);
+            } else {
+                at += 2;
+            }
+        }
+        self.verbatim(rest);
+    }
+
+    /// Appends `text` as a JSON string.
+    #[inline]
+    pub(super) fn string(&mut self, text: &str) {
+        self.raw(b"\"");
+        self.text(text.as_bytes());
+        self.raw(b"\"");
+    }
+
+    /// Appends the key of a member of an object, after a comma unless it is the first.
+    #[inline]
+    pub(super) fn key(&mut self, first: bool, key: &str) {
+        self.start_of_member(first, key, |_| {});
+    }
+
+    /// Appends the key of a member, after a comma unless it is the first, and what `value` writes, which is short.
+    #[inline(always)]
+    pub(super) fn start_of_member(&mut self, first: bool, key: &str, value: impl Fn(&mut Piece<'_>)) {
+        if key.len() <= SHORT {
+            let mut piece = Piece::new(self.room());
+            if !first {
+                piece.raw(b",");
+            }
+            piece.raw(b"\"");
+            let clean = piece.short_text(key.as_bytes());
+            piece.raw(b"\":");
+            if clean {
+                value(&mut piece);
+                self.at += piece.length();
+                return;
+            }
+        }
+        self.odd_key(first, key);
+        self.piece(value);
+    }
+
+    /// Appends `value`.
+    #[inline(always)]
+    pub(super) fn uint(&mut self, value: u64) {
+        self.piece(|piece| piece.uint(value));
+    }
+
+    /// Appends `value`.
+    #[inline(always)]
+    pub(super) fn int(&mut self, value: i64) {
+        self.piece(|piece| piece.int(value));
+    }
+
+    /// Appends `value`, as a string if it is above 2^63-1.
+    #[inline(always)]
+    pub(super) fn wide(&mut self, value: u64) {
+        self.piece(|piece| piece.wide(value));
+    }
+
+    /// Appends `value` as a string.
+    #[cold]
+    pub(super) fn quoted(&mut self, value: impl std::fmt::Display) {
+        self.string(&value.to_string());
+    }
+
+    /// Appends `value`; see [`Piece::float`].
+    pub(super) fn float(&mut self, value: f64) {
+        self.piece(|piece| piece.float(value));
+    }
+
+    /// Ends a row: reports an error, if one came up since the last row.
+    #[inline]
+    pub(super) fn end_row(&mut self) -> io::Result<()> {
+        if self.failed { self.report() } else { Ok(()) }
+    }
+
+    /// Hands on everything, flushes the writer and gives it back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.empty();
+        self.write(W::flush);
+        self.end_row()?;
+        Ok(self.out)
+    }
+
+    #[cold]
+    fn odd_key(&mut self, first: bool, key: &str) {
+        if !first {
+            self.raw(b",");
+        }
+        self.string(key);
+        self.raw(b":");
+    }
+
+    /// Appends `text`, escaped.
+    #[inline(always)]
+    pub(super) fn text(&mut self, text: &[u8]) {
+        let mut short = text;
+        if text.len() > SHORT {
+            let (blocks, rest) = text.as_chunks::<SHORT>();
+            self.long_text(blocks, rest.is_empty());
+            short = rest;
+        }
+        let mut piece = Piece::new(self.room());
+        if piece.short_text(short) {
+            self.at += piece.length();
+        } else {
+            self.escaped(short, true);
+        }
+    }
+
+    /// Appends a part of a text, which may be its end.
+    fn long_text(&mut self, blocks: &[[u8; SHORT]], is_end: bool) {
+        for (number, block) in blocks.iter().enumerate() {
+            if json::is_clean(block) {
+                self.raw(block);
+            } else {
+                self.escaped(block, is_end && number + 1 == blocks.len());
+            }
+        }
+    }
+
+    /// Appends a part of a text that has characters to escape.
+    ///
+    /// A backslash at the text's end becomes `\u005c`: Perfetto takes the quote after `\\` for an escaped one, and refuses
+    /// the file.
+    #[cold]
+    fn escaped(&mut self, part: &[u8], is_end: bool) {
+        let before_last = part.strip_suffix(b"\\").filter(|_| is_end);
+        for &byte in before_last.unwrap_or(part) {
+            self.piece(|piece| piece.escaped(byte));
+        }
+        if before_last.is_some() {
+            self.raw(BACKSLASH);
+        }
+    }
+
+    /// Returns the next `N` bytes of the buffer, which do not count before `at` is beyond them.
+    #[inline(always)]
+    fn room<const N: usize>(&mut self) -> &mut [u8; N] {
+        if self.bytes.len().saturating_sub(self.at) < N {
+            self.empty();
+        }
+        let room = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
+        #[expect(clippy::expect_used, reason = "no piece is longer than the empty buffer")]
+        room.expect("there is room")
+    }
+
+    /// Appends a text for which there is no room.
+    #[cold]
+    fn past_the_end(&mut self, text: &[u8]) {
+        self.empty();
+        match self.bytes.get_mut(..text.len()) {
+            Some(room) if text.len() <= COPIED => {
+                room.copy_from_slice(text);
+                self.at = text.len();
+            }
+            _ => self.write(|out| out.write_all(text)),
+        }
+    }
+
+    #[cold]
+    fn empty(&mut self) {
+        let filled = std::mem::take(&mut self.at);
+        if let (false, Some(bytes)) = (self.failed, self.bytes.get(..filled)) {
+            let written = self.out.write_all(bytes);
+            self.note(written);
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+        if !self.failed {
+            let written = write(&mut self.out);
+            self.note(written);
+        }
+    }
+
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.failed = true;
+            self.error = Some(error);
+        }
+    }
+
+    #[cold]
+    fn report(&mut self) -> io::Result<()> {
+        Err(self.error.take().unwrap_or_else(|| io::Error::other("an earlier write of this file failed")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes `room` bytes and keeps the size of each write.
+    struct Disk {
+        room: usize,
+        taken: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = bytes.len().min(self.room - self.taken.len());
+            if n == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn text(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> String {
+        let mut buffer = Buffer::new(Vec::new());
+        write(&mut buffer);
+        String::from_utf8(buffer.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn integers_above_63_bits_are_strings() {
+        assert_eq!(text(|out| out.wide(i64::MAX.unsigned_abs())), "9223372036854775807");
+        assert_eq!(text(|out| out.wide(i64::MAX.unsigned_abs() + 1)), "\"9223372036854775808\"");
+        assert_eq!(text(|out| out.int(i64::MIN)), i64::MIN.to_string());
+    }
+
+    #[test]
+    fn text_keeps_its_utf8() {
+        assert_eq!(text(|out| out.string("é\u{2028}\u{7f}🦀\u{1}")), "\"é\u{2028}\u{7f}🦀\\u0001\"");
+    }
+
+    #[test]
+    fn what_is_long_passes_without_growing_the_buffer() {
+        let mut buffer = Buffer::new(Vec::new());
+        let hostile = "\0".repeat(4 << 20);
+        let long = "\"é漢\"".repeat(1 << 20);
+        for _ in 0..3 {
+            buffer.string(&hostile);
+            buffer.raw(b",");
+            buffer.verbatim(b"[1]");
+            buffer.raw(b",");
+            buffer.string(&long);
+            buffer.raw(b",");
+            buffer.end_row().unwrap();
+        }
+        let text = String::from_utf8(buffer.finish().unwrap()).unwrap();
+        let list: Vec<serde_json::Value> = serde_json::from_str(&format!("[{}0]", text)).unwrap();
+        assert_eq!(list.len(), 10);
+        assert_eq!(list[6], hostile);
+        assert_eq!(list[8], long);
+    }
+
+    #[test]
+    fn the_order_is_kept_where_a_long_text_goes_past_the_buffer() {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.raw(b"a");
+        buffer.verbatim(&b"b".repeat(CAPACITY));
+        buffer.raw(b"c");
+        assert_eq!(buffer.finish().unwrap(), format!("a{}c", "b".repeat(CAPACITY)).into_bytes());
+    }
+
+    #[test]
+    fn the_first_error_is_reported_and_nothing_is_written_after_it() {
+        let mut buffer = Buffer::new(Disk { room: CAPACITY + 10, taken: Vec::new() });
+        let row = [b'x'; 4096];
+        let mut rows = 0;
+        let error = loop {
+            buffer.raw(&row);
+            rows += 1;
+            if let Err(error) = buffer.end_row() {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(rows * row.len() > CAPACITY && rows * row.len() <= 3 * CAPACITY);
+        for _ in 0..1000 {
+            buffer.raw(&row);
+            assert_eq!(buffer.end_row().unwrap_err().kind(), io::ErrorKind::Other);
+        }
+        assert!(buffer.finish().is_err());
+    }
+
+    #[test]
+    fn an_error_at_the_end_is_reported() {
+        let mut buffer = Buffer::new(Disk { room: 10, taken: Vec::new() });
+        buffer.raw(&[b'x'; 11]);
+        assert!(buffer.end_row().is_ok());
+        assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+
+    /// Returns whether a string of a JSON text has a backslash before the quote that ends it.
+    fn has_backslash_before_end(json: &str) -> bool {
+        let (mut bytes, mut in_string, mut last) = (json.bytes(), false, None);
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' if in_string && last == Some(b'\\') => return true,
+                b'"' => in_string = !in_string,
+                _ => {}
+            }
+            last = if byte == b'\\' { bytes.next() } else { Some(byte) };
+        }
+        false
+    }
+
+    #[test]
+    fn final_backslash_is_written_as_a_code_point() {
+        let block = "31 bytes, and the last of a block";
+        let (ends, goes_on) = (format!("{}\\", &block[..31]), format!("{}\\x", &block[..31]));
+        for (value, expected) in [
+            (ends.as_str(), r#""31 bytes, and the last of a blo\u005c""#),
+            (goes_on.as_str(), r#""31 bytes, and the last of a blo\\x""#),
+            ("\\", r#""\u005c""#),
+            (r"C:\new\", r#""C:\\new\u005c""#),
+            (r"\\", r#""\\\u005c""#),
+            (r#"\""#, r#""\\\"""#),
+        ] {
+            assert_eq!(text(|out| out.string(value)), expected);
+            assert_eq!(text(|out| out.key(true, value)), format!("{expected}:"));
+            let json = serde_json::to_string(value).unwrap();
+            assert_eq!(text(|out| out.json(&json)), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn json_keeps_its_values_when_backslashes_are_changed(
+            values in prop::collection::vec(("[a\"\\\\\n/u]{0,6}", "[a\"\\\\{}\\[]{0,40}"), 0..8),
+        ) {
+            let value: serde_json::Value = values.into_iter().map(|(key, text)| (key, vec![text])).collect();
+            let written = text(|out| out.json(&value.to_string()));
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
+            prop_assert!(!has_backslash_before_end(&written), "{}", written);
+        }
+
+        #[test]
+        fn any_string_comes_back(value in any::<String>(), repeat in 1..20_usize) {
+            let value = value.repeat(repeat);
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+        }
+
+        #[test]
+        fn any_nasty_string_comes_back(value in "[a\"\\\\\\x00-\\x1f\\x7fé漢🦀]{0,100}") {
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The Chrome trace writer: a trace as the JSON that PyTorch's profiler writes.
+
+mod header;
+mod ids;
+mod point;
+mod slice;
+mod span;
+
+use std::io::{self, Write};
+
+pub use self::header::{Header, INCOMPLETE, PRIVATE_USE1_KEY, is_reserved, resolution_ns};
+use self::slice::SyncRows;
+pub use self::slice::{drawn, drawn_on, external_id, shown_name};
+use self::span::Shared;
+use super::buffer::Buffer;
+use crate::activity::{Activity, ArgValue, Args, Body, Flow, Lane, Track};
+use crate::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
+use crate::time::Timestamp;
+
+/// Writes a trace as libkineto's `ChromeTraceLogger` does, row by row, each on a line of its own.
+///
+/// The rows are libkineto's to the member; beyond them it writes counters of the host, async tracks ("b", "e") and
+/// arrows of kind "`follows_from`". The category of a row is its kind's name, whatever its ph. Strings are escaped and
+/// keep their UTF-8; an args object stands on every slice but those of kind overhead that have none; there is no white
+/// space but the line ends and the blank after `"rank":`, by which `HolisticTraceAnalysis` finds the rank. The writer
+/// holds a buffer of 256 KiB and a few hundred bytes for each callsite, however long the trace.
+#[derive(Debug)]
+pub struct ChromeWriter<W> {
+    out: Buffer<W>,
+    shared: Shared,
+    base: Timestamp,
+    sync_rows: SyncRows,
+    has_distributed_info: bool,
+    skipped: u64,
+    /// How many rows there are of how many, if not all.
+    incomplete: Option<(u64, u64)>,
+}
+
+impl<W: Write> ChromeWriter<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    ///
+    /// What `out` reports; so do all other methods.
+    pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
+        let mut writer = ChromeWriter {
+            out: Buffer::new(out),
+            shared: Shared::default(),
+            base: header.base,
+            sync_rows: SyncRows::default(),
+            has_distributed_info: false,
+            skipped: 0,
+            incomplete: None,
+        };
+        writer.header(header);
+        writer.out.end_row()?;
+        Ok(writer)
+    }
+
+    /// Writes the end of the file, flushes `W` and gives it back.
+    ///
+    /// `distributed` is a JSON object; it is passed over if the metadata has that key. Without this call the file is
+    /// not whole.
+    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
+        self.trailer(window_end, distributed, trace_name);
+        self.out.finish()
+    }
+
+    /// Has the end of the file say that it holds only the first `rows` of `of` rows.
+    pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
+        self.incomplete = Some((rows, of));
+    }
+
+    /// Returns how many values the file has no place for, so that they were not written: values of counters that are no
+    /// finite numbers, args called "External id" beside the activity's own, metadata under a reserved key.
+    #[cfg(test)]
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Appends a time, relative to the base; what lies before the base is at 0.
+    #[inline]
+    fn time(&mut self, at: Timestamp) {
+        self.out.piece(|piece| piece.micros(at.since(self.base)));
+    }
+
+    /// Appends where and when, after a comma: `,"pid":…,"tid":…,"ts":…`.
+    fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
+        place(&mut self.out, track);
+        self.time(at);
+    }
+
+    /// Appends `"args":{…}` after a comma, or nothing if there are none.
+    fn args_if_any(&mut self, args: &dyn Args) {
+        let out = &mut self.out;
+        let mut any = false;
+        args.visit(&mut |key, value| {
+            if !any {
+                out.raw(b",\"args\":{");
+            }
+            out.member(!any, key, &value);
+            any = true;
+        });
+        if any {
+            out.raw(b"}");
+        }
+    }
+
+    /// Writes the metadata row `what`, which has one arg.
+    fn about(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
+        self.out.raw(b"\n{\"ph\":\"M\",\"name\":\"");
+        self.out.verbatim(what.as_bytes());
+        self.out.raw(b"\"");
+        self.place_and_time(track, at);
+        self.out.raw(b",\"args\":{");
+        self.out.member(true, arg.0, &arg.1);
+        self.out.raw(b"}},");
+    }
+
+    /// Writes one end of an async track, up to its args.
+    fn async_end(&mut self, ph: u8, row: &AsyncRow<'_>, at: Timestamp) {
+        self.out.raw(b"\n{\"ph\":\"");
+        self.out.raw(&[ph]);
+        self.out.raw(b"\",\"cat\":\"async\",\"name\":");
+        self.out.string(row.name);
+        self.out.raw(b",\"id2\":{\"local\":\"0x");
+        self.out.piece(|piece| piece.hex(row.track));
+        self.out.raw(b"\"}");
+        self.place_and_time(row.on, at);
+    }
+}
+
+impl<W: Write> Rows for ChromeWriter<W> {
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        let track = Track { process: row.process, thread: Lane::Id(0) };
+        self.about("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
+        if !row.label.is_empty() {
+            self.about("process_labels", track, row.at, ("labels", ArgValue::Str(row.label)));
+        }
+        self.about("process_sort_index", track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.out.end_row()
+    }
+
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        self.about("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
+        self.about("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.out.end_row()
+    }
+
+    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.span_slice(slice);
+        self.out.end_row()
+    }
+
+    #[inline]
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        let (track, at) = match activity.body {
+            Body::Slice { start, end } => (self.slice(activity, start, end), start),
+            Body::Instant { at } => {
+                self.instant(activity, at);
+                (activity.track, at)
+            }
+            Body::Counter { at } => {
+                self.counter(activity, at);
+                (activity.track, at)
+            }
+        };
+        if let Some(flow) = activity.flow {
+            self.arrow(at, track, flow);
+        }
+        self.out.end_row()
+    }
+
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.arrow(at, track, flow);
+        self.out.end_row()
+    }
+
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.async_end(b'b', row, row.start);
+        self.args_if_any(row.args);
+        self.out.raw(b"},");
+        self.async_end(b'e', row, row.end.max(row.start));
+        self.out.raw(b"},");
+        self.out.end_row()
+    }
+
+    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        /// Where the group stands, as in libkineto: below all devices.
+        const SORT_INDEX: i64 = 0x2000_0000;
+
+        let group = Lane::Name("Spans");
+        self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":");
+        self.out.string(&format!("{} ({})", row.name, row.iteration));
+        self.place_and_time(Track { process: group, thread: Lane::Name(row.name) }, row.start);
+        self.out.raw(b",\"dur\":");
+        self.out.piece(|piece| piece.micros(row.end.since(row.start)));
+        self.out.raw(b",\"args\":{\"Op count\":");
+        self.out.wide(row.op_count);
+        self.out.raw(b"}},");
+        let track = Track { process: group, thread: Lane::Id(0) };
+        self.about("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
+        self.out.raw(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
+        self.out.string(&format!("Iteration Start: {}", row.name));
+        let thread = format!("Trace {}", row.name);
+        self.place_and_time(Track { process: Lane::Name("Traces"), thread: Lane::Name(&thread) }, row.start);
+        self.out.raw(b"},");
+        self.out.end_row()
+    }
+}
+
+/// Appends where, after a comma: `,"pid":…,"tid":…,"ts":`.
+fn place<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
+    out.raw(b",\"pid\":");
+    match track.process {
+        Lane::Id(id) => out.int(id),
+        Lane::Name(name) => out.string(name),
+    }
+    out.raw(b",\"tid\":");
+    match track.thread {
+        Lane::Id(id) => out.uint(thread_id(id)),
+        Lane::Name(name) => out.string(name),
+    }
+    out.raw(b",\"ts\":");
+}
+
+/// The tid of a thread, stream or device, without its sign, as libkineto prints it.
+#[inline]
+fn thread_id(id: i64) -> u64 {
+    id.checked_abs().map_or(0, i64::unsigned_abs)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::activity::{ActivityType, CorrelationId, NO_ARGS};
+
+    pub(super) const HEADER: Header<'_> =
+        Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(1000) };
+    pub(super) const SLICE: Activity<'_> = Activity {
+        kind: ActivityType::CpuOp,
+        name: "op",
+        track: Track::new(1, 2),
+        body: Body::Slice { start: Timestamp::from_nanos(3500), end: Timestamp::from_nanos(4000) },
+        id: CorrelationId(7),
+        linked: CorrelationId(0),
+        flow: None,
+        args: NO_ARGS,
+    };
+
+    pub(super) fn ns(ns: u64) -> Timestamp {
+        Timestamp::from_nanos(ns)
+    }
+
+    /// The lines of the rows that `rows` writes.
+    pub(super) fn lines(rows: impl FnOnce(&mut ChromeWriter<Vec<u8>>)) -> Vec<String> {
+        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+        rows(&mut writer);
+        let text = String::from_utf8(writer.finish(ns(0), None, "").unwrap()).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap();
+        let (_, events) = text.split_once("\"traceEvents\":[\n").unwrap();
+        let (events, _) = events.split_once("{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\"").unwrap();
+        events.lines().map(|line| line.strip_suffix(',').unwrap().to_owned()).collect()
+    }
+
+    pub(super) fn of(activity: Activity<'_>) -> Vec<String> {
+        lines(|writer| writer.activity(&activity).unwrap())
+    }
+
+    #[test]
+    fn rows_may_have_names_for_numbers() {
+        let track = Track { process: Lane::Name("a \"b\""), thread: Lane::Name("c\n") };
+        assert!(of(Activity { track, ..SLICE })[0].contains(r#""pid":"a \"b\"","tid":"c\n","ts":"#));
+        assert!(of(Activity { track: Track::new(-5, i64::MIN), ..SLICE })[0].contains(r#""pid":-5,"tid":0,"#));
+    }
+
+    #[test]
+    fn async_tracks_to_the_byte() {
+        let args: [(&str, ArgValue<'_>); 1] = [("busy", ArgValue::U64(1))];
+        let on = Track { process: Lane::Name("Async spans"), thread: Lane::Id(0) };
+        let row = AsyncRow { name: "get", span: 7, track: 0xabc, on, start: ns(2000), end: ns(5000), args: &args };
+        let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":1.000,"args":{"busy":1}}"#;
+        let e =
+            r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":4.000}"#;
+        assert_eq!(lines(|writer| writer.async_track(&row).unwrap()), [b, e]);
+        let backwards = lines(|writer| writer.async_track(&AsyncRow { end: ns(1), ..row }).unwrap());
+        assert!(backwards[1].contains(r#""ts":1.000"#));
+    }
+
+    #[test]
+    fn a_span_that_did_not_end_lasts_0() {
+        let row = SpanRow { name: "a \"b\"", iteration: 3, start: ns(2000), end: ns(0), op_count: 9 };
+        let span = r#"{"ph":"X","cat":"Trace","name":"a \"b\" (3)","pid":"Spans","tid":"a \"b\"","ts":1.000,"dur":0.000,"args":{"Op count":9}}"#;
+        let written = lines(|writer| writer.span(&row).unwrap());
+        assert_eq!(written.len(), 3);
+        assert_eq!(written[0], span);
+    }
+
+    #[test]
+    fn names_of_any_length_and_values_of_4_mib_pass() {
+        let name = "\"\\\u{1}🦀漢".repeat(1 << 13);
+        let value = "\n".repeat(4 << 20);
+        let args: [(&str, ArgValue<'_>); 2] = [(&name, ArgValue::Str(&value)), ("k", ArgValue::Str(&name))];
+        let track = Track { process: Lane::Name(&name), thread: Lane::Name(&name) };
+        let written = of(Activity { name: &name, args: &args, track, ..SLICE });
+        let event: Value = serde_json::from_str(&written[0]).unwrap();
+        assert_eq!(event["name"], name.as_str());
+        assert_eq!(event["pid"], name.as_str());
+        assert_eq!(event["args"][&name], value.as_str());
+        assert_eq!(event["args"]["k"], name.as_str());
+    }
+
+    #[test]
+    fn an_error_of_the_writer_reaches_the_caller_of_a_row_or_of_finish() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        let failed = (0..100_000).find_map(|_| writer.activity(&SLICE).err());
+        assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
+        let writer = ChromeWriter::new(Full, &HEADER).unwrap();
+        assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
+    }
+
+    proptest! {
+        #[test]
+        fn any_slice_comes_back(
+            (name, key, text) in any::<(String, String, String)>(),
+            (pid, tid, id) in any::<(i64, i64, u64)>(),
+            (start, lasted) in any::<(u64, u64)>(),
+            (number, index) in (any::<f64>(), 0..29_u8),
+        ) {
+            let kind = ActivityType::from_number(index).unwrap();
+            let (start, lasted) = (start >> 1, lasted >> 1);
+            let body = Body::Slice { start: ns(start), end: ns(start + lasted) };
+            let args: [(&str, ArgValue<'_>); 2] = [(&key, ArgValue::Str(&text)), ("number\t", ArgValue::F64(number))];
+            let activity =
+                Activity { kind, name: &name, track: Track::new(pid, tid), body, id: CorrelationId(id), args: &args, ..SLICE };
+            let event: Value = serde_json::from_str(&of(activity)[0]).unwrap();
+            prop_assert_eq!(&event["name"], &*shown_name(&name));
+            prop_assert_eq!(&event["cat"], kind.as_str());
+            prop_assert_eq!(event["pid"].as_i64(), Some(pid));
+            prop_assert_eq!(event["tid"].as_u64(), Some(tid.unsigned_abs() & (u64::MAX >> 1)));
+            prop_assert_eq!(&event["args"][&key], text.as_str());
+            if number.is_finite() {
+                prop_assert_eq!(event["args"]["number\t"].as_f64(), Some(number));
+            }
+            if kind != ActivityType::GpuUserAnnotation {
+                prop_assert_eq!(event["dur"].to_string(), format!("{}.{:03}", lasted / 1000, lasted % 1000));
+            }
+        }
+    }
+}

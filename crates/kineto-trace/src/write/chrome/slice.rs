@@ -1,0 +1,270 @@
+//! Slices: activities that last.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use super::{ChromeWriter, place};
+use crate::activity::{Activity, ActivityType, ArgValue, CorrelationId, Lane, Track};
+use crate::time::Timestamp;
+use crate::write::buffer::Buffer;
+
+/// The rows beside streams on which synchronizations with them are drawn: those that have their names already.
+#[derive(Debug, Default)]
+pub(super) struct SyncRows(Vec<(i64, i64)>);
+
+/// How far such a row lies from its stream's, as in libkineto.
+const SYNC_ROW: i64 = 1_000_000;
+
+pub(super) const EXTERNAL_ID: &str = "External id";
+
+impl<W: Write> ChromeWriter<W> {
+    /// Writes a slice and returns the row where it is drawn.
+    pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
+        let track = self.row_of(activity, start);
+        let (start, end) = drawn(activity.kind, start, end);
+        let (from_base, lasted) = (start.since(self.base), end.since(start));
+        let external = external_id(activity);
+        start_of_slice(&mut self.out, activity.kind, activity.name);
+        place(&mut self.out, track);
+        self.out.piece(|piece| {
+            piece.micros(from_base);
+            piece.raw(b",\"dur\":");
+            piece.micros(lasted);
+            if let Some(id) = external {
+                piece.raw(b",\"args\":{\"External id\":");
+                piece.wide(id.0);
+            }
+        });
+        if external.is_some() {
+            let (out, skipped) = (&mut self.out, &mut self.skipped);
+            activity.args.visit(&mut |key, value| match key {
+                EXTERNAL_ID => *skipped += 1,
+                _ => out.member(false, key, &value),
+            });
+            self.out.raw(b"}},");
+        } else if activity.kind == ActivityType::Overhead {
+            self.args_if_any(activity.args);
+            self.out.raw(b"},");
+        } else {
+            self.out.raw(b",\"args\":{");
+            self.out.members(activity.args);
+            self.out.raw(b"}},");
+        }
+        track
+    }
+
+    /// Returns the row of a slice: its own, but a synchronization with a stream has one beside the stream's, which gets
+    /// its name when it is first used, unless the trace has put it there already.
+    #[inline]
+    fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
+        let track = drawn_on(activity);
+        match activity.track {
+            Track { process: Lane::Id(device), thread: Lane::Id(stream) } if track != activity.track => {
+                self.name_sync_row(track, device, stream, at);
+            }
+            _ => {}
+        }
+        track
+    }
+
+    #[cold]
+    fn name_sync_row(&mut self, track: Track<'_>, device: i64, stream: i64, at: Timestamp) {
+        if !self.sync_rows.0.contains(&(device, stream)) {
+            self.sync_rows.0.push((device, stream));
+            let name = format!("stream {stream} (sync)");
+            self.about("thread_name", track, at, ("name", ArgValue::Str(&name)));
+            self.about("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
+        }
+    }
+}
+
+/// Appends everything of a slice up to its name.
+pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, name: &str) {
+    out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
+    out.verbatim(kind.as_str().as_bytes());
+    out.raw(b"\",\"name\":");
+    out.string(&shown_name(name));
+}
+
+/// Returns the name that a slice has in the file.
+///
+/// TensorBoard takes every name that begins with `ProfilerStep#` for a step, and HTA every name with `ProfilerStep` in it.
+/// Both refuse a file where no number follows, so only a step keeps that word; elsewhere it is `Profiler Step`. HTA compares
+/// names up to their first U+0000 and can refuse a file with two that are equal up to there, so U+2400 stands for it.
+pub fn shown_name(name: &str) -> Cow<'_, str> {
+    match name {
+        // As libkineto prints it.
+        "kernel" => Cow::Borrowed("Kernel"),
+        _ if is_step(name) || !name.contains(STEP) && !name.contains('\0') => Cow::Borrowed(name),
+        _ => Cow::Owned(name.replace(STEP, "Profiler Step").replace('\0', "\u{2400}")),
+    }
+}
+
+const STEP: &str = "ProfilerStep";
+
+/// Returns whether the name is `ProfilerStep#` and a number.
+fn is_step(name: &str) -> bool {
+    let number = name.strip_prefix(STEP).and_then(|rest| rest.strip_prefix('#'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The times of a slice in the file.
+pub fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+    let end = end.max(start);
+    if kind != ActivityType::GpuUserAnnotation {
+        return (start, end);
+    }
+    // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
+    let (early, late) = (start.as_nanos().saturating_sub(1), end.as_nanos().saturating_add(1));
+    (Timestamp::from_nanos(early), Timestamp::from_nanos(late))
+}
+
+/// The row of a slice in the file: its own, but a synchronization with a stream has one beside the stream's.
+#[inline]
+pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
+    match activity.track {
+        Track { process: Lane::Id(device), thread: Lane::Id(stream) }
+            if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
+        {
+            Track::new(device, stream.saturating_add(SYNC_ROW))
+        }
+        track => track,
+    }
+}
+
+/// The "External id" of a slice: the host activity that launched it, else its own id.
+pub fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
+    let own = if has_own_id(activity.kind) { activity.id } else { CorrelationId(0) };
+    let id = if activity.linked == CorrelationId(0) { own } else { activity.linked };
+    (id != CorrelationId(0)).then_some(id)
+}
+
+/// Whether a slice that nothing launched has its own id for its "External id": device activities and calls of a
+/// runtime have not.
+pub(super) fn has_own_id(kind: ActivityType) -> bool {
+    use ActivityType as T;
+
+    !matches!(
+        kind,
+        T::GpuMemcpy
+            | T::GpuMemset
+            | T::ConcurrentKernel
+            | T::CudaRuntime
+            | T::CudaDriver
+            | T::XpuRuntime
+            | T::XpuDriver
+            | T::PrivateUse1Runtime
+            | T::PrivateUse1Driver
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::activity::Body;
+    use crate::write::chrome::Rows;
+    use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
+
+    #[test]
+    fn a_slice_to_the_byte() {
+        let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::Str("b")), ("Ev Idx", ArgValue::I64(-1))];
+        let expected = r#"{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":2,"ts":2.500,"dur":0.500,"args":{"External id":7,"a":"b","Ev Idx":-1}}"#;
+        assert_eq!(of(Activity { args: &args, ..SLICE }), [expected]);
+        let bare = r#"{"ph":"X","cat":"overhead","name":"op","pid":-1,"tid":2,"ts":2.500,"dur":0.500}"#;
+        let overhead = Activity { kind: ActivityType::Overhead, id: CorrelationId(0), ..SLICE };
+        assert_eq!(of(Activity { track: Track::new(-1, -2), ..overhead }), [bare]);
+        assert!(of(Activity { args: &args, ..overhead })[0].ends_with(r#","args":{"a":"b","Ev Idx":-1}}"#));
+    }
+
+    #[test]
+    fn names_that_readers_refuse_are_changed() {
+        for (name, shown) in [
+            ("ProfilerStep#7", "ProfilerStep#7"),
+            ("ProfilerStep#x", "Profiler Step#x"),
+            ("ProfilerStep#7 (again)", "Profiler Step#7 (again)"),
+            ("ProfilerStep#", "Profiler Step#"),
+            ("ProfilerStep#-1", "Profiler Step#-1"),
+            ("ProfilerStep", "Profiler Step"),
+            ("after ProfilerStep#7", "after Profiler Step#7"),
+            ("\0a\0", "\u{2400}a\u{2400}"),
+            ("", ""),
+            ("step", "step"),
+        ] {
+            let event: Value = serde_json::from_str(&of(Activity { name, ..SLICE })[0]).unwrap();
+            assert_eq!(event["name"], shown);
+        }
+    }
+
+    #[test]
+    fn times_are_clamped() {
+        let odd = Activity { body: Body::Slice { start: ns(999), end: ns(998) }, ..SLICE };
+        assert!(of(odd)[0].contains(r#""ts":0.000,"dur":0.000"#));
+        let annotation = Activity { kind: ActivityType::GpuUserAnnotation, ..SLICE };
+        assert!(of(annotation)[0].contains(r#""ts":2.499,"dur":0.502"#));
+        assert!(of(Activity { body: odd.body, ..annotation })[0].contains(r#""ts":0.000,"dur":0.002"#));
+    }
+
+    #[test]
+    fn the_external_id_of_every_kind() {
+        let without = "gpu_memcpy gpu_memset kernel cuda_runtime cuda_driver xpu_runtime xpu_driver privateuse1_runtime \
+                       privateuse1_driver";
+        for number in 0..29 {
+            let kind = ActivityType::from_number(number).unwrap();
+            let id = |activity| {
+                let event: Value = serde_json::from_str(&of(activity)[0]).unwrap();
+                assert_eq!(event["cat"], kind.as_str());
+                event["args"].get("External id").cloned()
+            };
+            let own = (!without.split_whitespace().any(|name| name == kind.as_str())).then(|| json!(7));
+            assert_eq!(id(Activity { kind, ..SLICE }), own, "{kind:?}");
+            assert_eq!(id(Activity { kind, linked: CorrelationId(9), ..SLICE }), Some(json!(9)), "{kind:?}");
+            let large = Activity { kind, linked: CorrelationId(u64::MAX), ..SLICE };
+            assert_eq!(id(large), Some(json!("18446744073709551615")), "{kind:?}");
+            assert_eq!(id(Activity { kind, id: CorrelationId(0), ..SLICE }), None, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_arg_called_external_id_gives_way_to_the_activitys_own() {
+        let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
+        let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
+        writer.activity(&Activity { args: &args, ..SLICE }).unwrap();
+        assert_eq!(writer.skipped(), 1);
+        assert!(of(Activity { args: &args, ..SLICE })[0].ends_with(r#""args":{"External id":7}}"#));
+        let without = Activity { args: &args, id: CorrelationId(0), ..SLICE };
+        assert!(of(without)[0].ends_with(r#""args":{"External id":1}}"#));
+    }
+
+    #[test]
+    fn synchronizations_with_a_stream_have_a_row_of_their_own() {
+        let sync = Activity { kind: ActivityType::CudaSync, name: "Stream Sync", track: Track::new(0, 7), ..SLICE };
+        let written = lines(|writer| {
+            writer.activity(&sync).unwrap();
+            writer.activity(&sync).unwrap();
+            writer.activity(&Activity { track: Track::new(0, 8), ..sync }).unwrap();
+            writer.activity(&Activity { name: "Context Sync", ..sync }).unwrap();
+            writer.activity(&Activity { kind: ActivityType::CpuOp, ..sync }).unwrap();
+        });
+        let tids: Vec<(Value, Value)> = written
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .map(|event| (event["ph"].clone(), event["tid"].clone()))
+            .collect();
+        let (x, m) = (json!("X"), json!("M"));
+        let [seven, eight] = [json!(1_000_007), json!(1_000_008)];
+        let expected = [
+            (m.clone(), seven.clone()),
+            (m.clone(), seven.clone()),
+            (x.clone(), seven.clone()),
+            (x.clone(), seven),
+            (m.clone(), eight.clone()),
+            (m, eight.clone()),
+            (x.clone(), eight),
+            (x.clone(), json!(7)),
+            (x, json!(7)),
+        ];
+        assert_eq!(tids, expected);
+    }
+}

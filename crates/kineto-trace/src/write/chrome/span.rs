@@ -1,0 +1,253 @@
+//! Slices of spans: what those of a callsite share, and what those of a row share, is rendered once.
+
+use std::io::Write;
+
+use super::ids::Ids;
+use super::slice::{has_own_id, start_of_slice};
+use super::{ChromeWriter, place};
+use crate::activity::{Args, Track};
+use crate::fields::values;
+use crate::rows::{Shown, SiteRow, SliceRow};
+use crate::write::buffer::rendered;
+use crate::write::json::TENTH;
+
+/// What has been rendered.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// By the callsites' numbers; not rendered yet while `start` is empty.
+    sites: Vec<Site>,
+    row: Row,
+    ids: Ids,
+    parents: Ids,
+}
+
+/// What the slices of a callsite share.
+#[derive(Clone, Debug, Default)]
+struct Site {
+    /// `{"ph":"X","cat":…,"name":…`.
+    start: Vec<u8>,
+    has_own_id: bool,
+    /// By the fields' numbers.
+    keys: Vec<Key>,
+    /// `,"target":…`, if it is shown.
+    end: Vec<u8>,
+}
+
+/// The key of a field.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    /// `,"key":`, and anything behind.
+    text: [u8; KEY],
+    /// 0 for a key that is long or depends on the value.
+    length: usize,
+}
+
+/// Longer keys are few.
+const KEY: usize = 32;
+
+/// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
+#[derive(Debug)]
+struct Row {
+    process: i64,
+    thread: i64,
+    /// Since the base.
+    tenths: u64,
+    /// `,"pid":…,"tid":…,"ts":` and the tenths unless they are 0, and anything behind: a block of fixed size is copied by
+    /// a few instructions.
+    text: [u8; ROW],
+    length: usize,
+}
+
+/// The longest row takes less: 20 bytes of keys, two numbers of 20 and one of 12.
+const ROW: usize = 80;
+
+impl<W: Write> ChromeWriter<W> {
+    /// Writes a slice of a span, to the byte as [`slice`](ChromeWriter::slice) writes its activity.
+    pub(super) fn span_slice(&mut self, slice: &SliceRow<'_>) {
+        let ChromeWriter { out, shared, base, .. } = self;
+        let SliceRow { args, start, end, .. } = slice;
+        let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
+        let (site, row, ids, parents) = shared.of(slice, tenths);
+        match slice.name {
+            None => out.verbatim(&site.start),
+            Some(name) => start_of_slice(out, args.site.kind, name),
+        }
+        out.piece(|piece| {
+            piece.block(&row.text, row.length);
+            if tenths == 0 {
+                piece.micros(rest);
+            } else {
+                piece.micros_of_tenth(rest);
+            }
+            piece.raw(b",\"dur\":");
+            piece.micros(end.since(*start));
+            if site.has_own_id {
+                piece.raw(b",\"args\":{\"External id\":");
+                ids.write(piece, slice.id.0);
+                piece.raw(b",\"span id\":");
+            } else {
+                piece.raw(b",\"args\":{\"span id\":");
+            }
+            ids.write(piece, args.span);
+            if args.parent != 0 {
+                piece.raw(b",\"parent id\":");
+                parents.write(piece, args.parent);
+            }
+        });
+        let mut shown = Shown::default();
+        for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
+            match site.keys.get(value.field) {
+                Some(Key { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
+                _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
+            }
+        }
+        if let Some(more) = args.more {
+            more.visit(&mut |key, value| out.member(false, key, &value));
+        }
+        out.verbatim(&site.end);
+        if let Some(marks) = args.marks {
+            marks.visit(&mut |key, value| out.member(false, key, &value));
+        }
+        out.raw(b"}},");
+    }
+}
+
+impl Shared {
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the list is made long enough first")]
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row, &mut Ids, &mut Ids) {
+        let number = slice.args.site.number;
+        if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
+            let length = self.sites.len().max(number + 1);
+            self.sites.resize_with(length, Site::default);
+            self.sites[number] = Site::render(slice.args.site);
+        }
+        let (row, SliceRow { process, thread, .. }) = (&self.row, slice);
+        if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
+            self.row = Row::render(*process, *thread, tenths);
+        }
+        (&self.sites[number], &self.row, &mut self.ids, &mut self.parents)
+    }
+}
+
+impl Site {
+    #[cold]
+    fn render(site: &SiteRow) -> Site {
+        Site {
+            start: rendered(|out| start_of_slice(out, site.kind, site.name)),
+            has_own_id: has_own_id(site.kind),
+            keys: site.keys.own().map(Key::render).collect(),
+            end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
+        }
+    }
+}
+
+impl Key {
+    fn render(key: Option<&str>) -> Key {
+        let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
+        let rendered = rendered.unwrap_or_default();
+        let mut key = Key { text: [0; KEY], length: rendered.len() };
+        key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
+        key
+    }
+}
+
+impl Row {
+    #[cold]
+    fn render(process: i64, thread: i64, tenths: u64) -> Row {
+        let rendered = rendered(|out| {
+            place(out, Track::new(process, thread));
+            if tenths > 0 {
+                out.uint(tenths);
+            }
+        });
+        let mut row = Row { process, thread, tenths, text: [0; ROW], length: rendered.len() };
+        row.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
+        row
+    }
+}
+
+impl Default for Row {
+    fn default() -> Row {
+        Row { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::activity::{ActivityType, ArgValue, CorrelationId};
+    use crate::fields::{self, Datum};
+    use crate::rows::{Keys, Rows, SpanArgs};
+    use crate::write::chrome::tests::{lines, ns};
+
+    fn site(number: usize, kind: ActivityType, name: &'static str) -> SiteRow {
+        let location = (number & 1 != 0).then(|| format!("src/\"{number}\".rs:1"));
+        let long = "a key of more than thirty-two bytes";
+        let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
+        let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
+        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, scope: None, keys }
+    }
+
+    proptest! {
+        #[test]
+        fn a_slice_in_parts_is_written_as_its_activity(
+            slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50),
+            (number, text) in (any::<f64>(), any::<String>()),
+        ) {
+            let names = ["", "kernel", "a \"b\"", "forward", "a name of more than thirty-two bytes: \u{1}é"];
+            let sites: Vec<SiteRow> = (0..40_u8)
+                .map(|i| {
+                    let kind = ActivityType::from_number(i % 29).filter(|kind| kind.is_host());
+                    site(usize::from(i), kind.unwrap_or(ActivityType::CpuOp), names[usize::from(i) % names.len()])
+                })
+                .collect();
+            let more: [(&str, ArgValue<'_>); 2] = [("more\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
+            let made_with = fields::words(&[
+                (1, Datum::U64(slices.len() as u64)),
+                (0, Datum::F64(number)),
+                (3, Datum::Text(text.as_bytes())),
+                (3, Datum::Text(b"not shown, as it comes again")),
+                (5, Datum::I64(slices[0].2)),
+                (6, Datum::Bool(true)),
+                (4, Datum::Text(b"[[1, 2]]")),
+                (2, Datum::I128(-1 << 100)),
+                (7, Datum::Text(b"there is no such field")),
+            ]);
+            let marks: [(&str, ArgValue<'_>); 1] = [("finished", ArgValue::Bool(false))];
+            let rows: Vec<SliceRow<'_>> = slices
+                .iter()
+                .map(|(number, process, thread, [start, lasted, id, span, parent], bits)| SliceRow {
+                    name: (bits & 1 != 0).then_some("its own \\"),
+                    process: *process,
+                    // Rows come again.
+                    thread: if bits & 16 != 0 { thread % 3 } else { *thread },
+                    start: ns(start >> (bits & 31)),
+                    end: ns((start >> (bits & 31)).saturating_add(lasted >> (bits >> 3))),
+                    id: CorrelationId(id | 1),
+                    args: SpanArgs {
+                        span: *span,
+                        parent: if bits & 2 != 0 { *parent } else { 0 },
+                        made_with: if bits & 32 != 0 { &made_with } else { &[] },
+                        more: (bits & 4 != 0).then_some(&more),
+                        site: &sites[*number],
+                        marks: (bits & 8 != 0).then_some(&marks),
+                    },
+                })
+                .collect();
+            let in_parts = lines(|writer| rows.iter().for_each(|row| Rows::slice(writer, row).unwrap()));
+            let whole = lines(|writer| rows.iter().for_each(|row| writer.activity(&row.activity()).unwrap()));
+            prop_assert_eq!(in_parts, whole);
+        }
+    }
+
+    #[test]
+    fn the_longest_row_is_kept_whole() {
+        let row = Row::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
+        assert!(row.length < ROW);
+        let expected = format!(",\"pid\":{},\"tid\":{},\"ts\":184467440737", i64::MIN, i64::MAX);
+        assert_eq!(&row.text[..row.length], expected.as_bytes());
+    }
+}

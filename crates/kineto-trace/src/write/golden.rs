@@ -1,0 +1,194 @@
+//! The golden test: what libkineto's C++ writer makes of some activities, ours makes of them too.
+//!
+//! `tests/data/libkineto_cpp_writer.json` holds every shape of event that the C++ writer has. Its activities are built
+//! here by hand, in its order; both files are compared event by event, as JSON values.
+
+use serde_json::Value;
+
+use super::chrome::{ChromeWriter, Header};
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane};
+use crate::activity::{NO_ARGS, Track};
+use crate::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
+use crate::time::Timestamp;
+
+const GOLDEN: &str = include_str!("../../tests/data/libkineto_cpp_writer.json");
+
+/// The base of the golden file's times.
+const BASE: u64 = 1_790_857_026_000_000_000;
+
+/// A difference that is meant to be there.
+struct Deviation {
+    /// Where, as a path into the file.
+    at: &'static str,
+    /// What libkineto writes there, as JSON; empty for nothing.
+    theirs: &'static str,
+    /// What this crate writes there, as JSON; empty for nothing.
+    ours: &'static str,
+    reason: &'static str,
+}
+
+const DEVIATIONS: [Deviation; 2] = [
+    Deviation {
+        at: "/traceEvents/16/args",
+        theirs: "",
+        ours: "{}",
+        reason: "every slice has args, as readers that index them without asking (and the schema of real traces) want",
+    },
+    Deviation {
+        at: "/traceEvents/22/name",
+        theirs: "\"unknown\"",
+        ours: "\"étape\"",
+        reason: "names keep their UTF-8; libkineto gives up on a name with any byte beyond ASCII",
+    },
+];
+
+fn at(us: u64, ns: u64) -> Timestamp {
+    Timestamp::from_nanos(BASE + us * 1000 + ns)
+}
+
+fn slice(start: Timestamp, ns: u64) -> Body {
+    Body::Slice { start, end: Timestamp::from_nanos(start.as_nanos() + ns) }
+}
+
+fn flow(kind: FlowKind, id: u64, end: FlowEnd) -> Option<Flow> {
+    Some(Flow { kind, id, end })
+}
+
+/// Writes the rows that name processes and threads.
+fn write_names(writer: &mut impl Rows) {
+    let at = at(1, 0);
+    let process = |id, name, label, sort_index| ProcessRow { process: Lane::Id(id), name, label, sort_index, at };
+    let thread =
+        |process, thread, name, sort_index| ThreadRow { track: Track::new(process, thread), name, sort_index, at };
+    writer.process(&process(1234, "python", "CPU", 1234)).unwrap();
+    writer.process(&process(0, "python", "GPU 0", 5_000_000)).unwrap();
+    writer.thread(&thread(1234, 1235, "thread 1235 (worker)", 1235)).unwrap();
+    writer.thread(&thread(0, 7, "stream 7 ", 7)).unwrap();
+    writer.thread(&thread(0, -1, "Device 0", -1)).unwrap();
+    writer.process(&process(-1, "CUPTI Overhead", "", 16_777_226)).unwrap();
+}
+
+/// The activities of the golden file, in its order.
+fn activities() -> Vec<Activity<'static>> {
+    use ActivityType as T;
+
+    const EV_IDX: &dyn Args = &[("Ev Idx", ArgValue::I64(3))];
+    const CBID: &dyn Args = &[("cbid", ArgValue::U64(211))];
+    const KERNEL: &dyn Args = &[("warps per SM", ArgValue::F64(f64::INFINITY)), ("blocks per SM", ArgValue::F64(1.0))];
+    const MEMORY: &dyn Args = &[("Bytes", ArgValue::I64(512))];
+    const CYCLES: &dyn Args = &[("sm__cycles_active.avg", ArgValue::F64(1.25))];
+    const HBM: &dyn Args = &[("read", ArgValue::F64(1e20)), ("w", ArgValue::F64(2.0))];
+
+    let row = |kind, name, track, body, id, linked| Activity {
+        kind,
+        name,
+        track,
+        body,
+        id: CorrelationId(id),
+        linked: CorrelationId(linked),
+        flow: None,
+        args: NO_ARGS,
+    };
+    let (main, backward) = (Track::new(1234, 1235), Track::new(1234, 1236));
+    let stream = Track::new(0, 7);
+    let (fwdbwd, ac2g) = (FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu);
+    vec![
+        Activity {
+            flow: flow(fwdbwd, 1, FlowEnd::Start),
+            args: EV_IDX,
+            ..row(T::CpuOp, "aten::mm", main, slice(at(2, 1), 3122), 17, 0)
+        },
+        Activity {
+            flow: flow(fwdbwd, 1, FlowEnd::Finish),
+            ..row(T::CpuOp, "MmBackward0", backward, slice(at(6, 1), 1122), 0, 0)
+        },
+        Activity {
+            flow: flow(ac2g, 42, FlowEnd::Start),
+            args: CBID,
+            ..row(T::CudaRuntime, "cudaLaunchKernel", main, slice(at(3, 0), 1000), 42, 17)
+        },
+        Activity {
+            flow: flow(ac2g, 42, FlowEnd::Finish),
+            args: KERNEL,
+            ..row(T::ConcurrentKernel, "kernel", stream, slice(at(4, 500), 2000), 42, 17)
+        },
+        row(T::GpuUserAnnotation, "étape", stream, slice(at(4, 500), 2000), 0, 16),
+        Activity {
+            flow: flow(ac2g, 43, FlowEnd::Finish),
+            ..row(T::CudaSync, "Stream Sync", stream, slice(at(6, 500), 200), 43, 0)
+        },
+        Activity { args: MEMORY, ..row(T::CpuInstantEvent, "[memory]", main, Body::Instant { at: at(6, 800) }, 18, 0) },
+        Activity {
+            args: CYCLES,
+            ..row(T::HardwareCounters, "counters", Track::new(0, 0), Body::Counter { at: at(6, 900) }, 0, 0)
+        },
+        Activity { args: HBM, ..row(T::MtiaCounters, "HBM", Track::new(1, 2), Body::Counter { at: at(6, 900) }, 0, 0) },
+    ]
+}
+
+/// The golden file, written by this crate.
+fn written() -> String {
+    let metadata =
+        [("trace_id", "\"abc\""), ("record_shapes", "1"), ("host_name", "\"vm\""), ("PT_PROFILER_JOB_NAME", "\"job\"")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let header = Header {
+        metadata: &metadata,
+        device_properties: &["{\"id\": 0, \"name\": \"NVIDIA H200\"}".to_owned()],
+        base: Timestamp::from_nanos(BASE),
+    };
+    let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();
+    write_names(&mut writer);
+    for activity in activities() {
+        writer.activity(&activity).unwrap();
+    }
+    let (start, end) = (at(2, 0), at(9999, 999));
+    writer.span(&SpanRow { name: "PyTorch Profiler", iteration: 0, start, end, op_count: 0 }).unwrap();
+    assert_eq!(writer.skipped(), 0);
+    String::from_utf8(writer.finish(at(10_000, 0), None, "/tmp/golden.json").unwrap()).unwrap()
+}
+
+/// Notes where two values differ, as (path, theirs, ours); numbers are compared by value, not by spelling.
+fn differences(path: &str, theirs: Option<&Value>, ours: Option<&Value>, found: &mut Vec<[String; 3]>) {
+    match (theirs, ours) {
+        (Some(Value::Object(theirs)), Some(Value::Object(ours))) => {
+            for key in theirs.keys().chain(ours.keys().filter(|key| !theirs.contains_key(*key))) {
+                differences(&format!("{path}/{key}"), theirs.get(key), ours.get(key), found);
+            }
+        }
+        (Some(Value::Array(theirs)), Some(Value::Array(ours))) => {
+            for index in 0..theirs.len().max(ours.len()) {
+                differences(&format!("{path}/{index}"), theirs.get(index), ours.get(index), found);
+            }
+        }
+        (Some(Value::Number(theirs)), Some(Value::Number(ours))) if theirs.as_f64() == ours.as_f64() => {}
+        (theirs, ours) if theirs == ours => {}
+        _ => {
+            let text = |value: Option<&Value>| value.map(Value::to_string).unwrap_or_default();
+            found.push([path.to_owned(), text(theirs), text(ours)]);
+        }
+    }
+}
+
+#[test]
+fn what_libkinetos_writer_writes_we_write_too() {
+    let (theirs, ours) = (serde_json::from_str(GOLDEN).unwrap(), serde_json::from_str(&written()).unwrap());
+    let mut found = Vec::new();
+    differences("", Some(&theirs), Some(&ours), &mut found);
+    let listed = DEVIATIONS.map(|d| [d.at, d.theirs, d.ours].map(str::to_owned));
+    assert_eq!(found, listed, "differences found (left) and listed (right)");
+    assert!(DEVIATIONS.iter().all(|d| d.reason.len() > 20));
+}
+
+#[test]
+fn the_members_of_the_top_level_have_libkinetos_order() {
+    let keys = |text: &str| -> Vec<String> {
+        let file: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
+        file.keys().cloned().collect()
+    };
+    assert_eq!(keys(&written()), keys(GOLDEN));
+}
+
+#[test]
+fn the_same_content_takes_three_quarters_of_the_bytes() {
+    assert!(written().len() * 4 <= GOLDEN.len() * 3, "{} for {}", written().len(), GOLDEN.len());
+}

@@ -1,0 +1,231 @@
+//! A memory timeline as a page with a picture: a stacked area for each category, drawn as SVG.
+
+use super::timeline::{Sizes, apply};
+use crate::memory::Category;
+use crate::memory::MemoryTimeline;
+use crate::text::counted;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// The page, with places for what is drawn.
+const PAGE: &str = include_str!("picture.html");
+
+/// Points of time that can be told apart, each a pixel wide.
+const COLUMNS: usize = 1112;
+/// What is drawn, and the places of axes around it.
+const LEFT: u64 = 76;
+const RIGHT: u64 = LEFT + COLUMNS as u64;
+const WIDTH: u64 = RIGHT + 12;
+const HEIGHT: u64 = 500;
+const TOP: u64 = 22;
+const BOTTOM: u64 = HEIGHT - 34;
+
+/// The sizes in each column: those at its highest, so that no peak is lost.
+struct Columns {
+    sizes: Vec<Sizes>,
+    /// From the first row to the last.
+    nanos: u64,
+}
+
+/// Writes the page.
+pub fn html(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+    let columns = Columns::new(timeline);
+    let runs = columns.runs();
+    let names = Category::ALL.map(|category| format!("\"{category}\"")).join(",");
+    let run = |(at, sizes): &(usize, Sizes)| format!("[{at},{}]", sizes.map(|size| size.to_string()).join(","));
+    let places = [
+        ("{{title}}", format!("{} memory", timeline.device())),
+        ("{{summary}}", summary(timeline, columns.nanos)),
+        ("{{legend}}", columns.legend()),
+        ("{{svg}}", if runs.is_empty() { String::new() } else { columns.svg(&runs, timeline.max_allocated()) }),
+        ("{{names}}", format!("[{names}]")),
+        ("{{runs}}", format!("[{}]", runs.iter().map(run).collect::<Vec<_>>().join(","))),
+        ("{{columns}}", COLUMNS.to_string()),
+        ("{{nanos}}", columns.nanos.to_string()),
+        ("{{left}}", LEFT.to_string()),
+        ("{{width}}", (RIGHT - LEFT).to_string()),
+    ];
+    let page = places.iter().fold(PAGE.to_owned(), |page, (place, text)| page.replace(place, text));
+    out.write_all(page.as_bytes())?;
+    out.flush()
+}
+
+/// What stands above the picture.
+fn summary(timeline: &MemoryTimeline, nanos: u64) -> String {
+    if timeline.rows().is_empty() {
+        return "Nothing was recorded of it.".to_owned();
+    }
+    let mut text = format!("Max allocated <b>{}</b>", bytes(timeline.max_allocated()));
+    if timeline.max_reserved() > 0 {
+        let _ = write!(text, ", max reserved <b>{}</b>", bytes(timeline.max_reserved()));
+    }
+    let _ = write!(text, ", {} in {}", counted(timeline.rows().len() as u64, "row"), time(nanos));
+    text
+}
+
+fn sum(sizes: &Sizes) -> u64 {
+    sizes.iter().map(|size| u64::try_from(*size).unwrap_or(0)).fold(0, u64::saturating_add)
+}
+
+impl Columns {
+    fn new(timeline: &MemoryTimeline) -> Columns {
+        let time = |row: &crate::memory::MemoryRow| row.time.map(|time| time.as_nanos());
+        let first = timeline.rows().iter().find_map(time).unwrap_or(0);
+        let nanos = timeline.rows().last().and_then(time).unwrap_or(0).saturating_sub(first);
+        let mut sizes = vec![Sizes::default(); if timeline.rows().is_empty() { 0 } else { COLUMNS }];
+        let (mut now, mut at) = (Sizes::default(), 0);
+        for row in timeline.rows() {
+            let since = time(row).unwrap_or(first).saturating_sub(first);
+            let column = u128::from(since) * (COLUMNS as u128 - 1) / u128::from(nanos.max(1));
+            let column = usize::try_from(column).unwrap_or(at);
+            // What held until now holds in all columns up to this one, and in its first part.
+            if let Some(between) = sizes.get_mut(at + 1..=column) {
+                between.fill(now);
+            }
+            at = at.max(column);
+            apply(row, &mut now);
+            if let Some(highest) = sizes.get_mut(at).filter(|highest| sum(highest) < sum(&now)) {
+                *highest = now;
+            }
+        }
+        if let Some(rest) = sizes.get_mut(at + 1..) {
+            rest.fill(now);
+        }
+        Columns { sizes, nanos }
+    }
+
+    /// Columns in a row that are the same, as the first of them and their sizes.
+    fn runs(&self) -> Vec<(usize, Sizes)> {
+        let mut at = 0;
+        let runs = self.sizes.chunk_by(|a, b| a == b).filter_map(|run| {
+            let begin = at;
+            at += run.len();
+            run.first().map(|sizes| (begin, *sizes))
+        });
+        runs.collect()
+    }
+
+    /// The categories that are there, each with its highest.
+    fn legend(&self) -> String {
+        let mut legend = String::new();
+        for (category, number) in Category::ALL.into_iter().zip(0usize..) {
+            let sizes = self.sizes.iter().filter_map(|sizes| sizes.get(number).copied());
+            let highest = sizes.max().and_then(|highest| u64::try_from(highest).ok()).filter(|highest| *highest > 0);
+            if let Some(highest) = highest {
+                let highest = bytes(highest);
+                let _ = writeln!(
+                    legend,
+                    "<li><i style=\"background:var(--c{number})\"></i>{category} <span>up to {highest}</span></li>"
+                );
+            }
+        }
+        legend
+    }
+
+    fn svg(&self, runs: &[(usize, Sizes)], max_allocated: u64) -> String {
+        let top = self.sizes.iter().map(sum).max().unwrap_or(0).max(max_allocated).max(1);
+        let y = |bytes: u64| BOTTOM as f64 - (BOTTOM - TOP) as f64 * bytes as f64 / top as f64;
+        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
+        for tick in ticks(top, unit_of(top).0) {
+            let (at, label) = (y(tick), bytes(tick));
+            let _ = writeln!(svg, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+            let _ = writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", LEFT - 8, at + 4.0);
+        }
+        for tick in ticks(self.nanos, 1) {
+            let at = LEFT as f64 + (RIGHT - LEFT) as f64 * tick as f64 / self.nanos.max(1) as f64;
+            let (anchor, label) = (if at > RIGHT as f64 - 24.0 { "end" } else { "middle" }, time(tick));
+            let _ = writeln!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>", HEIGHT - 14);
+        }
+        let mut below = vec![0u64; runs.len()];
+        for number in 0..Category::ALL.len() {
+            let size =
+                |(_, sizes): &(usize, Sizes)| sizes.get(number).map_or(0, |size| u64::try_from(*size).unwrap_or(0));
+            let above: Vec<u64> = below.iter().zip(runs).map(|(below, run)| below.saturating_add(size(run))).collect();
+            if above != below {
+                let _ = writeln!(svg, "<path fill=\"var(--c{number})\" d=\"{}\"/>", area(runs, &below, &above, y));
+            }
+            below = above;
+        }
+        let (at, label) = (y(max_allocated), bytes(max_allocated));
+        let _ = writeln!(svg, "<line class=\"peak\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+        let _ = writeln!(
+            svg,
+            "<text class=\"peak-text\" x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">max allocated {label}</text>",
+            at - 6.0
+        );
+        let _ = write!(svg, "<line id=\"line\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/>\n</svg>");
+        svg
+    }
+}
+
+/// The outline of what lies between two heights: to the right along the upper one, and back along the lower one.
+fn area(runs: &[(usize, Sizes)], below: &[u64], above: &[u64], y: impl Fn(u64) -> f64) -> String {
+    let ends = runs.iter().skip(1).map(|(at, _)| *at).chain([COLUMNS]);
+    let steps: Vec<_> = runs.iter().map(|(at, _)| *at).zip(ends).collect();
+    let x = |column: usize| LEFT + column as u64;
+    let mut path = format!("M{LEFT} {BOTTOM}");
+    for ((begin, end), height) in steps.iter().zip(above) {
+        let _ = write!(path, "L{} {:.1}H{}", x(*begin), y(*height), x(*end));
+    }
+    for ((begin, end), height) in steps.iter().zip(below).rev() {
+        let _ = write!(path, "L{} {:.1}H{}", x(*end), y(*height), x(*begin));
+    }
+    path + "Z"
+}
+
+/// Some round numbers from 0 to `top`, in steps of 1, 2 or 5 times a power of ten of `unit`.
+fn ticks(top: u64, unit: u64) -> impl Iterator<Item = u64> {
+    const WANTED: u64 = 6;
+    let powers = (0..20).map(|power| unit.saturating_mul(10u64.saturating_pow(power)));
+    let mut steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));
+    let step = steps.find(|step| top / (*step).max(1) <= WANTED).unwrap_or(u64::MAX).max(1);
+    (0..=top / step).map(move |tick| tick * step)
+}
+
+const UNITS: [(u64, &str); 5] = [(1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB")];
+
+/// The largest unit that is not larger.
+fn unit_of(bytes: u64) -> (u64, &'static str) {
+    UNITS.into_iter().rev().find(|(unit, _)| bytes >= *unit).unwrap_or((1, "B"))
+}
+
+fn bytes(bytes: u64) -> String {
+    let (unit, name) = unit_of(bytes);
+    if bytes.is_multiple_of(unit) {
+        return format!("{} {name}", bytes / unit);
+    }
+    format!("{:.2} {name}", bytes as f64 / unit as f64)
+}
+
+fn time(nanos: u64) -> String {
+    let (unit, name) = match nanos {
+        0 => return "0".to_owned(),
+        1..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let text = format!("{:.3}", nanos as f64 / unit as f64);
+    format!("{} {name}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_do() {
+        let texts = [0, 1, 1023, 1024, 1536, 5 << 30].map(bytes);
+        assert_eq!(texts, ["0 B", "1 B", "1023 B", "1 KiB", "1.50 KiB", "5 GiB"]);
+        assert_eq!([0, 999, 1500, 20_000_000, 3_000_000_001].map(time), ["0", "999 ns", "1.5 µs", "20 ms", "3 s"]);
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!(ticks(13, 1).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 10, 12]);
+        assert_eq!(ticks(6 << 20, 1 << 20).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6].map(|n| n << 20));
+        for top in [0, 1, 7, 999, 1 << 40, u64::MAX] {
+            assert!((1..=8).contains(&ticks(top, unit_of(top).0).count()), "{top}");
+        }
+    }
+}

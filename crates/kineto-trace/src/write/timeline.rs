@@ -1,0 +1,72 @@
+//! Memory timelines as PyTorch writes them: sizes by time, or row by row.
+
+use crate::memory::Category;
+use crate::memory::{MemoryRow, MemoryTimeline};
+use std::io::{self, Write};
+
+pub use super::picture::html;
+
+/// Bytes by category.
+pub(super) type Sizes = [i64; Category::ALL.len()];
+
+/// Adds what a row changes.
+pub(super) fn apply(row: &MemoryRow, sizes: &mut Sizes) {
+    row.changes(|category, bytes| {
+        if let Some(size) = sizes.get_mut(usize::from(category.number())) {
+            *size = size.saturating_add(bytes);
+        }
+    });
+}
+
+/// Writes `[times, sizes]`.
+pub fn json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+    write!(out, "[[")?;
+    let mut separator = "";
+    each_time(timeline, |time, _| {
+        write!(out, "{separator}{time}")?;
+        separator = ", ";
+        Ok(())
+    })?;
+    write!(out, "], [")?;
+    separator = "";
+    each_time(timeline, |_, sizes| {
+        write!(out, "{separator}[0")?;
+        sizes.iter().try_for_each(|size| write!(out, ", {size}"))?;
+        separator = ", ";
+        write!(out, "]")
+    })?;
+    write!(out, "]]")?;
+    out.flush()
+}
+
+/// Calls `each` with every microsecond in which something happened, and the sizes after it; what was there before comes
+/// first, with the time of what happened first.
+fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io::Result<()>) -> io::Result<()> {
+    let micros = |row: &MemoryRow| row.time.map(|time| i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX));
+    let first = timeline.rows().iter().find_map(micros).unwrap_or(-1);
+    let mut sizes = Sizes::default();
+    for rows in timeline.rows().chunk_by(|a, b| micros(a) == micros(b)) {
+        rows.iter().for_each(|row| apply(row, &mut sizes));
+        each(rows.first().and_then(micros).unwrap_or(first), &sizes)?;
+    }
+    Ok(())
+}
+
+/// Writes the rows: time, action, bytes with their sign, category.
+pub fn raw(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+    write!(out, "[")?;
+    let mut separator = "";
+    for row in timeline.rows() {
+        let time = row.time.map_or(-1, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+        let mut written = Ok(());
+        row.changes(|category, bytes| {
+            let (action, category) = (row.action.number(), category.number());
+            let this = write!(out, "{separator}[{time}, {action}, {bytes}, {category}]");
+            written = std::mem::replace(&mut written, Ok(())).and(this);
+            separator = ", ";
+        });
+        written?;
+    }
+    write!(out, "]")?;
+    out.flush()
+}

@@ -1,0 +1,243 @@
+//! Argument values as JSON.
+
+use std::io::Write;
+
+use super::buffer::{Buffer, rendered};
+use crate::activity::{ArgValue, Args};
+use crate::fields::Datum;
+
+/// What a counter can show: readers draw numbers, drop strings, and JSON has no infinities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Int(i64),
+    /// Never infinite, never NaN.
+    Float(f64),
+}
+
+impl Number {
+    /// Takes `value` as a number, if it is one and finite: a truth value as 0 or 1, integers beyond 63 bits as floats.
+    #[expect(clippy::cast_precision_loss, reason = "readers hold the value of a counter as a double anyway")]
+    pub(super) fn of(value: ArgValue<'_>) -> Option<Number> {
+        Some(match value {
+            ArgValue::Bool(value) => Number::Int(i64::from(value)),
+            ArgValue::I64(value) => Number::Int(value),
+            ArgValue::U64(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::I128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::U128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
+            ArgValue::F64(value) if value.is_finite() => Number::Float(value),
+            _ => return None,
+        })
+    }
+}
+
+/// Returns what a counter shows of a value; `None` for what is not written.
+pub fn counter_value(value: ArgValue<'_>) -> Option<ArgValue<'static>> {
+    Some(match Number::of(value)? {
+        Number::Int(value) => ArgValue::I64(value),
+        Number::Float(value) => ArgValue::F64(value),
+    })
+}
+
+/// Returns a value as the text that a trace file has for it.
+pub fn json_text(value: &ArgValue<'_>) -> String {
+    String::from_utf8(rendered(|out| out.value(value))).unwrap_or_default()
+}
+
+impl<W: Write> Buffer<W> {
+    /// Appends `value`.
+    #[inline(never)]
+    pub(super) fn value(&mut self, value: &ArgValue<'_>) {
+        match *value {
+            ArgValue::Bool(true) => self.raw(b"true"),
+            ArgValue::Bool(false) => self.raw(b"false"),
+            ArgValue::I64(value) => self.int(value),
+            ArgValue::U64(value) => self.wide(value),
+            ArgValue::F64(value) => self.float(value),
+            ArgValue::I128(value) => match i64::try_from(value) {
+                Ok(value) => self.int(value),
+                Err(_) => self.quoted(value),
+            },
+            ArgValue::U128(value) => match i64::try_from(value) {
+                Ok(value) => self.int(value),
+                Err(_) => self.quoted(value),
+            },
+            ArgValue::Str(text) => self.string(text),
+            ArgValue::Ints(list) => self.ints(list),
+            ArgValue::Strs(list) => self.strings(list),
+            ArgValue::Json(text) => self.json(text),
+            ArgValue::Dict(args) => {
+                self.raw(b"{");
+                self.members(args);
+                self.raw(b"}");
+            }
+        }
+    }
+
+    /// Appends a member: its key, which is the first `length` bytes of `key`, with the comma before and the colon behind
+    /// it, and its value.
+    #[inline(always)]
+    pub(super) fn datum<const N: usize>(&mut self, key: &[u8; N], length: usize, value: Datum<'_>) {
+        match value {
+            Datum::I64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.int(value);
+            }),
+            Datum::U64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.wide(value);
+            }),
+            Datum::F64(value) => self.piece(|piece| {
+                piece.block(key, length);
+                piece.float(value);
+            }),
+            Datum::Text(text) => {
+                self.piece(|piece| {
+                    piece.block(key, length);
+                    piece.raw(b"\"");
+                });
+                self.text(text);
+                self.raw(b"\"");
+            }
+            _ => {
+                self.piece(|piece| piece.block(key, length));
+                self.value(&value.into());
+            }
+        }
+    }
+
+    /// Appends all of `args` as the first members of an object.
+    pub(super) fn members(&mut self, args: &dyn Args) {
+        let mut first = true;
+        args.visit(&mut |key, value| {
+            self.member(first, key, &value);
+            first = false;
+        });
+    }
+
+    /// Appends a member, after a comma unless it is the first of its object.
+    #[inline(always)]
+    pub(super) fn member(&mut self, first: bool, key: &str, value: &ArgValue<'_>) {
+        match *value {
+            ArgValue::I64(value) => self.start_of_member(first, key, |piece| piece.int(value)),
+            ArgValue::U64(value) => self.start_of_member(first, key, |piece| piece.wide(value)),
+            _ => {
+                self.key(first, key);
+                self.value(value);
+            }
+        }
+    }
+
+    /// Appends `number`.
+    pub(super) fn number(&mut self, number: Number) {
+        match number {
+            Number::Int(value) => self.int(value),
+            Number::Float(value) => self.float(value),
+        }
+    }
+
+    fn ints(&mut self, list: &[i64]) {
+        let mut rest = list.iter();
+        self.piece(|piece| {
+            piece.raw(b"[");
+            rest.by_ref().take(1).for_each(|&value| piece.int(value));
+        });
+        // What four integers take fits into a piece.
+        for few in rest.as_slice().chunks(4) {
+            self.piece(|piece| {
+                for &value in few {
+                    piece.raw(b",");
+                    piece.int(value);
+                }
+            });
+        }
+        self.raw(b"]");
+    }
+
+    fn strings(&mut self, list: &[&str]) {
+        self.raw(b"[");
+        for (at, text) in list.iter().enumerate() {
+            if at > 0 {
+                self.raw(b",");
+            }
+            self.string(text);
+        }
+        self.raw(b"]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activity::NO_ARGS;
+
+    fn text(value: ArgValue<'_>) -> String {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.value(&value);
+        String::from_utf8(buffer.finish().unwrap()).unwrap()
+    }
+
+    fn number(value: ArgValue<'_>) -> Option<String> {
+        let mut buffer = Buffer::new(Vec::new());
+        buffer.number(Number::of(value)?);
+        Some(String::from_utf8(buffer.finish().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_value() {
+        let inner: [(&str, ArgValue<'_>); 2] = [("a\"b", ArgValue::I64(-1)), ("none", ArgValue::Dict(NO_ARGS))];
+        let dict: [(&str, ArgValue<'_>); 2] = [("x", ArgValue::Dict(&inner)), ("", ArgValue::Bool(true))];
+        let cases = [
+            (ArgValue::Bool(false), "false"),
+            (ArgValue::I64(i64::MIN), "-9223372036854775808"),
+            (ArgValue::U64(u64::MAX), "\"18446744073709551615\""),
+            (ArgValue::U64(7), "7"),
+            (ArgValue::F64(0.5), "0.5"),
+            (ArgValue::F64(f64::NAN), "\"nan\""),
+            (ArgValue::I128(-7), "-7"),
+            (ArgValue::I128(i128::MIN), "\"-170141183460469231731687303715884105728\""),
+            (ArgValue::U128(7), "7"),
+            (ArgValue::U128(1 << 63), "\"9223372036854775808\""),
+            (ArgValue::Str("a\n\"b\""), "\"a\\n\\\"b\\\"\""),
+            (ArgValue::Ints(&[]), "[]"),
+            (ArgValue::Ints(&[1, -2, 3]), "[1,-2,3]"),
+            (ArgValue::Strs(&["a", "\\"]), r#"["a","\u005c"]"#),
+            (ArgValue::Json("[[1, 2], []]"), "[[1, 2], []]"),
+            (ArgValue::Dict(&dict), "{\"x\":{\"a\\\"b\":-1,\"none\":{}},\"\":true}"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(text(value), expected);
+        }
+    }
+
+    #[test]
+    fn counters_take_numbers_alone() {
+        let cases = [
+            (ArgValue::Bool(true), Some("1")),
+            (ArgValue::I64(-3), Some("-3")),
+            (ArgValue::U64(3), Some("3")),
+            (ArgValue::F64(2.0), Some("2")),
+            (ArgValue::I128(5), Some("5")),
+            (ArgValue::U128(5), Some("5")),
+            (ArgValue::F64(f64::NAN), None),
+            (ArgValue::F64(f64::INFINITY), None),
+            (ArgValue::Str("3"), None),
+            (ArgValue::Ints(&[3]), None),
+            (ArgValue::Json("3"), None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(number(value).as_deref(), expected);
+        }
+        for value in [ArgValue::U64(u64::MAX), ArgValue::I128(i128::MIN), ArgValue::U128(u128::MAX)] {
+            let printed = number(value).unwrap();
+            assert!(printed.parse::<f64>().unwrap().abs() > 1e18 && !printed.contains('"'), "{printed}");
+        }
+    }
+
+    #[test]
+    fn long_lists_pass_in_pieces() {
+        let ints: Vec<i64> = (0..500_000).map(|i| i * 1_000_003).collect();
+        let texts = vec!["\u{1}\u{1}\u{1}\u{1}"; 100_000];
+        assert_eq!(serde_json::from_str::<Vec<i64>>(&text(ArgValue::Ints(&ints))).unwrap(), ints);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text(ArgValue::Strs(&texts))).unwrap(), texts);
+    }
+}

@@ -1,0 +1,52 @@
+//! A trace as events in memory, and what is made of them.
+
+use super::Trace;
+use crate::diag::diag;
+use crate::error::Error;
+use crate::write::file;
+use kineto_trace::analysis::{Builder, Events, KeyAverages, StackMetric};
+use std::io::BufWriter;
+use std::path::Path;
+
+impl Trace {
+    /// Returns all events in memory, in the order of their start; torch's `events()`.
+    ///
+    /// They are made anew by each call, and are those that [`Events::read`] finds in the file that
+    /// [`save`](Trace::save) writes. Async tracks are no events: their slices are. Where the builder has set a
+    /// [limit](crate::KinetoLayerBuilder::post_processing_timeout) and the time is over, the events of the threads that came
+    /// first are there, and [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
+    pub fn events(&self) -> Events {
+        let limit = self.post_processing_timeout();
+        let mut builder = Builder::within(limit);
+        // The one error of `Builder` is that the time is over.
+        if self.rows(&mut builder).is_err() {
+            let (limit, events) = (limit.unwrap_or_default(), builder.note_time_limit());
+            diag!(
+                Warning,
+                "events",
+                "the first {events} events took {limit:?}; those behind are left out: raise the limit"
+            );
+        }
+        builder.finish_recording(self.about_recording(), self.first_start(), self.window().1)
+    }
+
+    /// Returns what the operations and kernels took, by name; torch's `key_averages()`.
+    ///
+    /// For other groups: [`Trace::events`] and [`Events::averages`]. Below the table stands what the recording lacks.
+    pub fn key_averages(&self) -> KeyAverages {
+        let losses = self.stats().losses;
+        let notes = losses.iter().filter(|(loss, _)| loss.is_loss());
+        let notes = notes.map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
+        self.events().key_averages().with_notes(notes)
+    }
+
+    /// Writes the folded stacks of all operations to a file; torch's `export_stacks`. See [`Events::stacks`].
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn export_stacks(&self, path: impl AsRef<Path>, metric: StackMetric) -> Result<(), Error> {
+        let events = self.events();
+        let stacks = events.stacks(metric);
+        file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))
+    }
+}
