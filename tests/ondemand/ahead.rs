@@ -1,12 +1,11 @@
 //! Requests whose start lies far ahead, their bounds, and how requests are taken back.
 
 use crate::files::{ask, path_of, start_after};
-use crate::program::{Place, Trace};
-use crate::trigger::start;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("far_start_lets_other_requests_go_first", far_start_lets_other_requests_go_first),
@@ -25,7 +24,7 @@ fn text_ahead(place: &Place, name: &str, minutes: u64) -> String {
 
 fn far_start_lets_other_requests_go_first() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let answer = ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
     assert!(answer.contains("starts in 29"), "{answer}");
     for name in ["a.json", "b.json"] {
@@ -38,7 +37,7 @@ fn far_start_lets_other_requests_go_first() {
 
 fn start_ahead_is_kept_while_another_goes_first() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 4_000;
     let when = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100\nACTIVITIES_WARMUP_PERIOD_SECS=0");
     ask(&place, &program, &place.text_for("ahead.json", &when), "takes it back\n");
@@ -51,7 +50,7 @@ fn start_ahead_is_kept_while_another_goes_first() {
 
 fn cancel_takes_back_what_waits_and_what_runs() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
     fs::write(path_of(&place, &program, "request"), place.text_for_a_time("long.json", 3_600_000)).unwrap();
     program.wait_for("started what");

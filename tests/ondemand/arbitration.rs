@@ -1,8 +1,8 @@
 //! Several who want to record at one time: requests, and the program itself.
 
-use crate::program::{Place, Trace};
 use support::daemon::{Daemon, Stub, is_there};
 use support::harness::Test;
+use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_second_request_stays_with_the_daemon", a_second_request_stays_with_the_daemon),

@@ -1,10 +1,10 @@
 //! The configuration file is changed while the program serves requests.
 
-use crate::program::{Place, Program, Trace};
 use std::fs;
 use std::time::Duration;
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_counts_at_once_does", what_counts_at_once_does),

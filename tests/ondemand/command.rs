@@ -1,13 +1,12 @@
 //! `kineto trigger`: what it has done, what it says, and with which status it ends.
 
-use crate::program::{Place, Program, Trace};
-use crate::trigger::{in_own_numbers, start, start_with};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::harness::Test;
+use support::program::{Place, Program, Trace, in_own_numbers};
 
 pub(crate) const TESTS: &[Test] = &[
     ("the_command_follows_a_request_to_its_file", the_command_follows_a_request_to_its_file),
@@ -53,7 +52,7 @@ fn pid_of(program: &Program) -> String {
 
 fn the_command_follows_a_request_to_its_file() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let (pid, path) = (pid_of(&program), place.trace("a#1.json").display().to_string());
     let Some(said) = kineto(&[&pid, "--log-file", &path, "--duration-ms", "50"]) else { return };
     assert_eq!((said.status, said.errors.as_str()), (0, ""), "{said:?}");
@@ -72,7 +71,7 @@ fn the_command_follows_a_request_to_its_file() {
 
 fn the_command_starts_processes_together() {
     let place = Place::new();
-    let programs = [start(&place, "serve"), start(&place, "serve"), start(&place, "serve")];
+    let programs = [place.start_watching("serve"), place.start_watching("serve"), place.start_watching("serve")];
     let pids: Vec<_> = programs.iter().map(pid_of).collect();
     let path = place.trace("t.json").display().to_string();
     let mut arguments: Vec<_> = pids.iter().map(String::as_str).collect();
@@ -96,7 +95,7 @@ fn the_command_starts_processes_together() {
 
 fn the_command_says_why_there_is_no_file() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let Some(said) = kineto(&[&pid, "--duration-ms", "3600001"]) else { return };
     let why = format!("{pid}: request ended: a request by a file of user ");
@@ -124,7 +123,7 @@ fn the_command_says_why_there_is_no_file() {
 
 fn the_command_does_not_wait_for_ever() {
     let place = Place::new();
-    let mut program = start(&place, "commanded");
+    let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
     program.tell("start");
     program.wait_for("done: start");
@@ -206,7 +205,7 @@ fn command_opens_only_folders_and_files() {
     // A program's environment may name a pipe or a device.
     for (named, why) in [(fifo.as_path(), "Not a directory"), (Path::new("/dev/null"), "Not a directory")] {
         let folder = named.display().to_string();
-        let program = start_with(&place, "serve", &[("KINETO_TRIGGER_DIR", &folder)]);
+        let program = place.start_watching_with("serve", &[("KINETO_TRIGGER_DIR", &folder)]);
         program.wait_for("cannot be watched for requests yet");
         let Some(said) = kineto_in_time(&[&pid_of(&program)]) else { return };
         assert!(said.status == 1 && said.errors.contains(why), "{said:?}");
@@ -287,7 +286,7 @@ fn wait_for_status(command: &str, pid: &str, is_so: impl Fn(&serde_json::Value) 
 fn status_says_what_a_process_is_doing() {
     let Some(command) = option_env!("CARGO_BIN_EXE_kineto") else { return };
     let place = Place::new();
-    let mut program = start(&place, "commanded");
+    let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
     wait_for_status(command, &pid, |status| {
         status["state"] == "idle" && status["waiting"] == 0 && status["last"].is_null()
@@ -317,7 +316,7 @@ fn status_says_what_a_process_is_doing() {
 
 fn command_cancels_requests() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let path = place.trace("a.json").display().to_string();
     let Some(said) = kineto(&[&pid, "--no-wait", "--log-file", &path, "--duration-ms", "3600000"]) else { return };
@@ -333,7 +332,7 @@ fn concurrent_commands_get_their_own_files() {
     const CALLERS: usize = 4;
     const ROUNDS: usize = 5;
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let call = |name: String| -> Option<bool> {
         let path = place.trace(&format!("{name}.json")).display().to_string();

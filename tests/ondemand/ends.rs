@@ -1,10 +1,10 @@
 //! How programs end that are traced from outside, and what idle ones have.
 
-use crate::program::{Place, Trace};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_collected_when_the_guard_is_dropped_is_written", || collected_at_the_end("serve")),

@@ -1,12 +1,11 @@
 //! The files of requests: which names they get, which files they replace, and what happens at the limits of the system.
 
-use crate::program::{Place, Program, Trace};
-use crate::trigger::start;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("request_fails_at_the_file_size_limit", request_fails_at_the_file_size_limit),
@@ -84,7 +83,7 @@ fn write_foreign(path: &Path) {
 
 fn request_replaces_no_foreign_file() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let named = place.trace_of(&program, "a.json");
     let numbered = |number: u32| place.trace(&format!("a_{}.{number}.json", program.pid()));
     write_foreign(&named);
@@ -106,7 +105,7 @@ fn request_replaces_no_foreign_file() {
 
 fn request_replaces_its_own_file() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let path = place.trace_of(&program, "a.json");
     let text = place.text_for_a_time("a.json", 1);
     let mut inodes = Vec::new();
@@ -122,7 +121,7 @@ fn request_replaces_its_own_file() {
 
 fn request_leaves_a_file_that_took_its_place() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let path = place.trace_of(&program, "a.json");
     let text = place.text_for_a_time("a.json", 1);
     ask(&place, &program, &text, "done\n");
@@ -156,7 +155,7 @@ fn request_replaces_no_execution_trace() {
 
 fn processes_share_no_file() {
     let place = Place::new();
-    let programs = [start(&place, "serve"), start(&place, "serve"), start(&place, "serve")];
+    let programs = [place.start_watching("serve"), place.start_watching("serve"), place.start_watching("serve")];
     for (name, expected) in [("plain", "plain_{}"), ("a.conf", "a_{}.conf")] {
         for program in &programs {
             let answer = ask(&place, program, &place.text_for_a_time(name, 1), "done\n");

@@ -1,10 +1,10 @@
 //! What nobody should send: the program lives, is traced afterwards, and nothing is written where nothing may be.
 
-use crate::program::{Place, Trace};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use support::daemon::{Stub, answer};
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("datagrams_that_are_no_answers", datagrams_that_are_no_answers),
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Has a short trace taken, and waits for it.
-fn is_traced(place: &Place, stub: &Stub, program: &crate::program::Program) {
+fn is_traced(place: &Place, stub: &Stub, program: &Program) {
     let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     Trace::wait_for(&place.trace_of(program, "last.json"));

@@ -28,8 +28,6 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod observers;
 #[cfg(target_os = "linux")]
-mod program;
-#[cfg(target_os = "linux")]
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod soak;

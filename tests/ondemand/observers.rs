@@ -1,9 +1,9 @@
 //! What session observers hear of recordings that are asked for from outside.
 
-use crate::program::{Place, Program, Trace};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_there};
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("observers_hear_what_dyno_asks_for", observers_hear_what_dyno_asks_for),

@@ -1,23 +1,23 @@
 //! The programs that are traced.
 
-use std::io::{self, BufRead, Write, stdin};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use support::traced::{self, built, from_env, input, report, serve, until_told, work, work_until_told};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Profiler, RecordingFlags,
-    Schedule, SessionObserver, Status, Timestamp,
+    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, RecordingFlags, Schedule,
+    SessionObserver, Status, Timestamp,
 };
 use tracing_subscriber::prelude::*;
 
 /// Plays the program of that name until its input ends.
 pub(crate) fn play(name: &str) {
     match name {
-        "serve" => serve(from_env()),
         "hurries" => hurries(&from_env()),
         "builds" => serve(built(KinetoLayer::builder())),
         "has a broken sink" => {
@@ -33,7 +33,6 @@ pub(crate) fn play(name: &str) {
         }
         "fails" => report(&KinetoLayer::try_from_env().unwrap_err().to_string()),
         "steps" => steps(&from_env()),
-        "commanded" => commanded(&from_env()),
         "exits" => exits(),
         "abstract" => crate::traces::in_own_network(),
         "idle" => idle(),
@@ -44,59 +43,11 @@ pub(crate) fn play(name: &str) {
         "observed" => observed(),
         "soak" => crate::soak::long(),
         "allocates" => allocates(&from_env()),
-        other => match (other.strip_prefix("watches "), other.strip_prefix("pretends ")) {
-            (Some(folder), _) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
-            (_, Some(user)) => pretends(user.parse().ok()),
-            _ => panic!("no scenario {other}"),
+        other => match other.strip_prefix("watches ") {
+            Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
+            None => traced::play(other),
         },
     }
-}
-
-fn built(builder: KinetoLayerBuilder) -> KinetoGuard {
-    let (layer, guard) = builder.build().unwrap();
-    tracing_subscriber::registry().with(layer).init();
-    guard
-}
-
-fn from_env() -> KinetoGuard {
-    let (layer, guard) = KinetoLayer::from_env().unwrap();
-    tracing_subscriber::registry().with(layer).init();
-    guard
-}
-
-/// The lines of the input; disconnected at its end.
-fn input() -> Receiver<String> {
-    let (send, receive) = channel();
-    let read = move || stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
-    std::thread::Builder::new().spawn(read).unwrap();
-    receive
-}
-
-fn work() {
-    tracing::info_span!("work", n = 1u64).in_scope(|| std::thread::sleep(Duration::from_micros(200)));
-}
-
-/// Works until a line comes, which it returns; `None` at the end.
-fn work_until_told(input: &Receiver<String>) -> Option<String> {
-    until_told(input, work)
-}
-
-fn until_told(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
-    loop {
-        match input.try_recv() {
-            Ok(line) => return Some(line),
-            Err(TryRecvError::Disconnected) => return None,
-            Err(TryRecvError::Empty) => work(),
-        }
-    }
-}
-
-/// A server.
-fn serve(guard: KinetoGuard) {
-    work_until_told(&input());
-    let asked = Instant::now();
-    drop(guard);
-    println!("dropped in {} us", asked.elapsed().as_micros());
 }
 
 /// A server with more spans than its buffer has room for.
@@ -131,35 +82,6 @@ fn steps(guard: &KinetoGuard) {
     }
 }
 
-/// Starts and stops a recording of its own when it is told so.
-fn commanded(guard: &KinetoGuard) {
-    let (profiler, input) = (guard.profiler(), input());
-    let mut trace = None;
-    while let Some(line) = work_until_told(&input) {
-        match line.as_str() {
-            "start" => profiler.start().unwrap(),
-            "stop" => trace = Some(profiler.stop().unwrap()),
-            "start memory" => profiler.start_memory_profile().unwrap(),
-            "stop memory" => drop(profiler.stop_memory_profile().unwrap()),
-            "stop memory in vain" => report(&profiler.stop_memory_profile().unwrap_err().to_string()),
-            "nothing" => {}
-            "work" => work(),
-            "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),
-            other => panic!("no command {other}"),
-        }
-        report(&format!("done: {line}"));
-    }
-    if let Some(trace) = trace {
-        println!("{} slices of its own", trace.stats().slices);
-    }
-}
-
-/// To whoever reads stderr.
-#[expect(clippy::print_stderr, reason = "it is read by the test")]
-fn report(text: &str) {
-    eprintln!("{text}");
-}
-
 /// Makes a layer, and is not traced.
 fn idle() {
     let input = input();
@@ -181,25 +103,6 @@ fn threads() -> String {
     let mut names: Vec<_> = tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect();
     names.sort();
     names.join(",")
-}
-
-/// Starts a thread with the name that marks a process which takes requests, but takes none; with that effective user.
-#[expect(unsafe_code, reason = "seteuid has no safe form")]
-fn pretends(user: Option<u32>) {
-    if let Some(user) = user {
-        // SAFETY: takes a number.
-        assert_eq!(unsafe { libc::seteuid(user) }, 0);
-    }
-    let (send, receive) = channel::<()>();
-    let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-    thread
-        .spawn(move || {
-            println!("pretends");
-            let _ = receive.recv();
-        })
-        .unwrap();
-    let _ = input().into_iter().count();
-    drop(send);
 }
 
 /// A server that has forked; its child ends.

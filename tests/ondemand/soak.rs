@@ -1,8 +1,8 @@
 //! Many polls and traces of one program leave nothing behind.
 
-use crate::program::{Place, Trace};
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leave_nothing_behind", || soak(400, 40))];
 

@@ -1,10 +1,10 @@
 //! Recordings that the environment says: no daemon, and no code of the program.
 
-use crate::program::{Place, Program, Trace};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("after_a_delay_everything_is_recorded", after_a_delay_everything_is_recorded),

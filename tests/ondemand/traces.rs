@@ -1,10 +1,10 @@
 //! What is asked for is what the file has: time, iterations, starts together, names, memory profiles.
 
-use crate::program::{Place, Program, Trace};
 use std::os::linux::net::SocketAddrExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_there};
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_trace_for_a_time", a_trace_for_a_time),

@@ -1,6 +1,5 @@
 //! Requests as files in a watched folder.
 
-use crate::program::{Place, Program, Trace};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::daemon::Stub;
 use support::harness::Test;
+use support::program::{Place, Program, Trace, in_own_numbers};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_touch_is_a_request", a_touch_is_a_request),
@@ -23,20 +23,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_request_by_file_ends_with_the_guard", a_request_by_file_ends_with_the_guard),
     ("a_forked_child_leaves_the_folder_alone", a_forked_child_leaves_the_folder_alone),
 ];
-
-/// Starts a program that watches the folder, and waits until it does.
-pub(crate) fn start(place: &Place, scenario: &str) -> Program {
-    let program = start_with(place, scenario, &[]);
-    program.wait_for(".request` traces this process");
-    program
-}
-
-/// The same with more in its environment, and without waiting.
-pub(crate) fn start_with(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
-    let folder = place.triggers().display().to_string();
-    let own = [("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)];
-    place.start_with(scenario, &[&own, env].concat())
-}
 
 /// The file that is a request for it.
 fn request(place: &Place, program: &Program) -> PathBuf {
@@ -72,7 +58,7 @@ fn is_traced(place: &Place, program: &Program) {
 
 fn a_touch_is_a_request() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let touched = Instant::now();
     assert!(Command::new("touch").arg(request(&place, &program)).status().unwrap().success());
     let path = place.trace_of(&program, "libkineto_activities.json");
@@ -95,7 +81,7 @@ fn a_touch_is_a_request() {
 
 fn a_text_is_a_request() {
     let place = Place::new();
-    let program = start(&place, "steps");
+    let program = place.start_watching("steps");
     program.wait_for("counts its iterations");
     let iterations = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
     let text = place.text_for("i.json", iterations);
@@ -120,7 +106,7 @@ fn a_layer_that_is_built_watches_a_folder() {
 
 fn a_file_waits_while_something_is_recorded() {
     let place = Place::new();
-    let mut program = start(&place, "commanded");
+    let mut program = place.start_watching("commanded");
     program.tell("start");
     program.wait_for("done: start");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 1500)).unwrap();
@@ -138,7 +124,7 @@ fn a_file_waits_while_something_is_recorded() {
 
 fn a_file_that_is_being_written_waits() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let mut file = fs::File::create(request(&place, &program)).unwrap();
     write!(file, "ACTIVITIES_LOG_FILE={}", place.trace("a.json").display()).unwrap();
     // Longer than a file is let alone that was there before the folder was watched.
@@ -152,7 +138,7 @@ fn a_file_that_is_being_written_waits() {
 
 fn files_that_are_not_to_be_trusted() {
     let place = Place::new();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     let outside = place.sockets().join("outside");
     fs::write(&outside, "ACTIVITIES_DURATION_MSECS=1").unwrap();
     let refuses = |why: &str, prepare: &dyn Fn(&Path)| {
@@ -185,35 +171,18 @@ fn files_of_other_users() {
         return;
     }
     fs::remove_file(place.trace("x")).unwrap();
-    let program = start(&place, "serve");
+    let program = place.start_watching("serve");
     leave(&place, &program, |path| foreign(path).unwrap());
     program
         .wait_for("it is of user 12345, whom this process does not trust; KINETO_DAEMON_UID=12345 says that it does");
     program.end();
     assert_eq!(place.traces().len(), 0);
-    let program = start_with(&place, "serve", &[("KINETO_DAEMON_UID", "12345")]);
+    let program = place.start_watching_with("serve", &[("KINETO_DAEMON_UID", "12345")]);
     program.wait_for(".request` traces this process");
     leave(&place, &program, |path| foreign(path).unwrap());
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.wait_for("triggered by a file of user 12345");
     program.end();
-}
-
-/// Runs a program as the first process of a pid namespace, by a launcher if one is named; if that can be had.
-pub(crate) fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
-    let unshare = || {
-        let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--kill-child"]).args(more);
-        command
-    };
-    let can = unshare().arg("true").output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        println!("passed over: no process numbers of its own can be had here");
-        return None;
-    }
-    let mut command = unshare();
-    command.args(launcher).arg(std::env::current_exe().unwrap());
-    Some(command)
 }
 
 fn a_file_of_an_earlier_process() {
@@ -234,7 +203,7 @@ fn a_file_of_an_earlier_process() {
 fn a_folder_that_comes_and_goes() {
     let place = Place::new();
     fs::remove_dir(place.triggers()).unwrap();
-    let program = start_with(&place, "serve", &[]);
+    let program = place.start_watching_with("serve", &[]);
     program.wait_for("cannot be watched for requests yet: No such file");
     for name in ["a", "b"] {
         // Left before the folder is watched again: it is found.
@@ -252,7 +221,7 @@ fn a_folder_that_comes_and_goes() {
 fn a_folder_beside_the_daemon() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
-    let program = start_with(&place, "serve", &[("KINETO_USE_DAEMON", "1")]);
+    let program = place.start_watching_with("serve", &[("KINETO_USE_DAEMON", "1")]);
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 10));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.wait_for(".request` traces this process");
@@ -265,7 +234,7 @@ fn a_folder_beside_the_daemon() {
 
 fn a_request_by_file_ends_with_the_guard() {
     let place = Place::new();
-    let mut program = start(&place, "commanded");
+    let mut program = place.start_watching("commanded");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
     program.wait_for("started what");
     program.tell("work");
@@ -279,7 +248,7 @@ fn a_request_by_file_ends_with_the_guard() {
 
 fn a_forked_child_leaves_the_folder_alone() {
     let place = Place::new();
-    let program = start(&place, "forks");
+    let program = place.start_watching("forks");
     program.wait_for("the child has ended with 7");
     is_traced(&place, &program);
     answer(&place, &program, "done\n");

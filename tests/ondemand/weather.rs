@@ -1,6 +1,5 @@
 //! Daemons that are not there, come back, or are slow.
 
-use crate::program::{Place, Program, Trace};
 use std::fs::{self, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -9,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::daemon::{Daemon, Stub, answer, is_there};
 use support::harness::Test;
+use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_daemon_that_comes_late_is_found", a_daemon_that_comes_late_is_found),

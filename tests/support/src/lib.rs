@@ -27,11 +27,15 @@ pub mod intel;
 #[cfg(unix)]
 pub mod plugins;
 #[cfg(target_os = "linux")]
+pub mod program;
+#[cfg(target_os = "linux")]
 pub mod pti_client;
 #[cfg(target_os = "linux")]
 pub mod ranges;
 #[cfg(target_os = "linux")]
 pub mod rocm;
+#[cfg(target_os = "linux")]
+pub mod traced;
 pub mod traces;
 #[cfg(target_os = "linux")]
 pub mod xpu;

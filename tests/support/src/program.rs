@@ -8,12 +8,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The folders of a test: sockets, traces, and what programs say.
-pub(crate) struct Place {
+pub struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    pub(crate) fn new() -> Place {
+    pub fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
         for name in ["sockets", "traces", "triggers"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -21,56 +21,70 @@ impl Place {
         Place { folder }
     }
 
-    pub(crate) fn sockets(&self) -> PathBuf {
+    pub fn sockets(&self) -> PathBuf {
         self.folder.path().join("sockets")
     }
 
     /// The folder that is watched for requests, where a program is told so.
-    pub(crate) fn triggers(&self) -> PathBuf {
+    pub fn triggers(&self) -> PathBuf {
         self.folder.path().join("triggers")
     }
 
     /// A file among the traces.
-    pub(crate) fn trace(&self, name: &str) -> PathBuf {
+    pub fn trace(&self, name: &str) -> PathBuf {
         self.folder.path().join("traces").join(name)
     }
 
     /// The trace that a program has of a request for `name`.
-    pub(crate) fn trace_of(&self, program: &Program, name: &str) -> PathBuf {
+    pub fn trace_of(&self, program: &Program, name: &str) -> PathBuf {
         self.trace(&name.replace(".json", &format!("_{}.json", program.pid())))
     }
 
     /// The text of a request for a trace of that name, with more lines.
-    pub(crate) fn text_for(&self, name: &str, more: &str) -> String {
+    pub fn text_for(&self, name: &str, more: &str) -> String {
         format!("ACTIVITIES_LOG_FILE={}\n{more}", self.trace(name).display())
     }
 
     /// The text of a request for a trace of so many milliseconds.
-    pub(crate) fn text_for_a_time(&self, name: &str, milliseconds: u32) -> String {
+    pub fn text_for_a_time(&self, name: &str, milliseconds: u32) -> String {
         self.text_for(name, &format!("ACTIVITIES_DURATION_MSECS={milliseconds}"))
     }
 
     /// A file of another kind.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The names of all traces that are whole, sorted.
-    pub(crate) fn traces(&self) -> Vec<String> {
+    pub fn traces(&self) -> Vec<String> {
         names(&self.folder.path().join("traces"))
     }
 
     /// Starts a program that plays a scenario.
-    pub(crate) fn start(&self, scenario: &str) -> Program {
+    pub fn start(&self, scenario: &str) -> Program {
         self.start_with(scenario, &[])
     }
 
-    pub(crate) fn start_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
+    pub fn start_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
         self.start_by(Command::new(std::env::current_exe().unwrap()), scenario, env)
     }
 
+    /// Starts one that watches the trigger folder, and waits until it does.
+    pub fn start_watching(&self, scenario: &str) -> Program {
+        let program = self.start_watching_with(scenario, &[]);
+        program.wait_for(".request` traces this process");
+        program
+    }
+
+    /// The same with more in its environment, and without waiting.
+    pub fn start_watching_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
+        let folder = self.triggers().display().to_string();
+        let own = [("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)];
+        self.start_with(scenario, &[&own, env].concat())
+    }
+
     /// Starts it by that command, which may be a launcher's.
-    pub(crate) fn start_by(&self, mut command: Command, scenario: &str, env: &[(&str, &str)]) -> Program {
+    pub fn start_by(&self, mut command: Command, scenario: &str, env: &[(&str, &str)]) -> Program {
         let said = self.folder.path().join(format!("said-{}", names(self.folder.path()).len()));
         command
             .args(["--play", scenario])
@@ -98,36 +112,36 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// A program that runs until its input ends.
-pub(crate) struct Program {
+pub struct Program {
     process: Child,
     input: Option<ChildStdin>,
     said: PathBuf,
 }
 
 impl Program {
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// What it has said on stderr so far.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap()
     }
 
     /// Waits until it has said that.
-    pub(crate) fn wait_for(&self, text: &str) {
+    pub fn wait_for(&self, text: &str) {
         self.wait_for_times(text, 1);
     }
 
     /// Waits until it has printed `text` so many times.
     #[track_caller]
-    pub(crate) fn wait_for_times(&self, text: &str, times: usize) {
+    pub fn wait_for_times(&self, text: &str, times: usize) {
         self.wait_until(|| (self.said().matches(text).count() >= times).then_some(()));
     }
 
     /// Waits until `find` returns a value.
     #[track_caller]
-    pub(crate) fn wait_until<T>(&self, find: impl Fn() -> Option<T>) -> T {
+    pub fn wait_until<T>(&self, find: impl Fn() -> Option<T>) -> T {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(found) = find() {
@@ -139,18 +153,18 @@ impl Program {
     }
 
     /// Tells it something that its scenario understands.
-    pub(crate) fn tell(&mut self, word: &str) {
+    pub fn tell(&mut self, word: &str) {
         self.input.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
     }
 
     /// Ends it at once.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Ends it; returns all that it has said on stderr and on stdout.
-    pub(crate) fn end(mut self) -> (String, String) {
+    pub fn end(mut self) -> (String, String) {
         drop(self.input.take());
         let deadline = Instant::now() + Duration::from_secs(60);
         let status = loop {
@@ -180,14 +194,31 @@ impl Drop for Program {
     }
 }
 
+/// Runs a program as the first process of a pid namespace, by a launcher if one is named; if that can be had.
+pub fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).args(more);
+        command
+    };
+    let can = unshare().arg("true").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("passed over: no process numbers of its own can be had here");
+        return None;
+    }
+    let mut command = unshare();
+    command.args(launcher).arg(std::env::current_exe().unwrap());
+    Some(command)
+}
+
 /// A trace file that is whole.
-pub(crate) struct Trace {
-    pub(crate) json: Value,
+pub struct Trace {
+    pub json: Value,
 }
 
 impl Trace {
     /// Waits for a file, which is whole as soon as it is there.
-    pub(crate) fn wait_for(path: &Path) -> Trace {
+    pub fn wait_for(path: &Path) -> Trace {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !path.exists() {
             assert!(Instant::now() < deadline, "no {}", path.display());
@@ -196,12 +227,12 @@ impl Trace {
         Trace { json: serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() }
     }
 
-    pub(crate) fn rows(&self) -> &[Value] {
+    pub fn rows(&self) -> &[Value] {
         self.json["traceEvents"].as_array().unwrap()
     }
 
     /// The slices of that name.
-    pub(crate) fn slices(&self, name: &str) -> Vec<&Value> {
+    pub fn slices(&self, name: &str) -> Vec<&Value> {
         self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).collect()
     }
 
@@ -210,12 +241,12 @@ impl Trace {
     }
 
     /// When the recording began, as rows have it.
-    pub(crate) fn start_of_the_whole(&self) -> f64 {
+    pub fn start_of_the_whole(&self) -> f64 {
         self.whole()["ts"].as_f64().unwrap()
     }
 
     /// The recording's start and length, in nanoseconds; the start since the Unix epoch.
-    pub(crate) fn window(&self) -> (i64, i64) {
+    pub fn window(&self) -> (i64, i64) {
         let base = self.json["baseTimeNanoseconds"].as_i64().unwrap();
         let nanoseconds = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as i64;
         let whole = self.whole();

@@ -1,0 +1,120 @@
+//! Programs that tests trace from outside: the test binary starts itself again with `--play <name>`.
+
+use std::io::{BufRead, stdin};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
+use tracing_subscriber::prelude::*;
+
+/// Plays the program of that name until its input ends.
+///
+/// # Panics
+///
+/// Panics if there is no program of that name.
+pub fn play(name: &str) {
+    match name {
+        "serve" => serve(from_env()),
+        "commanded" => commanded(&from_env()),
+        other => match other.strip_prefix("pretends ") {
+            Some(user) => pretends(user.parse().ok()),
+            None => panic!("no program {other:?}"),
+        },
+    }
+}
+
+/// Builds a layer and installs it.
+pub fn built(builder: KinetoLayerBuilder) -> KinetoGuard {
+    let (layer, guard) = builder.build().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
+}
+
+/// Builds a layer from the environment and installs it.
+pub fn from_env() -> KinetoGuard {
+    let (layer, guard) = KinetoLayer::from_env().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    guard
+}
+
+/// Returns the lines of the input; the channel is disconnected at its end.
+pub fn input() -> Receiver<String> {
+    let (send, receive) = channel();
+    let read = move || stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+    std::thread::Builder::new().spawn(read).unwrap();
+    receive
+}
+
+/// Records one span.
+pub fn work() {
+    tracing::info_span!("work", n = 1u64).in_scope(|| std::thread::sleep(Duration::from_micros(200)));
+}
+
+/// Records spans until a line comes, and returns the line; `None` at the end of the input.
+pub fn work_until_told(input: &Receiver<String>) -> Option<String> {
+    until_told(input, work)
+}
+
+/// The same with other work.
+pub fn until_told(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
+    loop {
+        match input.try_recv() {
+            Ok(line) => return Some(line),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => work(),
+        }
+    }
+}
+
+/// Records spans until the input ends.
+pub fn serve(guard: KinetoGuard) {
+    work_until_told(&input());
+    let asked = Instant::now();
+    drop(guard);
+    println!("dropped in {} us", asked.elapsed().as_micros());
+}
+
+/// Starts and stops recordings of its own, as its input commands.
+fn commanded(guard: &KinetoGuard) {
+    let (profiler, input) = (guard.profiler(), input());
+    let mut trace = None;
+    while let Some(line) = work_until_told(&input) {
+        match line.as_str() {
+            "start" => profiler.start().unwrap(),
+            "stop" => trace = Some(profiler.stop().unwrap()),
+            "start memory" => profiler.start_memory_profile().unwrap(),
+            "stop memory" => drop(profiler.stop_memory_profile().unwrap()),
+            "stop memory in vain" => report(&profiler.stop_memory_profile().unwrap_err().to_string()),
+            "nothing" => {}
+            "work" => work(),
+            "stop in vain" => report(&profiler.stop().unwrap_err().to_string()),
+            other => panic!("no command {other}"),
+        }
+        report(&format!("done: {line}"));
+    }
+    if let Some(trace) = trace {
+        println!("{} slices of its own", trace.stats().slices);
+    }
+}
+
+/// Prints a line to stderr, which the test reads.
+pub fn report(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Starts a thread with the name that marks a process which takes requests, but takes none. Sets the effective user first.
+fn pretends(user: Option<u32>) {
+    if let Some(user) = user {
+        // SAFETY: takes a number.
+        assert_eq!(unsafe { libc::seteuid(user) }, 0);
+    }
+    let (send, receive) = channel::<()>();
+    let thread = std::thread::Builder::new().name("kineto-ondemand".into());
+    thread
+        .spawn(move || {
+            println!("pretends");
+            let _ = receive.recv();
+        })
+        .unwrap();
+    let _ = input().into_iter().count();
+    drop(send);
+}
