@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches NVIDIA's own CUPTI libraries and headers, and Intel's PTI libraries, for tests/wheels.
+# Fetches NVIDIA's own CUPTI libraries and headers, and Intel's PTI libraries, for crates/kineto-cli/tests/wheels.
 #
 #   scripts/wheels.sh FOLDER
 #

@@ -42,7 +42,6 @@
 //!
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
-//! - `cli`: the command `kineto`, nothing of the library.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
 //!   reader of debug information.
 //! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ in a program.

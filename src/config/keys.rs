@@ -401,10 +401,9 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 6] = [
+const FEATURES: [(&str, &str, &str); 5] = [
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
-    ("cli", "off", "builds the command `kineto` (`cargo install tracing-kineto --features cli`)"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
     ("capi", "off", "the functions of `include/tracing_kineto.h`, for the C and C++ in a program"),
     ("itt", "off", "`Mode::Itt`: spans as tasks of ITT, for VTune (needs a C compiler)"),

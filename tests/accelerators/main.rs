@@ -1,9 +1,7 @@
-//! All vendors by one binary, plugins, and what the command says of them.
+//! All vendors by one binary, and plugins.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-#[cfg(feature = "cli")]
-mod cli;
 mod plugins;
 #[cfg(feature = "gzip")]
 mod replay;

@@ -23,36 +23,31 @@ fn document() -> io::Result<String> {
     fs::read_to_string(root().join("ARCHITECTURE.md"))
 }
 
-/// A package whose sources keep the rules.
-struct Package {
-    /// Where its sources are.
-    folder: &'static str,
-    /// The sections of ARCHITECTURE.md about it: the table of rooms, and the code map.
-    rooms: &'static str,
-    code_map: &'static str,
-}
+/// Where the libraries are, and the names of their sections in ARCHITECTURE.md: their rooms and their files.
+const LIBRARIES: [(&str, &str, &str); 2] =
+    [("src/", "rooms", "code-map"), ("crates/kineto-trace/src/", "rooms kineto-trace", "code-map kineto-trace")];
 
-const ROOT: Package = Package { folder: "src", rooms: "rooms", code_map: "code-map" };
-const KINETO_TRACE: Package =
-    Package { folder: "crates/kineto-trace/src", rooms: "rooms kineto-trace", code_map: "code-map kineto-trace" };
-const PACKAGES: [Package; 2] = [ROOT, KINETO_TRACE];
-
-/// All source files below a folder.
-fn sources_in(package: &'static str) -> io::Result<Vec<Source>> {
-    fn collect(package: &'static str, folder: &Path, above: &str, found: &mut Vec<Source>) -> io::Result<()> {
+/// Returns the source files of all packages.
+fn sources() -> io::Result<Vec<Source>> {
+    fn collect(folder: &Path, above: &str, found: &mut Vec<Source>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = format!("{above}{}", entry.file_name().to_string_lossy());
             if entry.file_type()?.is_dir() {
-                collect(package, &entry.path(), &format!("{name}/"), found)?;
+                collect(&entry.path(), &format!("{name}/"), found)?;
             } else if name.ends_with(".rs") {
-                found.push(Source::new(&name, &fs::read_to_string(entry.path())?).in_folder(package));
+                found.push(Source::new(&name, &fs::read_to_string(entry.path())?));
             }
         }
         Ok(())
     }
     let mut found = Vec::new();
-    collect(package, &root().join(package), "", &mut found)?;
+    collect(&root().join("src"), "", &mut found)?;
+    for package in fs::read_dir(root().join("crates"))? {
+        let name = package?.file_name();
+        let sources = format!("crates/{}/src/", name.to_string_lossy());
+        collect(&root().join(&sources), &sources, &mut found)?;
+    }
     Ok(found)
 }
 
@@ -96,14 +91,14 @@ fn assert_none(faults: &[String]) {
 #[test]
 fn every_room_uses_only_what_the_table_says_and_the_table_says_no_more() {
     let document = document().unwrap();
-    let mut faults = Vec::new();
-    for Package { folder, rooms, .. } in &PACKAGES {
+    let (all, mut faults) = (sources().unwrap(), Vec::new());
+    for (folder, rooms, _) in LIBRARIES {
         let table = table(section(&document, rooms).expect("ARCHITECTURE.md has no table of rooms"));
-        let sources = sources_in(folder).unwrap();
+        let sources: Vec<_> = all.iter().filter(|source| source.path().starts_with(folder)).collect();
         let exports = exports(&fs::read_to_string(root().join(folder).join("lib.rs")).unwrap());
         let mut used = Table::new();
         faults.extend(sources.iter().flat_map(|source| rules::rooms(source, &table, &exports, &mut used)));
-        let rooms: BTreeSet<_> = sources.iter().map(Source::room).collect();
+        let rooms: BTreeSet<_> = sources.iter().map(|source| source.room()).collect();
         for (room, allowed) in &table {
             if !rooms.contains(room) {
                 faults.push(format!("ARCHITECTURE.md has a room `{room}`, which {folder} has not"));
@@ -119,18 +114,19 @@ fn every_room_uses_only_what_the_table_says_and_the_table_says_no_more() {
 #[test]
 fn the_code_map_has_a_line_for_every_file() {
     let document = document().unwrap();
-    let mut faults = Vec::new();
-    for Package { folder, code_map, .. } in &PACKAGES {
-        let map = section(&document, code_map).expect("ARCHITECTURE.md has no code map");
+    let mut described = BTreeSet::new();
+    for (folder, _, map) in LIBRARIES {
+        let map = section(&document, map).expect("ARCHITECTURE.md has no code map");
         let lines = map.lines().filter_map(|line| line.split_once(' ')).filter(|(file, _)| file.ends_with(".rs"));
-        let described: BTreeSet<_> =
-            lines.filter(|(_, text)| !text.trim().is_empty()).map(|(file, _)| file.to_owned()).collect();
-        let there: BTreeSet<_> = sources_in(folder).unwrap().into_iter().map(|source| source.file).collect();
-        faults.extend(there.difference(&described).map(|file| format!("{folder}/{file} is not in the code map")));
-        let gone = described.difference(&there);
-        faults.extend(gone.map(|file| format!("the code map has {file}, which {folder} has not")));
+        let lines = lines.filter(|(_, text)| !text.trim().is_empty()).map(|(file, _)| file);
+        described.extend(
+            lines.map(|file| if file.starts_with("crates/") { file.to_owned() } else { format!("{folder}{file}") }),
+        );
     }
-    assert_none(&faults);
+    let there: BTreeSet<_> = sources().unwrap().iter().map(Source::path).collect();
+    let missing = there.difference(&described).map(|file| format!("{file} is not in the code map"));
+    let gone = described.difference(&there).map(|file| format!("the code map has {file}, which does not exist"));
+    assert_none(&missing.chain(gone).collect::<Vec<_>>());
 }
 
 #[test]
@@ -146,7 +142,7 @@ fn every_file_keeps_the_rules_of_the_house() {
         rules::no_extensions,
         rules::shape,
     ];
-    let sources: Vec<_> = PACKAGES.iter().flat_map(|package| sources_in(package.folder).unwrap()).collect();
+    let sources = sources().unwrap();
     assert!(sources.len() > 50, "the sources were not found");
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
 }
@@ -176,11 +172,8 @@ fn the_comparison_with_torch_names_tests_that_exist() {
 /// Says so if a name is one of a test, `file.rs::name`, and there is no such test.
 fn no_such_test(name: &str) -> Option<String> {
     let (file, test) = name.split_once(".rs::")?;
-    let file = if file.starts_with("src/") || file.starts_with("crates/") {
-        format!("{file}.rs")
-    } else {
-        format!("tests/{file}.rs")
-    };
+    let from_root = ["src/", "crates/"].iter().any(|folder| file.starts_with(folder));
+    let file = if from_root { format!("{file}.rs") } else { format!("tests/{file}.rs") };
     let text = fs::read_to_string(root().join(&file)).unwrap_or_default();
     // Tests of a harness of our own are in a table by name.
     let is_there = text.contains(&format!("fn {test}(")) || text.contains(&format!("\"{test}\""));
@@ -190,7 +183,7 @@ fn no_such_test(name: &str) -> Option<String> {
 #[test]
 fn every_key_has_code_that_acts_on_it_and_a_test_that_shows_it() {
     let table = tracing_kineto::KinetoLayerBuilder::reference();
-    let (keys, sources) = (keys::keys_of(&table), sources_in(ROOT.folder).unwrap());
+    let (keys, sources) = (keys::keys_of(&table), sources().unwrap());
     let missing = keys::LIBKINETO.iter().filter(|key| !keys.contains(**key)).map(|key| format!("{key} is no key here"));
     let owned = keys::OWNERS.iter().flat_map(|owner| keys::faults(owner, &sources));
     let untested = keys::OWNERS.iter().filter_map(|owner| match owner.test.contains(".rs::") {

@@ -1,14 +1,12 @@
-//! The rules that every file of `src` keeps, each as a function from a source to what is wrong with it.
+//! The rules that every source file keeps, each as a function from a source to what is wrong with it.
 
 use std::collections::BTreeMap;
 
 use crate::lexer::{Kind, Token, tokens};
 use crate::paths::{Path, module_of, paths};
 
-/// One source file: its name below its package's folder, and its text.
+/// One source file: its name and its text. The names of the library's files begin below `src`, others at the root.
 pub(crate) struct Source {
-    /// The folder of its package's sources.
-    folder: &'static str,
     pub(crate) file: String,
     text: String,
     tokens: Vec<Token>,
@@ -27,7 +25,7 @@ pub(crate) type Exports = BTreeMap<String, String>;
 const UNSAFE: &[&str] = &[
     "clock/",
     "os/",
-    "bin/kineto/rename.rs",
+    "crates/kineto-cli/src/rename.rs",
     "capi/exports.rs",
     "collector/demangle.rs",
     "collector/library.rs",
@@ -57,16 +55,16 @@ const UNSAFE: &[&str] = &[
 ];
 /// The only file that reads the environment.
 const ENVIRONMENT: &str = "config/env.rs";
-/// The only files that print: those of the command-line tool are another program.
-const PRINTING: [&str; 3] = ["diag.rs", "diag/", "bin/"];
+/// The only files that print: the command is a program.
+const PRINTING: [&str; 3] = ["diag.rs", "diag/", "crates/kineto-cli/src/"];
 /// The only files that know what a trace file looks like.
-const FORMATS: [&str; 2] = ["write/", "analysis/read/"];
+const FORMATS: [&str; 2] = ["crates/kineto-trace/src/write/", "crates/kineto-trace/src/analysis/read/"];
 /// The only files that read JSON: what a user gives as metadata or as an argument, the settings on their way into the
 /// header, and what a process says that it is doing.
 const JSON_READERS: [&str; 6] = [
-    "write/",
-    "activity/value_kind.rs",
-    "bin/kineto/status.rs",
+    "crates/kineto-trace/src/write/",
+    "crates/kineto-trace/src/activity/value_kind.rs",
+    "crates/kineto-cli/src/status.rs",
     "trace/header.rs",
     "trace/metadata.rs",
     "collector/plugin/said.rs",
@@ -83,30 +81,35 @@ impl Source {
         // A `tests.rs` is what its neighbour declares for tests alone.
         let all_tests = file.ends_with("/tests.rs");
         let (shipped, test_lines) = if all_tests { (Vec::new(), text.lines().count()) } else { without_tests(&tokens) };
-        Source { folder: "src", file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
+        Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
     }
 
-    /// Puts it into another folder than `src`.
-    pub(crate) fn in_folder(self, folder: &'static str) -> Source {
-        Source { folder, ..self }
-    }
-
+    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
     /// Whether what is shipped of it has that name in it.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.shipped.iter().any(|token| token.is_word(name))
     }
 
-    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
     pub(crate) fn room(&self) -> String {
-        module_of(&self.file).first().cloned().unwrap_or_else(|| "lib".to_owned())
+        self.module().first().cloned().unwrap_or_else(|| "lib".to_owned())
+    }
+
+    /// Returns its path from the root on.
+    pub(crate) fn path(&self) -> String {
+        if self.file.starts_with("crates/") { self.file.clone() } else { format!("src/{}", self.file) }
+    }
+
+    /// Returns the module that it is, from its package's root.
+    fn module(&self) -> Vec<String> {
+        module_of(self.file.split_once("/src/").map_or(&self.file, |(_, file)| file))
     }
 
     fn paths(&self) -> Vec<Path> {
-        paths(&self.tokens, &module_of(&self.file))
+        paths(&self.tokens, &self.module())
     }
 
     fn shipped_paths(&self) -> Vec<Path> {
-        paths(&self.shipped, &module_of(&self.file))
+        paths(&self.shipped, &self.module())
     }
 
     fn is_one_of(&self, places: &[&str]) -> bool {
@@ -114,7 +117,7 @@ impl Source {
     }
 
     fn fault(&self, line: usize, what: &str) -> String {
-        format!("{}/{}:{line}: {what}", self.folder, self.file)
+        format!("{}:{line}: {what}", self.path())
     }
 }
 
@@ -409,9 +412,22 @@ mod tests {
         check(no_environment, "use std::env; fn f() { env::var_os(\"A\") }", "guard.rs", "config/env.rs");
         check(no_printing, "fn f() { eprintln!(\"a\") }", "guard.rs", "diag.rs");
         check(no_printing, "fn f() { std::io::stdout() }", "guard.rs", "diag/line.rs");
-        check(no_formats, "const A: &str = \"{\\\"ph\\\":\\\"X\\\"}\";", "trace/walk.rs", "write/json.rs");
-        check(no_formats, "const A: &[u8] = br#\"\"traceEvents\": [\"#;", "trace/walk.rs", "write/json.rs");
+        check(
+            no_formats,
+            "const A: &str = \"{\\\"ph\\\":\\\"X\\\"}\";",
+            "trace/walk.rs",
+            "crates/kineto-trace/src/write/json.rs",
+        );
+        check(
+            no_formats,
+            "const A: &[u8] = br#\"\"traceEvents\": [\"#;",
+            "trace/walk.rs",
+            "crates/kineto-trace/src/write/json.rs",
+        );
         check(no_formats, "fn f() { serde_json::from_str(a) }", "config/mod.rs", "trace/metadata.rs");
+        let [command, status] = ["crates/kineto-cli/src/main.rs", "crates/kineto-cli/src/status.rs"];
+        check(no_formats, "fn f() { serde_json::from_str(a) }", command, status);
+        check(no_printing, "fn f() { std::io::stdout() }", "crates/other/src/main.rs", command);
         check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
         for text in ["fn f() { span.extensions() }", "fn f() { ctx.span(id)?.extensions_mut() }"] {

@@ -18,7 +18,6 @@ mod ahead;
 mod arbitration;
 #[cfg(target_os = "linux")]
 mod base;
-mod command;
 #[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
@@ -58,7 +57,6 @@ const TESTS: &[&[Test]] = &[
     ahead::TESTS,
     ends::TESTS,
     trigger::TESTS,
-    command::TESTS,
     soak::TESTS,
 ];
 #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,4 @@
-//! NVIDIA's own libraries and headers, and Intel's libraries, of several versions, against what this crate knows of them.
+//! NVIDIA's own libraries and headers, and Intel's libraries, of several versions, against what tracing-kineto knows of them.
 //!
 //! `CUPTI_WHEELS` names a folder that `scripts/wheels.sh` has filled; without it there is nothing to do, which is said.
 //! Some of these libraries end the process, so each is opened in a child: this program, started again

@@ -16,9 +16,8 @@ pub(crate) struct Wheel {
 pub(crate) fn folder() -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a test asks whether it is wanted")]
     let folder = std::env::var_os("CUPTI_WHEELS")?;
-    let folder = PathBuf::from(folder);
-    // Tests run in the package's folder.
-    Some(folder).filter(|folder| !folder.as_os_str().is_empty())
+    // A relative path begins at the repository's root, and tests run in their package's folder.
+    Some(folder).filter(|folder| !folder.is_empty()).map(|folder| support::root().join(folder))
 }
 
 /// All versions, oldest first; none if the folder is not named.

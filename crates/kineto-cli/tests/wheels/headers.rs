@@ -91,7 +91,7 @@ fn camel_case(name: &str) -> String {
 
 /// The views that `records.rs` declares.
 fn views() -> Vec<View> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/collector/cupti/records.rs");
+    let source = support::root().join("src/collector/cupti/records.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("\nviews! {").unwrap();
     let (list, _) = list.split_once("\n}").unwrap();

@@ -1,10 +1,13 @@
-//! The command-line tool: what it says, and with which status it ends.
+//! `kineto doctor`, and how the command explains itself: what is printed, and with which status it ends.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use support::plugins;
+use support::simulator::library;
 
 /// What the tool prints, and its exit status.
 struct Said {
@@ -38,19 +41,11 @@ fn kineto(arguments: &[&str], env: &[(&str, &str)]) -> Output {
     command.args(arguments).env_clear().envs(env.iter().copied()).output().unwrap()
 }
 
-/// A library of the simulated GPU.
-fn simulated(name: &str) -> PathBuf {
-    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let path = deps.join(format!("lib{name}.so"));
-    assert!(path.exists(), "{path:?}");
-    path
-}
-
 /// A folder with the simulated GPU's libraries under the names of the real ones.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    symlink(simulated("sim_cuda"), folder.path().join("libcuda.so.1")).unwrap();
-    symlink(simulated("sim_cupti"), folder.path().join("libcupti.so.13")).unwrap();
+    symlink(library("sim_cuda"), folder.path().join("libcuda.so.1")).unwrap();
+    symlink(library("sim_cupti"), folder.path().join("libcupti.so.13")).unwrap();
     folder
 }
 
@@ -192,7 +187,7 @@ fn a_library_that_is_too_new_for_the_driver_is_left_out_unless_it_is_named() {
         assert_eq!(named.status, 1, "{}", named.text);
         named.says(&["Collector cupti: degraded", too_new]);
     }
-    let cupti = simulated("sim_cupti");
+    let cupti = library("sim_cupti");
     let named = doctor(old, &[], &[("KINETO_CUPTI_PATH", cupti.to_str().unwrap())]);
     named.says(&[too_new, "set KINETO_CUPTI_PATH="]);
     let started = doctor(old, &["--cupti", "{}", "--start"], &[]);

@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_
 
 /// The functions that `ffi.rs` looks for: those that must be there, and those that may.
 fn functions() -> (Vec<String>, Vec<String>) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/collector/cupti/ffi.rs");
+    let source = support::root().join("src/collector/cupti/ffi.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let (_, list) = source.split_once("\nfunctions! {").unwrap();
     let (required, optional) = list.split_once("optional {").unwrap();
