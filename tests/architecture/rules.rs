@@ -25,7 +25,6 @@ pub(crate) type Exports = BTreeMap<String, String>;
 const UNSAFE: &[&str] = &[
     "clock/",
     "os/",
-    "crates/kineto-cli/src/rename.rs",
     "capi/exports.rs",
     "collector/demangle.rs",
     "collector/library.rs",

@@ -1,13 +1,14 @@
 //! A process that takes requests from a folder, as `/proc` shows it, and what it answers.
 
-use super::rename::rename_new;
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Such a process.
@@ -120,8 +121,7 @@ impl Listener {
     /// Opens a regular file of the process's user. Another user may have put a device or a pipe into the folder, so the type
     /// is checked before the file is opened for reading.
     fn open(&self, end: &str) -> io::Result<File> {
-        let flags = libc::O_PATH | libc::O_NOFOLLOW;
-        let found = OpenOptions::new().read(true).custom_flags(flags).open(self.path(end))?;
+        let found = open_path(&self.path(end), OFlags::NOFOLLOW)?;
         let metadata = found.metadata()?;
         if !metadata.is_file() || metadata.uid() != self.user {
             return Err(io::Error::other("it is not the process's own"));
@@ -133,12 +133,31 @@ impl Listener {
 /// Opens a folder, but no device or pipe, which might act on being opened. A link is followed only if the caller has named
 /// it.
 fn open_folder(path: &Path, is_named: bool) -> Result<File, String> {
-    let follow = if is_named { 0 } else { libc::O_NOFOLLOW };
-    let flags = libc::O_PATH | libc::O_DIRECTORY | follow;
-    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|why| match path.is_symlink() && !is_named {
+    let follow = if is_named { OFlags::empty() } else { OFlags::NOFOLLOW };
+    open_path(path, OFlags::DIRECTORY | follow).map_err(|why| match path.is_symlink() && !is_named {
         true => format!("{} is a link: name the folder (--dir) if it is meant", path.display()),
         false => format!("{} cannot be used: {why}", path.display()),
     })
+}
+
+/// Opens a file or folder without reading or writing it.
+fn open_path(path: &Path, flags: OFlags) -> io::Result<File> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?.into())
+}
+
+/// Renames a file, unless the new name exists.
+///
+/// # Errors
+/// `AlreadyExists` if it exists; else those of the system.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system or the kernel does not support the flag.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        },
+        done => Ok(done?),
+    }
 }
 
 /// The folder that the process's environment names, through its own root.
@@ -298,5 +317,22 @@ impl Asked {
     /// Where the answer stands, for people.
     pub(crate) fn answers_in(&self) -> String {
         format!("{}.answer in {}", self.listener.own, self.listener.shown.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rename_new_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [new, old, free] = ["new", "old", "free"].map(|name| folder.path().join(name));
+        fs::write(&new, "new").unwrap();
+        fs::write(&old, "old").unwrap();
+        assert_eq!(rename_new(&new, &old).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+        rename_new(&new, &free).unwrap();
+        assert_eq!((fs::read_to_string(&free).unwrap().as_str(), new.exists()), ("new", false));
     }
 }

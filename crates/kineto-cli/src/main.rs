@@ -1,10 +1,9 @@
-//! The command-line tool.
+//! The command `kineto`.
+#![forbid(unsafe_code)]
 
 mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
-#[cfg(target_os = "linux")]
-mod rename;
 #[cfg(target_os = "linux")]
 mod status;
 #[cfg(target_os = "linux")]
