@@ -40,6 +40,11 @@ pub mod time;
 #[doc(hidden)]
 pub mod write;
 
+/// The code in README.md is compiled.
+#[cfg(all(doctest, feature = "analysis"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use error::{Error, ErrorKind};
 pub use loss::Loss;
 pub use time::Timestamp;
