@@ -350,8 +350,8 @@ impl KinetoLayerBuilder {
     /// The process takes a file away when whoever writes it has closed it or renamed it to its name, and no recording
     /// goes on. It must be a regular file of one name, not older than the process, of at most 64 KiB of UTF-8, and of
     /// root, of the process's own user or of `KINETO_DAEMON_UID`. What becomes of it stands in `<pid>.answer`, line by
-    /// line, the last of them `done` or `failed`. The command `kineto trigger PID` writes such files and follows the
-    /// answers.
+    /// line, the last of them `done` or `failed`; for a request with a `REQUEST_TRACE_ID`, in `<pid>.<id>.answer`. The
+    /// command `kineto trigger PID` writes such files and follows the answers.
     ///
     /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
     /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it

@@ -1,4 +1,8 @@
 //! Requests as files: in a watched folder, `<pid>.request` is one for the process of that number.
+//!
+//! The answer is written to `<pid>.<id>.answer`, where the id is the request's `REQUEST_TRACE_ID`, or to `<pid>.answer` if
+//! it has none that can be a part of a file's name. A process that is killed leaves its answers; the next process of that
+//! number removes them when it begins to watch.
 
 use super::outcome::Outcome;
 use super::source::{Answer, Course, Incoming, RequestSource, id_of, tell_end};
@@ -8,12 +12,13 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
 use crate::write::file;
+use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The folder, as this process sees it.
@@ -25,7 +30,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(super) struct Trigger {
     folder: PathBuf,
     request: PathBuf,
-    answer: PathBuf,
     status: PathBuf,
     /// The text of the status file; empty if there is none.
     published: String,
@@ -36,7 +40,8 @@ pub(super) struct Trigger {
     due: Option<Instant>,
     /// It was said that the folder cannot be watched.
     is_told: bool,
-    has_answered: bool,
+    /// The files of answers, oldest first, each with its request's handle, which is dropped when the request has ended.
+    answers: VecDeque<(PathBuf, Weak<Lines>)>,
     /// When the process began, as far as that is known; `/proc` may be hidden later.
     born: Instant,
 }
@@ -51,6 +56,10 @@ const TICK: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_secs(3600);
 /// The longest text.
 const LONGEST: u64 = 64 * 1024;
+/// The number of answers that are kept for callers that have not read them yet.
+const ANSWERS_MAX: usize = 32;
+/// The number of entries of the folder that are searched for leftovers.
+const LEFTOVERS_MAX: usize = 10_000;
 
 impl Trigger {
     /// Says where requests come; the first turn begins to watch.
@@ -61,7 +70,6 @@ impl Trigger {
         let now = Instant::now();
         Trigger {
             request: folder.join(format!("{pid}.request")),
-            answer: folder.join(format!("{pid}.answer")),
             status: folder.join(format!("{pid}.status")),
             published: String::new(),
             folder,
@@ -69,7 +77,7 @@ impl Trigger {
             watch: None,
             due: Some(now),
             is_told: false,
-            has_answered: false,
+            answers: VecDeque::new(),
             born: now.checked_sub(process::age().unwrap_or(TICK)).unwrap_or(now),
         }
     }
@@ -78,6 +86,7 @@ impl Trigger {
     fn open(&mut self, now: Instant) {
         let retry = match Watch::new(&self.folder) {
             Ok(watch) => {
+                self.remove_leftovers(self.begin());
                 // Before anyone is told: what comes from then on is taken when it is whole.
                 let was_there = fs::symlink_metadata(&self.request).is_ok();
                 diag!(Stage, "ondemand", "`touch {}` traces this process", self.request.display());
@@ -183,9 +192,16 @@ impl Trigger {
         now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
     }
 
-    /// Creates the answer file of a request, whose first line is the request's id, if there is one. The file replaces that of
-    /// the previous request in one step, because the previous caller may be about to read its own.
+    /// Returns the path of a request's answer. Requests with an id have a file each, so that every caller gets its own.
+    fn answer_path(&self, id: Option<&str>) -> PathBuf {
+        let end = id.filter(|id| is_file_name(id)).map_or_else(|| "answer".to_owned(), |id| format!("{id}.answer"));
+        self.request.with_extension(end)
+    }
+
+    /// Creates the answer file of a request, whose first line is the request's id, if there is one. The file replaces one of
+    /// that name in one step, because the previous caller may be about to read it.
     fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn Answer>> {
+        let path = self.answer_path(id);
         let create = |temporary: &Path| {
             let file = OpenOptions::new().append(true).create_new(true).open(temporary)?;
             // The caller can read the file under any umask of this process.
@@ -194,21 +210,53 @@ impl Trigger {
                 let _limit = FileLimitGuard::new();
                 (&file).write_all(format!("request {}\n", id.escape_debug()).as_bytes())?;
             }
-            fs::rename(temporary, &self.answer).map(|()| file)
+            fs::rename(temporary, &path).map(|()| file)
         };
-        let created = file::temporary_name(&self.answer)
+        let created = file::temporary_name(&path)
             .and_then(|temporary| create(&temporary).inspect_err(|_| drop(fs::remove_file(&temporary))));
         match created {
             Ok(file) => {
-                self.has_answered = true;
-                Some(Arc::new(Lines(file)))
+                let lines = Arc::new(Lines(file));
+                self.keep_answer(path, Arc::downgrade(&lines));
+                Some(lines)
             }
             Err(why) => {
-                diag!(Warning, "ondemand", "no answer can be written to {}: {why}", self.answer.display());
+                diag!(Warning, "ondemand", "no answer can be written to {}: {why}", path.display());
                 None
             }
         }
     }
+
+    /// Notes an answer, and removes the oldest one whose request has ended if there are too many.
+    fn keep_answer(&mut self, path: PathBuf, lines: Weak<Lines>) {
+        self.answers.retain(|(kept, _)| *kept != path);
+        self.answers.push_back((path, lines));
+        let ended = self.answers.iter().position(|(_, lines)| lines.strong_count() == 0);
+        if self.answers.len() > ANSWERS_MAX
+            && let Some((path, _)) = ended.and_then(|at| self.answers.remove(at))
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Removes the answers that a killed process of the same number has left.
+    fn remove_leftovers(&self, begin: Option<SystemTime>) {
+        let prefix = format!("{}.", std::process::id());
+        let is_answer = |name: &str| name.starts_with(&prefix) && name.ends_with(".answer");
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten() {
+            let is_left = |found: Metadata| found.uid() == datagram::user() && is_older(&found, begin);
+            if entry.file_name().to_str().is_some_and(is_answer) && entry.metadata().is_ok_and(is_left) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Returns whether an id can be a part of a file's name.
+fn is_file_name(id: &str) -> bool {
+    const LONGEST: usize = 64;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=LONGEST).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
 /// Returns whether a file was last changed before the process began, by the one time that no program can set.
@@ -270,8 +318,8 @@ impl RequestSource for Trigger {
         if !self.published.is_empty() {
             let _ = fs::remove_file(&self.status);
         }
-        if self.has_answered {
-            let _ = fs::remove_file(&self.answer);
+        for (path, _) in self.answers.drain(..) {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -314,7 +362,7 @@ mod tests {
     }
 
     fn answer(trigger: &Trigger) -> String {
-        fs::read_to_string(&trigger.answer).unwrap()
+        fs::read_to_string(trigger.answer_path(None)).unwrap()
     }
 
     #[test]
@@ -341,7 +389,7 @@ mod tests {
         assert_eq!(answer(&trigger), "so far\ngood\ndone\n");
         assert_eq!(taken(&mut trigger), [""; 0]);
         trigger.close(Instant::now());
-        assert!(!trigger.answer.exists());
+        assert!(!trigger.answer_path(None).exists());
     }
 
     #[test]
@@ -361,8 +409,8 @@ mod tests {
         assert!(answer(&trigger).contains("other names too"), "{}", answer(&trigger));
         assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
         // Nothing that stands in the way of the answer is written to.
-        fs::remove_file(&trigger.answer).unwrap();
-        symlink(&other, &trigger.answer).unwrap();
+        fs::remove_file(trigger.answer_path(None)).unwrap();
+        symlink(&other, trigger.answer_path(None)).unwrap();
         fs::write(&trigger.request, [0xff]).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
         assert!(answer(&trigger).contains("it is no UTF-8"), "{}", answer(&trigger));
@@ -378,20 +426,60 @@ mod tests {
     fn answer_is_never_absent_while_the_next_request_is_taken() {
         let (_folder, mut trigger) = source();
         drop(trigger.begin_answer(None));
-        let (path, is_done) = (trigger.answer.clone(), AtomicBool::new(false));
+        let (path, is_done) = (trigger.answer_path(None), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 std::iter::repeat_with(|| File::open(&path))
                     .take_while(|_| !is_done.load(Relaxed))
                     .find_map(Result::err)
             });
-            for id in 0..2_000 {
-                drop(trigger.begin_answer(Some(&id.to_string())));
+            for number in 0..2_000 {
+                drop(trigger.begin_answer(Some(&format!("{number}."))));
             }
             is_done.store(true, Relaxed);
             assert!(reader.join().unwrap().is_none());
         });
-        assert_eq!(answer(&trigger), "request 1999\n");
+        assert_eq!(answer(&trigger), "request 1999.\n");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn requests_with_an_id_have_an_answer_each() {
+        let (folder, mut trigger) = source();
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let running = trigger.begin_answer(Some("running")).unwrap();
+        for id in 0..100 {
+            trigger.begin_answer(Some(&id.to_string())).unwrap().tell("good", Course::Done);
+        }
+        assert_eq!(count(), ANSWERS_MAX);
+        // The newest ones, and those of requests that have not ended.
+        for id in 100 - ANSWERS_MAX + 1..100 {
+            let text = fs::read_to_string(trigger.answer_path(Some(&id.to_string()))).unwrap();
+            assert_eq!(text, format!("request {id}\ngood\ndone\n"));
+        }
+        drop(running);
+        // An id that is used again replaces its file.
+        trigger.begin_answer(Some("99")).unwrap().tell("again", Course::Done);
+        assert_eq!(count(), ANSWERS_MAX);
+        let long = "7".repeat(65);
+        for no_name in ["", "../7", "7.8", "a/b", "ä", long.as_str()] {
+            assert_eq!(trigger.answer_path(Some(no_name)), trigger.answer_path(None), "{no_name}");
+        }
+        trigger.close(Instant::now());
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn answers_of_a_killed_process_are_removed() {
+        let (folder, trigger) = source();
+        let (left, other) = (trigger.answer_path(Some("7")), folder.path().join("0.7.answer"));
+        fs::write(&left, "request 7\n").unwrap();
+        fs::write(&other, "request 7\n").unwrap();
+        trigger.remove_leftovers(trigger.begin());
+        assert!(left.exists(), "the file is newer than this process");
+        trigger.remove_leftovers(Some(SystemTime::now() + LATER));
+        assert!(!left.exists() && other.exists());
     }
 
     #[test]
@@ -404,9 +492,9 @@ mod tests {
         assert_eq!(taken(&mut trigger), [""; 0]);
         assert!(answer(&trigger).contains("because it is no regular file\n"), "{}", answer(&trigger));
         assert!(trigger.request.exists());
-        fs::remove_file(&trigger.answer).unwrap();
+        fs::remove_file(trigger.answer_path(None)).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(!trigger.answer.exists() && trigger.due() > Instant::now() + SECOND);
+        assert!(!trigger.answer_path(None).exists() && trigger.due() > Instant::now() + SECOND);
     }
 
     #[test]

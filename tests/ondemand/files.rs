@@ -31,7 +31,9 @@ pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) ->
 
 /// Leaves a request, and waits until its answer ends with `end`.
 pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
-    let (request, answer) = (path_of(place, program, "request"), path_of(place, program, "answer"));
+    let id = text.lines().find_map(|line| line.strip_prefix("REQUEST_TRACE_ID="));
+    let end_of_answer = id.map_or_else(|| "answer".to_owned(), |id| format!("{id}.answer"));
+    let (request, answer) = (path_of(place, program, "request"), path_of(place, program, &end_of_answer));
     let prepared = place.triggers().join("prepared");
     fs::write(&prepared, text).unwrap();
     let _ = fs::remove_file(&answer);

@@ -258,7 +258,7 @@ impl Asked {
                 self.withdraw();
                 return Err("it has ended, or listens no more; the request is taken back".to_owned());
             }
-            let opened = self.listener.open("answer");
+            let opened = self.listener.open(&format!("{}.answer", self.id));
             // When it ends, it takes its answer away.
             let untold = |why| match self.listener.is_alive() {
                 true => format!("it has taken the request; its answer cannot be read: {why}"),
@@ -316,7 +316,7 @@ impl Asked {
 
     /// Where the answer stands, for people.
     pub(crate) fn answers_in(&self) -> String {
-        format!("{}.answer in {}", self.listener.own, self.listener.shown.display())
+        format!("{}.{}.answer in {}", self.listener.own, self.id, self.listener.shown.display())
     }
 }
 
