@@ -7,23 +7,30 @@
 use super::keys::{Key, hint, is_removed};
 use super::settings::{Fault, Reading};
 
+/// The number of lines with unknown keys that are reported; a known key is searched for each, which takes time.
+const UNKNOWN_MAX: usize = 100;
+
 /// Reads a configuration text.
 pub(super) fn parse(text: &str) -> Reading {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reading = Reading::default();
+    let mut unknown = 0_usize;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if let Err(fault) = read_line(number, line, &mut reading) {
+        if let Err(fault) = read_line(number, line, &mut reading, &mut unknown) {
             reading.faults.push(fault);
         }
+    }
+    if unknown > UNKNOWN_MAX {
+        reading.warnings.push(format!("{} more lines have unknown keys", unknown - UNKNOWN_MAX));
     }
     reading
 }
 
-fn read_line(number: usize, line: &str, reading: &mut Reading) -> Result<(), Fault> {
+fn read_line(number: usize, line: &str, reading: &mut Reading, unknown: &mut usize) -> Result<(), Fault> {
     let fault = |wrong: &str| Fault::new(Some(number), line, wrong);
     let (name, value) = without_comment_before_equals(line).ok_or_else(|| fault("expected KEY=value"))?;
     if name.is_empty() {
@@ -31,6 +38,10 @@ fn read_line(number: usize, line: &str, reading: &mut Reading) -> Result<(), Fau
     }
     let value = value_of(value).map_err(fault)?;
     let Some(key) = Key::in_file(name) else {
+        *unknown += 1;
+        if *unknown > UNKNOWN_MAX {
+            return Ok(());
+        }
         reading.warnings.push(if is_removed(name) {
             format!("line {number}: {name} no longer does anything, here as in libkineto")
         } else {
@@ -146,6 +157,15 @@ mod tests {
         assert_eq!(faults("ACTIVITY_TYPES=kernel WITH_ARGS=no").len(), 1);
         // Deviation: no value can have = in libkineto.
         assert_eq!(value("CUSTOM_CONFIG=a=1,b=2", Key::CustomConfig).as_deref(), Some("a=1,b=2"));
+    }
+
+    #[test]
+    fn unknown_keys_are_reported_up_to_a_limit() {
+        let warnings = |lines: usize| parse(&"A=B\n".repeat(lines)).warnings;
+        assert_eq!(warnings(UNKNOWN_MAX).len(), UNKNOWN_MAX);
+        let more = warnings(40_000);
+        assert_eq!(more.len(), UNKNOWN_MAX + 1);
+        assert_eq!(more.last().unwrap(), "39900 more lines have unknown keys");
     }
 
     #[test]
