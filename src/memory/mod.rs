@@ -33,17 +33,34 @@ use crate::clock;
 use crate::layer::memory::{self as lanes, MemoryEvent};
 use crate::recorder::listeners;
 use crate::time::Ticks;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether an allocator other than [`Tracked`] has called.
+static HAS_REPORTER: AtomicBool = AtomicBool::new(false);
 
 /// The field of a span that says what is allocated inside of it.
 pub(crate) const CATEGORY_FIELD: &str = "mem.category";
 
 /// Returns whether somebody records what allocators do; an allocator need report nothing while nobody does.
 ///
-/// One relaxed load (torch: `memoryProfilingEnabled`).
+/// Two relaxed loads (torch: `memoryProfilingEnabled`).
 #[inline]
 #[must_use]
 pub fn is_enabled() -> bool {
+    // A store at each call would make threads wait for each other's cache line.
+    if !HAS_REPORTER.load(Ordering::Relaxed) {
+        HAS_REPORTER.store(true, Ordering::Relaxed);
+    }
     listeners::is_open()
+}
+
+/// What a memory profile says if no allocator takes part in it.
+pub(crate) const NO_REPORTS: &str =
+    "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
+
+/// Returns whether an allocator takes part in memory profiles, as far as any has called until now.
+pub(crate) fn has_reporter() -> bool {
+    HAS_REPORTER.load(Ordering::Relaxed) || usage().live_bytes != 0
 }
 
 /// Records an allocation, a free, or another use of what is allocated already (torch: `reportMemoryUsage`).

@@ -1,9 +1,10 @@
 //! A global allocator that counts and reports what it hands out.
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
-use super::{Device, is_enabled, live, report};
+use super::{Device, live, report};
 use crate::buffer::flag;
 use crate::clock;
+use crate::recorder::listeners;
 use crate::time::Ticks;
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -61,7 +62,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // Before another thread can have the same memory.
-        if is_enabled() {
+        if listeners::is_open() {
             freed(clock::now(), pointer, layout.size())
         } else {
             live::add(-signed(layout.size()))
@@ -72,7 +73,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let before = is_enabled().then(clock::now);
+        let before = listeners::is_open().then(clock::now);
         // SAFETY: the caller keeps to the same contract.
         let moved = unsafe { self.inner.realloc(pointer, layout, new_size) };
         match before {
@@ -98,7 +99,7 @@ const fn signed(size: usize) -> i64 {
 fn allocated(pointer: *mut u8, size: usize) {
     if pointer.is_null() {
         failed(size);
-    } else if is_enabled() {
+    } else if listeners::is_open() {
         report_one(clock::now(), pointer, signed(size));
     } else {
         live::add(signed(size));
@@ -120,7 +121,7 @@ fn report_one(time: Ticks, pointer: *mut u8, bytes: i64) {
 
 #[cold]
 fn failed(size: usize) {
-    if is_enabled() {
+    if listeners::is_open() {
         report(clock::now(), 0, signed(size), [live::usage().live_bytes, 0], Device::CPU, flag::OUT_OF_MEMORY);
     }
 }

@@ -7,7 +7,7 @@ use super::requested::FOREIGN;
 use crate::collector::CollectorSet;
 use crate::config::{Config, Mode, Output};
 use crate::error::{Error, ErrorKind};
-use crate::memory::Device;
+use crate::memory::{self, Device, NO_REPORTS};
 use crate::os::fork;
 use crate::recorder::{Recorder, Settings, ThreadFilter};
 use crate::trace::Trace;
@@ -56,6 +56,11 @@ impl Session {
         // Else it would keep its memory, and be exported in place of this one if that cannot be stopped.
         state.taken = None;
         Ok(())
+    }
+
+    /// Refuses a memory profile that would be empty, so that nobody waits for its end.
+    pub(crate) fn check_memory_reporter(&self) -> Result<(), String> {
+        if memory::has_reporter() { Ok(()) } else { Err(NO_REPORTS.to_owned()) }
     }
 
     /// Starts a memory profile for a request, of which only what lies between two times is kept if they are given.
@@ -165,9 +170,7 @@ impl Session {
         let _call = self.call();
         let devices = trace.memory_devices();
         let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
-            let why =
-                "no allocator has reported anything; make memory::Tracked the global allocator, or call memory::record";
-            return Err(Error::new(ErrorKind::NotActive, why));
+            return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
         };
         let timeline = trace.memory_timeline(*device);
         let saved = to.write_file(path, timeline.gzip_level(), &mut |_, out| timeline.write_for(path, out))?;

@@ -3,9 +3,12 @@
 use crate::records::rows;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
+use std::fs;
 use std::hint::black_box;
+use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use support::harness::Test;
 use support::{self, File};
 use tracing::info_span;
@@ -25,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("destructors_of_threads_and_panics_may_allocate", destructors_of_threads_and_panics_may_allocate),
     ("a_forked_child_allocates_and_records_nothing", a_forked_child_allocates_and_records_nothing),
     ("every_kind_of_hook_may_allocate", every_kind_of_hook_may_allocate),
+    ("memory_profile_is_taken_on_request", memory_profile_is_taken_on_request),
 ];
 
 fn memory_layer() -> (tracing_kineto::KinetoLayer, tracing_kineto::KinetoGuard) {
@@ -287,7 +291,7 @@ fn a_forked_child_allocates_and_records_nothing() {
     let busy = || {
         while !stop.load(Ordering::Relaxed) {
             drop(work(50));
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     };
     let statuses: Vec<i32> = std::thread::scope(|scope| {
@@ -360,4 +364,36 @@ fn every_kind_of_hook_may_allocate() {
     assert_eq!(file.all("made").len(), 3 * ROUNDS);
     assert_eq!(file.lost(Loss::Reentered), 0, "{}", file.trace.stats());
     assert!(recorded(&file).1 > 3 * ROUNDS);
+}
+
+/// Runs in a process of its own, in which no other test has called `memory::record`.
+fn memory_profile_is_taken_on_request() {
+    const CHILD: &str = "TEST_TAKES_MEMORY_PROFILE";
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "memory_profile_is_taken_on_request"]).env(CHILD, "1");
+        let output = child.env("KINETO_ONDEMAND_TRACE_DIR", std::env::temp_dir()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (profile, pid) = (folder.path().join("m.json"), std::process::id());
+    let (_layer, _guard) = support::layer(|builder| builder.trigger_folder(folder.path()));
+    let text =
+        format!("ACTIVITIES_LOG_FILE={}\nPROFILE_MEMORY=1\nPROFILE_MEMORY_DURATION_MSECS=1\n", profile.display());
+    fs::write(folder.path().join("request"), text).unwrap();
+    fs::rename(folder.path().join("request"), folder.path().join(format!("{pid}.request"))).unwrap();
+    let begin = Instant::now();
+    let answer = loop {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the request is not answered");
+        drop(black_box(vec![0u8; 1000]));
+        let answer = fs::read_to_string(folder.path().join(format!("{pid}.answer"))).unwrap_or_default();
+        if answer.ends_with("done\n") || answer.ends_with("failed\n") {
+            break answer;
+        }
+    };
+    assert!(answer.contains("allocations") && answer.ends_with("done\n"), "{answer}");
 }

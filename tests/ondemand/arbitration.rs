@@ -10,6 +10,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
     ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
     ("the_programs_memory_profile_goes_first", the_programs_memory_profile_goes_first),
+    ("memory_profile_is_refused_without_an_allocator", memory_profile_is_refused_without_an_allocator),
     ("the_programs_collectors_are_its_own", the_programs_collectors_are_its_own),
     ("steps_do_not_wait_for_a_collectors_start", steps_do_not_wait_for_a_collectors_start),
     ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
@@ -116,6 +117,19 @@ fn the_programs_memory_profile_goes_first() {
     program.wait_for("done: stop memory\n");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));
+    program.end();
+    assert_eq!(place.traces().len(), 1);
+}
+
+fn memory_profile_is_refused_without_an_allocator() {
+    let place = Place::new();
+    let stub = Stub::start(&place.sockets());
+    let program = place.start("serve");
+    let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=3600000";
+    stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
+    program.wait_for("is refused: no allocator has reported anything; make memory::Tracked the global allocator");
+    stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 1));
+    Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
     assert_eq!(place.traces().len(), 1);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use support::traced::{self, built, from_env, input, report, serve, until_told, work, work_until_told};
+use support::traced::{self, built, from_env, input, report, serve, until_told, with_reporter, work, work_until_told};
 use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
@@ -42,7 +42,7 @@ pub(crate) fn play(name: &str) {
         "begins slowly" => begins_slowly(),
         "observed" => observed(),
         "soak" => crate::soak::long(),
-        "allocates" => allocates(&from_env()),
+        "allocates" => allocates(&with_reporter()),
         other => match other.strip_prefix("watches ") {
             Some(folder) => serve(built(KinetoLayer::builder().trigger_folder(folder))),
             None => traced::play(other),
@@ -183,6 +183,7 @@ impl Collector for Told {
 /// A server with such a collector, which records by itself when it is told so.
 fn collects() {
     let has_stopped = Arc::new(AtomicBool::new(false));
+    memory::record(1, 64, 64, 64, Device::CPU);
     let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     let (profiler, input) = (guard.profiler(), input());
@@ -287,6 +288,7 @@ impl SessionObserver for Said {
 #[expect(clippy::exit, reason = "that is what it is for")]
 fn observed() {
     let (said, has_stopped) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    memory::record(1, 64, 64, 64, Device::CPU);
     let builder = KinetoLayer::builder().no_output().collector(Told(has_stopped.clone()));
     let (layer, guard) = builder.session_observer(Said(said.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
