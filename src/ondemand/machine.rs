@@ -81,8 +81,10 @@ pub(super) enum Act {
     Stop(Job, Option<String>),
     /// Throw away what there is, for that reason.
     Cancel(Job, String),
-    /// Nothing but to say that it is not done, and why.
+    /// Report that a request that cannot begin is refused, and why.
     Refuse(Arc<Request>, String),
+    /// Report that a request that waited is cancelled, and why.
+    CancelWaiting(Arc<Request>, String),
 }
 
 impl Machine {
@@ -198,11 +200,11 @@ impl Machine {
         acts
     }
 
-    /// Refuses requests that have not begun.
+    /// Cancels requests that have not begun.
     fn drop_waiting(&mut self, why: &str, is_dropped: impl Fn(&Request) -> bool) -> Vec<Act> {
         let pending = self.pending.take_if(|request| is_dropped(request));
         let accepted = self.accepted.extract_if(.., |job| is_dropped(&job.request)).map(|job| job.request);
-        accepted.chain(pending).map(|request| Act::Refuse(request, why.to_owned())).collect()
+        accepted.chain(pending).map(|request| Act::CancelWaiting(request, why.to_owned())).collect()
     }
 
     /// Takes back what goes on, unless it ends already.

@@ -183,7 +183,7 @@ impl Runner {
     fn cancel_requests(&self, incoming: &Incoming) {
         let Some(session) = self.session.upgrade() else { return };
         let by = &incoming.by;
-        let acts = self.machine().cancel_requests(&format!("it was cancelled by {by}"));
+        let acts = self.machine().cancel_requests(&format!("{by} asked for it"));
         let count = acts.len() as u64;
         acts.into_iter().for_each(|act| self.perform(&session, act));
         let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::DONE);
@@ -227,9 +227,10 @@ impl Runner {
             Act::Cancel(job, why) => {
                 job.cancel(session, &why);
                 self.ended(job.ticket);
-                self.end_without_file(&job.request, Outcome::CANCELLED, &why);
+                self.report_cancelled(&job.request, &why);
             }
             Act::Refuse(request, why) => self.refuse(&request, &why),
+            Act::CancelWaiting(request, why) => self.report_cancelled(&request, &why),
         }
     }
 
@@ -286,12 +287,15 @@ impl Runner {
     }
 
     fn refuse(&self, request: &Request, why: &str) {
-        self.end_without_file(request, Outcome::REFUSED, why);
+        let outcome = Outcome::new(&request.asked.trace_id, Outcome::REFUSED).because(why);
+        let text = format!("{} is refused because {why}", request.name());
+        self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
-    fn end_without_file(&self, request: &Request, how: &'static str, why: &str) {
-        let outcome = Outcome::new(&request.asked.trace_id, how).because(why);
-        let text = format!("{} is refused because {why}", request.name());
+    /// Reports the end of a request that had been accepted.
+    fn report_cancelled(&self, request: &Request, why: &str) {
+        let outcome = Outcome::new(&request.asked.trace_id, Outcome::CANCELLED).because(why);
+        let text = format!("{} was cancelled because {why}", request.name());
         self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 

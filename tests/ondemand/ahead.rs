@@ -32,7 +32,7 @@ fn far_start_lets_other_requests_go_first() {
         Trace::wait_for(&place.trace_of(&program, name));
     }
     let (said, _) = program.end();
-    assert!(said.contains("is refused because the program ends"), "{said}");
+    assert!(said.contains("was cancelled because the program ends"), "{said}");
 }
 
 fn start_ahead_is_kept_while_another_goes_first() {
@@ -56,7 +56,7 @@ fn cancel_takes_back_what_waits_and_what_runs() {
     program.wait_for("started what");
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("2 requests cancelled by a file of user"), "{answer}");
-    assert_eq!(program.said().matches("is refused because it was cancelled by a file of user").count(), 2);
+    assert_eq!(program.said().matches("was cancelled because a file of user").count(), 2);
     assert_eq!(place.traces().len(), 0);
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("0 requests cancelled"), "{answer}");

@@ -88,7 +88,7 @@ fn the_programs_start_takes_the_session() {
     program.tell("stop in vain");
     program.wait_for("the recording that is going on was asked for from outside");
     program.tell("start");
-    program.wait_for("is refused because the program has started a recording of its own");
+    program.wait_for("was cancelled because the program has started a recording of its own");
     program.tell("stop");
     program.wait_for("done: stop\n");
     // And then it is the requests' again.
@@ -109,7 +109,7 @@ fn the_programs_memory_profile_goes_first() {
     program.tell("stop memory in vain");
     program.wait_for("the recording that is going on was asked for from outside");
     program.tell("start memory");
-    program.wait_for("is refused because the program has started a memory profile of its own");
+    program.wait_for("was cancelled because the program has started a memory profile of its own");
     // One that comes meanwhile does not take it.
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("n.json", 1)));
     program.wait_for("is refused because a memory profile is being taken already");

@@ -147,7 +147,7 @@ fn iterations_are_waited_for() {
     let program = start(&place, "serve", &env);
     program.wait_for("triggered by the configuration: 3 iterations into");
     let (said, _) = program.end();
-    assert!(said.contains("the request by the configuration is refused because the program ends"), "{said}");
+    assert!(said.contains("the request by the configuration was cancelled because the program ends"), "{said}");
     assert_eq!(place.traces().len(), 1);
 }
 
@@ -177,7 +177,7 @@ fn a_program_that_ends_before_says_so() {
     let program = start(&place, "serve", &[("KINETO_START_DELAY_MS", "5900")]);
     program.wait_for("triggered by the configuration");
     let (said, _) = program.end();
-    assert!(said.contains("is refused because the program ends"), "{said}");
+    assert!(said.contains("was cancelled because the program ends"), "{said}");
     assert_eq!(place.traces().len(), 0);
 }
 
@@ -201,7 +201,7 @@ fn the_programs_own_recording_goes_first() {
     let mut program = start(&place, "commanded", &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
     program.wait_for("started what");
     program.tell("start");
-    program.wait_for("is refused because the program has started a recording of its own");
+    program.wait_for("was cancelled because the program has started a recording of its own");
     program.tell("stop");
     program.end();
 }

@@ -70,6 +70,7 @@ fn said(act: &Act) -> String {
         Act::Stop(job, Some(why)) => format!("stop {}: {why}", job.ticket),
         Act::Cancel(job, why) => format!("cancel {}: {why}", job.ticket),
         Act::Refuse(_, why) => format!("refuse: {why}"),
+        Act::CancelWaiting(_, why) => format!("cancel: {why}"),
     }
 }
 
@@ -394,7 +395,7 @@ fn requests_ahead_let_others_go_first_and_are_bounded() {
     let text = bench.start_in(9_000);
     bench.offer(&text);
     let cancelled = bench.machine.cancel_requests("why");
-    assert!(cancelled.iter().any(|act| said(act) == "refuse: why"), "{cancelled:?}");
+    assert!(cancelled.iter().any(|act| said(act) == "cancel: why"), "{cancelled:?}");
 }
 
 #[test]
@@ -405,7 +406,7 @@ fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
     collects.offer("");
     collects.acts();
     collects.offer("");
-    assert_eq!(close(&mut collects), ["refuse: the program ends", "stop 1: the program ends"]);
+    assert_eq!(close(&mut collects), ["cancel: the program ends", "stop 1: the program ends"]);
     assert!(collects.machine.is_underway() && close(&mut collects).is_empty());
     let mut warms = bench();
     let text = warms.start_in(4_000);
@@ -415,7 +416,7 @@ fn at_the_end_what_was_collected_is_written_and_the_rest_is_not_done() {
     let mut waits = bench();
     let text = waits.start_in(9_000);
     waits.offer(&text);
-    assert_eq!(close(&mut waits), ["refuse: the program ends"]);
+    assert_eq!(close(&mut waits), ["cancel: the program ends"]);
     assert_eq!(close(&mut bench()), [""; 0]);
 }
 
