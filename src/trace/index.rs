@@ -10,7 +10,7 @@ use super::recorded::{Recorded, Window};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
-use crate::fields::{Datum, values};
+use crate::fields::{Datum, Value, values};
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(crate) struct Index {
     pub(crate) runs: Vec<Run>,
     /// Ends of slices whose own record does not hold it, by slice.
     pub(crate) ends: HashMap<u64, Ticks>,
-    /// Records of late values, by span and in order of time.
+    /// Records of late values, by span and in order of time; without those that later ones replace.
     pub(crate) values: Pairs,
     /// Error events, by slice and in order of time.
     pub(crate) errors: Pairs,
@@ -159,7 +159,7 @@ impl Index {
         index.sort_runs(recorded);
         index.find_unfinished(open);
         values.sort_unstable();
-        index.values = Pairs(values.into_iter().map(|(span, _, record)| (span, record)).collect());
+        index.values = Pairs(last_values(recorded, &values));
         index.errors.0.sort_unstable();
         index.counts.0.sort_unstable();
         let found = drops.finish(&index.ends, converter);
@@ -375,6 +375,29 @@ fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
     ends
 }
 
+/// Returns the span and the record of late values, which are sorted by span and time, without the records in which each value
+/// is replaced by a later record of its span. Otherwise each slice of a span would read all values of the span. The last text
+/// of a field is kept too, since it may be the span's name.
+fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
+    let (mut kept, mut words, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    for of_span in sorted.chunk_by(|one, next| one.0 == next.0) {
+        let first = kept.len();
+        for (span, _, id) in of_span.iter().rev() {
+            let is_last = of_span.len() == 1
+                || recorded.record(*id).is_some_and(|record| {
+                    recorded.payload(&record, &mut words);
+                    let key = |value: Value<'_>| (record.head.site, value.field, matches!(value.datum, Datum::Text(_)));
+                    // Each value is noted, so this does not stop at the first new one.
+                    values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
+                });
+            kept.extend(is_last.then_some((*span, *id)));
+        }
+        kept.get_mut(first..).into_iter().for_each(<[_]>::reverse);
+        seen.clear();
+    }
+    kept
+}
+
 /// How many values of a counter are no finite numbers.
 fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
     let mut words = Vec::new();
@@ -408,8 +431,48 @@ impl Track {
 mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
+    use crate::fields::words;
     use crate::recorder::{Recorder, Taken};
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    /// A recording of 50 ticks with that chunk, of which so many slots are committed.
+    fn recorded(chunk: Chunk, committed: usize) -> (Recorded, Window) {
+        let taken = Taken { chunks: vec![(chunk, committed)], ..Taken::default() };
+        let whole = (Ticks(0), Ticks(50));
+        let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
+        let recorder = Arc::new(Recorder::for_tests());
+        (Recorded::new(taken, vec![window], whole, &recorder, false), window)
+    }
+
+    fn index_of(recorded: &Recorded) -> Index {
+        Index::new(recorded, &Converter::of_nanoseconds(), &Progress::default())
+    }
+
+    #[test]
+    fn late_values_that_were_replaced_are_not_kept() {
+        // The span, the callsite, the field and the value of each record; a record takes two slots.
+        let replaced = (0..1000).map(|number| (7, 0, 0, Datum::I64(number)));
+        let texts = [b"a", b"b"].map(|text| (7, 0, 1, Datum::Text(text)));
+        let last = [(7, 0, 1, Datum::I64(3)), (7, 5, 0, Datum::I64(4)), (8, 0, 0, Datum::I64(5))];
+        let chunk = Chunk::new().unwrap();
+        chunk.open(1 << 20, 1);
+        let (slots, mut at) = (chunk.slots(), 1);
+        for (time, (span, site, field, datum)) in (0..).zip(replaced.chain(texts).chain(last)) {
+            let payload = words(&[(field, datum)]);
+            let head = Head { payload: payload.len() as u16, ..Head::new(Tag::Values, 0, site) };
+            Record::write(slots, at, head, [span, time, 0]);
+            for (place, word) in slots.words().iter().skip(at * 4 + 3).zip(payload) {
+                place.store(u64::from_le_bytes(word), Ordering::Relaxed);
+            }
+            at += 2;
+        }
+        let (recorded, _) = recorded(chunk, at);
+        let index = index_of(&recorded);
+        let ids = |span| index.values.of(span).map(|id| (id - (1 << 20) - 1) / 2).collect::<Vec<_>>();
+        // The last number of field 0, the last text and the last number of field 1, and that of another callsite.
+        assert_eq!((ids(7), ids(8)), (vec![999, 1001, 1002, 1003], vec![1004]));
+    }
 
     #[test]
     fn an_end_that_is_stored_later_changes_nothing() {
@@ -420,12 +483,8 @@ mod tests {
             Record::write(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
         }
         slots.commit((1 << 20) + 5);
-        let taken = Taken { chunks: vec![(chunk.clone(), 5)], ..Taken::default() };
-        let whole = (Ticks(0), Ticks(50));
-        let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
-        let recorder = Arc::new(Recorder::for_tests());
-        let recorded = Recorded::new(taken, vec![window], whole, &recorder, false);
-        let index = Index::new(&recorded, &Converter::of_nanoseconds(), &Progress::default());
+        let (recorded, window) = recorded(chunk.clone(), 5);
+        let index = index_of(&recorded);
         // Threads store these ends after the records were read, though the first one had read its clock in time.
         slots.end(1, 40);
         slots.end(4, 60);
