@@ -431,8 +431,8 @@ impl Track {
 mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
-    use crate::fields::words;
     use crate::recorder::{Recorder, Taken};
+    use kineto_trace::fields::words;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
@@ -460,7 +460,7 @@ mod tests {
         let (slots, mut at) = (chunk.slots(), 1);
         for (time, (span, site, field, datum)) in (0..).zip(replaced.chain(texts).chain(last)) {
             let payload = words(&[(field, datum)]);
-            let head = Head { payload: payload.len() as u16, ..Head::new(Tag::Values, 0, site) };
+            let head = Head { payload: u16::try_from(payload.len()).unwrap(), ..Head::new(Tag::Values, 0, site) };
             Record::write(slots, at, head, [span, time, 0]);
             for (place, word) in slots.words().iter().skip(at * 4 + 3).zip(payload) {
                 place.store(u64::from_le_bytes(word), Ordering::Relaxed);

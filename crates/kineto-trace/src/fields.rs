@@ -109,9 +109,8 @@ impl<'w> From<Datum<'w>> for ArgValue<'w> {
     }
 }
 
-/// Returns the words of values, as they would have been encoded.
-#[cfg(test)]
-pub(crate) fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
+/// Returns the words of values, as the recorder encodes them: what tests read.
+pub fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
     let mut words = Vec::new();
     for (field, datum) in values {
         let (code, value, length) = match datum {
@@ -121,7 +120,7 @@ pub(crate) fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
             Datum::Bool(value) => (code::BOOL, u64::from(*value).to_le_bytes().to_vec(), 0),
             Datum::I128(value) => (code::I128, value.to_le_bytes().to_vec(), 0),
             Datum::U128(value) => (code::U128, value.to_le_bytes().to_vec(), 0),
-            Datum::Text(text) => (code::STR, text.to_vec(), u32::try_from(text.len()).unwrap()),
+            Datum::Text(text) => (code::STR, text.to_vec(), u32::try_from(text.len()).unwrap_or(u32::MAX)),
         };
         let [a, b, c, d] = length.to_le_bytes();
         words.push([code, *field, 0, 0, a, b, c, d]);
