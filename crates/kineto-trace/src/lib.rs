@@ -25,6 +25,8 @@ mod error;
 pub mod fields;
 #[doc(hidden)]
 pub mod keys;
+#[doc(hidden)]
+pub mod layout;
 mod loss;
 pub mod memory;
 #[doc(hidden)]

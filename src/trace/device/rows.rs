@@ -12,6 +12,7 @@ use kineto_trace::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS,
     OVERHEAD_GROUP, Track,
 };
+use kineto_trace::layout::{SYNC_ROW, before_drawn};
 use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,8 +37,6 @@ type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
 /// Groups of devices stand below the host's, as in libkineto.
 pub(in crate::trace) const DEVICES: i64 = 5_000_000;
-/// How far the row of waits for a stream lies from the stream's.
-const SYNC_ROW: i64 = 1_000_000;
 
 impl<'w> DeviceRows<'w> {
     fn collections(&self) -> impl Iterator<Item = (&'w Collection, &'w Linked)> + use<'w> {
@@ -325,13 +324,14 @@ impl<'w> StreamRows<'_, 'w> {
         let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
         let (row, start, end) = self.place(earlier(start, before), later(end, behind));
         let track = Track::new(i64::from(self.device), row);
+        let (start, end) = before_drawn(start, end);
         let mut words = Vec::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
         self.rows.activity(&Activity {
             kind: ActivityType::GpuUserAnnotation,
             name,
             track,
-            body: Body::Slice { start: later(start, 1), end: earlier(end, 1) },
+            body: Body::Slice { start, end },
             id: CorrelationId(span.annotation),
             linked: CorrelationId(0),
             flow: None,
@@ -377,7 +377,8 @@ impl<'w> StreamRows<'_, 'w> {
         let (body, id, linked) = match entry.kind() {
             // As other annotations: with the id of what it stands for, and a nanosecond wider in a file.
             ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
-                (Body::Slice { start: later(start, 1), end: earlier(end, 1) }, linked, 0)
+                let (start, end) = before_drawn(start, end);
+                (Body::Slice { start, end }, linked, 0)
             }
             kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),
             // As libkineto: a wait that nothing else names has its own number.

@@ -4,9 +4,10 @@ use super::builder::{Builder, New};
 use super::events::{Events, Phase, TrackId};
 use super::notes::Note;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
+use crate::layout;
 use crate::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
 use crate::time::Timestamp;
-use crate::write::{chrome, counter_value, json_text};
+use crate::write::{counter_value, json_text};
 use std::borrow::Cow;
 use std::io;
 
@@ -27,7 +28,7 @@ impl Builder {
     pub(super) fn take(&mut self, activity: &Activity<'_>) {
         let (phase, start, end) = match activity.body {
             Body::Slice { start, end } => {
-                let (start, end) = chrome::drawn(activity.kind, start, end);
+                let (start, end) = layout::drawn(activity.kind, start, end);
                 (Phase::Slice, start, end)
             }
             Body::Instant { at } => (Phase::Instant, at, at),
@@ -35,17 +36,17 @@ impl Builder {
         };
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
-        let name = if is_slice { chrome::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
+        let name = if is_slice { layout::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
         let new = New {
             phase,
-            track: self.track_of(if is_slice { chrome::drawn_on(activity) } else { activity.track }),
+            track: self.track_of(if is_slice { layout::drawn_on(activity) } else { activity.track }),
             start: signed(start),
             end: Some(signed(end)),
             category: activity.kind.as_str(),
             name: &name,
             arguments,
             external: match is_slice {
-                true => chrome::external_id(activity).map(|id| id.0),
+                true => layout::external_id(activity).map(|id| id.0),
                 false => Some(activity.linked.0).filter(|id| *id != 0),
             },
         };

@@ -10,7 +10,6 @@ use std::io::{self, Write};
 
 pub use self::header::{Header, INCOMPLETE, PRIVATE_USE1_KEY, is_reserved, resolution_ns};
 use self::slice::SyncRows;
-pub use self::slice::{drawn, drawn_on, external_id, shown_name};
 use self::span::Shared;
 use super::buffer::Buffer;
 use crate::activity::{Activity, ArgValue, Args, Body, Flow, Lane, Track};
@@ -237,6 +236,7 @@ mod tests {
 
     use super::*;
     use crate::activity::{ActivityType, CorrelationId, NO_ARGS};
+    use crate::layout::shown_name;
 
     pub(super) const HEADER: Header<'_> =
         Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(1000) };

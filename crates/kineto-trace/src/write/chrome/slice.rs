@@ -1,19 +1,16 @@
 //! Slices: activities that last.
 
-use std::borrow::Cow;
 use std::io::Write;
 
 use super::{ChromeWriter, place};
-use crate::activity::{Activity, ActivityType, ArgValue, CorrelationId, Lane, Track};
+use crate::activity::{Activity, ActivityType, ArgValue, Lane, Track};
+use crate::layout::{drawn, drawn_on, external_id, shown_name};
 use crate::time::Timestamp;
 use crate::write::buffer::Buffer;
 
 /// The rows beside streams on which synchronizations with them are drawn: those that have their names already.
 #[derive(Debug, Default)]
 pub(super) struct SyncRows(Vec<(i64, i64)>);
-
-/// How far such a row lies from its stream's, as in libkineto.
-const SYNC_ROW: i64 = 1_000_000;
 
 pub(super) const EXTERNAL_ID: &str = "External id";
 
@@ -86,84 +83,12 @@ pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, 
     out.string(&shown_name(name));
 }
 
-/// Returns the name that a slice has in the file.
-///
-/// TensorBoard takes every name that begins with `ProfilerStep#` for a step, and HTA every name with `ProfilerStep` in it.
-/// Both refuse a file where no number follows, so only a step keeps that word; elsewhere it is `Profiler Step`. HTA compares
-/// names up to their first U+0000 and can refuse a file with two that are equal up to there, so U+2400 stands for it.
-pub fn shown_name(name: &str) -> Cow<'_, str> {
-    match name {
-        // As libkineto prints it.
-        "kernel" => Cow::Borrowed("Kernel"),
-        _ if is_step(name) || !name.contains(STEP) && !name.contains('\0') => Cow::Borrowed(name),
-        _ => Cow::Owned(name.replace(STEP, "Profiler Step").replace('\0', "\u{2400}")),
-    }
-}
-
-const STEP: &str = "ProfilerStep";
-
-/// Returns whether the name is `ProfilerStep#` and a number.
-fn is_step(name: &str) -> bool {
-    let number = name.strip_prefix(STEP).and_then(|rest| rest.strip_prefix('#'));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// The times of a slice in the file.
-pub fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
-    let end = end.max(start);
-    if kind != ActivityType::GpuUserAnnotation {
-        return (start, end);
-    }
-    // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
-    let (early, late) = (start.as_nanos().saturating_sub(1), end.as_nanos().saturating_add(1));
-    (Timestamp::from_nanos(early), Timestamp::from_nanos(late))
-}
-
-/// The row of a slice in the file: its own, but a synchronization with a stream has one beside the stream's.
-#[inline]
-pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
-    match activity.track {
-        Track { process: Lane::Id(device), thread: Lane::Id(stream) }
-            if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
-        {
-            Track::new(device, stream.saturating_add(SYNC_ROW))
-        }
-        track => track,
-    }
-}
-
-/// The "External id" of a slice: the host activity that launched it, else its own id.
-pub fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
-    let own = if has_own_id(activity.kind) { activity.id } else { CorrelationId(0) };
-    let id = if activity.linked == CorrelationId(0) { own } else { activity.linked };
-    (id != CorrelationId(0)).then_some(id)
-}
-
-/// Whether a slice that nothing launched has its own id for its "External id": device activities and calls of a
-/// runtime have not.
-pub(super) fn has_own_id(kind: ActivityType) -> bool {
-    use ActivityType as T;
-
-    !matches!(
-        kind,
-        T::GpuMemcpy
-            | T::GpuMemset
-            | T::ConcurrentKernel
-            | T::CudaRuntime
-            | T::CudaDriver
-            | T::XpuRuntime
-            | T::XpuDriver
-            | T::PrivateUse1Runtime
-            | T::PrivateUse1Driver
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::activity::Body;
+    use crate::activity::{Body, CorrelationId};
     use crate::write::chrome::Rows;
     use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
 

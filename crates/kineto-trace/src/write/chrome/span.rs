@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use super::ids::Ids;
-use super::slice::{has_own_id, start_of_slice};
+use super::slice::start_of_slice;
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
 use crate::fields::values;
+use crate::layout::has_own_id;
 use crate::rows::{Shown, SiteRow, SliceRow};
 use crate::write::buffer::rendered;
 use crate::write::json::TENTH;
