@@ -164,9 +164,19 @@ impl TraceHandler for TensorboardTraceHandler {
 /// Names the file of cycle `number` beside `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard takes
 /// the cycles for those of one worker.
 pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
+    with_number(path, '.', number)
+}
+
+/// Names the file of layer `number` of a process beside that of the first: `app_2.json` for `app.json`, which is no name of
+/// a cycle.
+pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
+    with_number(path, '_', number)
+}
+
+fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
     let (stem, end) = stem_and_end(name);
-    path.with_file_name(format!("{stem}.{number}{end}"))
+    path.with_file_name(format!("{stem}{separator}{number}{end}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::config::{self, Config, DistributedInfo, Env, Mode, Modes, Output, Ove
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
-use crate::handler::{TraceHandler, numbered};
+use crate::handler::{TraceHandler, numbered_layer};
 use crate::layer::{KinetoLayer, home};
 #[cfg(feature = "itt")]
 use crate::observer::itt::Itt;
@@ -485,7 +485,7 @@ fn settle_output(
     // A handler takes the place of the default output.
     let is_written = !has_handler || config.output != Output::Default;
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
-    let claim = if is_written { config.claim_output(claim, numbered, &mut warnings)?.flatten() } else { None };
+    let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
     config::report(&warnings);
     config.output.path(&config.name_parts()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)

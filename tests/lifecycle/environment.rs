@@ -34,11 +34,20 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.file(&name).slices("work"), 1);
     }),
     ("second_layer_writes_to_a_file_of_its_own", || {
-        let played = play_with("from_env_twice", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json")]).succeeded();
-        let names = ["x.2", "x"].map(|stem| format!("{stem}_{}.json", played.pid));
-        assert_eq!(played.files(), ["report", &names[0], &names[1]]);
-        assert!(names.iter().all(|name| played.file(name).slices("work") == 1));
-        assert_eq!(played.stderr.matches("belongs to another layer").count(), 2, "{}", played.stderr);
+        // No name is that of a cycle of the first layer, such as x_<pid>.2.json.
+        for (output, second) in [("x.json", "x_2_{pid}.json"), ("x_{pid}.json", "x_{pid}_2.json"), ("{pid}", "{pid}_2")]
+        {
+            let first = if output == "x.json" { "x_{pid}.json" } else { output };
+            let output = format!("{{}}/{output}");
+            let played = play_with("from_env_twice", &[("KINETO_ACTIVITIES_LOG_FILE", &output)]).succeeded();
+            let names = [first, second].map(|name| name.replace("{pid}", &played.pid.to_string()));
+            let mut expected = vec!["report".to_owned()];
+            expected.extend(names.clone());
+            expected.sort();
+            assert_eq!(played.files(), expected);
+            assert!(names.iter().all(|name| played.file(name).slices("work") == 1));
+            assert_eq!(played.stderr.matches("belongs to another layer").count(), 2, "{}", played.stderr);
+        }
     }),
     ("settings_that_change_nothing_are_reported", || {
         for (name, value) in [("KINETO_FILTER", "app=info"), ("KINETO_GZIP_LEVEL", "3"), ("KINETO_WITH_ARGS", "false")]
