@@ -4,6 +4,7 @@ use crate::os::process;
 use crate::trace::Trace;
 use crate::write::file::{self, stem_and_end};
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -174,9 +175,14 @@ pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
 }
 
 fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
-    let (stem, end) = stem_and_end(name);
-    path.with_file_name(format!("{stem}{separator}{number}{end}"))
+    let Some(name) = path.file_name() else { return path.to_owned() };
+    let (stem, end) = name.to_str().map_or((name, ""), |text| {
+        let (stem, end) = stem_and_end(text);
+        (OsStr::new(stem), end)
+    });
+    let mut numbered = stem.to_owned();
+    numbered.push(format!("{separator}{number}{end}"));
+    path.with_file_name(numbered)
 }
 
 #[cfg(test)]
@@ -190,6 +196,16 @@ mod tests {
         assert_eq!(handler.path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
         let mut handler = handler.worker_name("worker0").gzip(true);
         assert_eq!(handler.path(18), Path::new("runs/worker0.18.pt.trace.json.gz"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn name_that_is_not_utf8_is_numbered_too() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        assert_eq!(numbered(&path(b"/tmp/\xff.json"), 3), path(b"/tmp/\xff.json.3"));
+        assert_eq!(numbered_layer(&path(b"/tmp/\xff.json"), 2), path(b"/tmp/\xff.json_2"));
     }
 
     #[test]
