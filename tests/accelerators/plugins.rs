@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::MutexGuard;
 use std::time::Duration;
 #[cfg(feature = "gzip")]
 use support::plugins::compile;
-use support::{File, cuda};
+use support::{File, cuda, simulator};
 use tempfile::TempDir;
 use tracing::{info_span, subscriber};
 use tracing_kineto::collector::CollectorReport;
@@ -23,11 +24,13 @@ fn loaded(library: &Path) -> Library {
     unsafe { Library::new(library) }.unwrap()
 }
 
-/// The example in Rust, as the only plugin of a folder.
-fn mtia(folder: &Path) -> PathBuf {
+/// Links the example in Rust into a folder. Its library is in the process once and has one list of records, so the tests that
+/// record with it take turns.
+fn mtia(folder: &Path) -> (MutexGuard<'static, ()>, PathBuf) {
+    let turn = simulator::turn();
     let link = folder.join("mtia.so");
     std::os::unix::fs::symlink(cuda::library("kineto_plugin_mtia"), &link).unwrap();
-    link
+    (turn, link)
 }
 
 pub(super) fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
@@ -172,7 +175,7 @@ fn only_what_is_selected_is_recorded() {
 fn work_is_linked_where_no_calls_are_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
-    let mtia = mtia(folder.path());
+    let (_turn, mtia) = mtia(folder.path());
     let work = [ActivityType::ExternalCorrelation, ActivityType::GpuMemcpy, ActivityType::MtiaCcpEvents];
     let types = ActivityGroup::Cpu.types().union(ActivityTypes::of(&work)).difference(ActivityTypes::RUNTIME);
     let (layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).activities(types).build().unwrap();
@@ -196,7 +199,7 @@ fn work_is_linked_where_no_calls_are_recorded() {
 #[test]
 fn a_plugin_in_rust_is_a_collector() {
     let folder = tempfile::tempdir().unwrap();
-    let library = mtia(folder.path());
+    let (_turn, library) = mtia(folder.path());
     let file = record(&folder, || use_mtia(&loaded(&library)));
     assert!(report(&file, "mtia").state.is_ok(), "{}", file.trace.stats());
     check_links(&file, "mtia_runtime", &["mtia_ccp_events"]);
@@ -216,7 +219,7 @@ fn a_plugin_in_rust_is_a_collector() {
 fn two_plugins_record_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
-    let mtia = mtia(folder.path());
+    let (_turn, mtia) = mtia(folder.path());
     for _ in 0..2 {
         let file = record(&folder, || {
             use_aiu(&loaded(&aiu));
