@@ -1,5 +1,6 @@
 //! How programs end that are traced from outside, and what idle ones have.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use support::daemon::Stub;
@@ -36,8 +37,9 @@ fn collected_at_the_end(scenario: &str) {
 
 fn no_daemon_is_waited_for() {
     let place = Place::new();
-    let program = place.start("idle");
+    let mut program = place.start("idle");
     program.wait_for("the dynolog daemon is not there");
+    program.tell("threads");
     let (_, out) = program.end();
     println!("no daemon: {out}");
     assert!(out.contains("kineto-ondemand"), "{out}");
@@ -66,7 +68,10 @@ fn without_the_variable_there_is_no_thread() {
     for value in ["", "0", "off", "FALSE"] {
         let place = Place::new();
         let env = [("KINETO_USE_DAEMON", value), ("KINETO_ENABLED", "1"), ("KINETO_RECORD_FROM_START", "0")];
-        let (said, out) = place.start_with("idle", &env).end();
+        let mut program = place.start_with("idle", &env);
+        program.tell("threads");
+        let (said, out) = program.end();
+        assert!(out.contains("threads: ondemand"), "{value:?}: {out}");
         assert!(!out.contains("kineto-ondemand") && said.is_empty(), "{value:?}: {out} {said}");
     }
 }
@@ -89,7 +94,7 @@ fn a_program_with_more_rights_than_its_caller_serves_nobody() {
     let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap().to_owned();
-    drop(process.stdin.take());
+    process.stdin.take().unwrap().write_all(b"threads\n").unwrap();
     let output = process.wait_with_output().unwrap();
     if users.split_whitespace().nth(1) != Some("65534") {
         println!("passed over: the file system gives no program another user's rights");

@@ -82,15 +82,18 @@ fn steps(guard: &KinetoGuard) {
     }
 }
 
-/// Makes a layer, and is not traced.
+/// Makes a layer, and is not traced. Names its threads at each line.
 fn idle() {
     let input = input();
     let begun = Instant::now();
     let guard = from_env();
     let made = begun.elapsed();
     assert_eq!(guard.profiler().status(), Status::Idle);
-    work_until_told(&input);
-    let names = threads();
+    let mut names = String::new();
+    // Not at the end, when the thread that reads the input ends: Linux may then leave later threads out of the list.
+    while work_until_told(&input).is_some() {
+        names = threads();
+    }
     let asked = Instant::now();
     drop(guard);
     println!("made in {} us, dropped in {} us; threads: {names}", made.as_micros(), asked.elapsed().as_micros());
