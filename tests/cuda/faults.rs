@@ -40,6 +40,11 @@ const FAULTS: &[Fault] = &[
     ("push_error=1", |file| whole(file, &[(Loss::LinkedByTime, KERNELS)])),
     // Buffers and threads.
     ("late_buffers=30", |file| whole(file, &[])),
+    ("late_buffers=300", |file| {
+        // The start does not wait so long for the record of its own call.
+        assert_eq!(gpu::report(file).notes, Vec::<String>::new());
+        whole(file, &[]);
+    }),
     ("foreign_thread=1", |file| whole(file, &[])),
     ("late_buffers=30,foreign_thread=1,cupti=12.4,driver=12040", |file| whole(file, &[])),
     ("slow_callbacks=20", |file| whole(file, &[])),
@@ -48,6 +53,11 @@ const FAULTS: &[Fault] = &[
         assert!(matches!(losses(file)[..], [(Loss::DeviceRecordsUnread, 1..)]), "{:?}", losses(file));
     }),
     // Records that are not there or make no sense.
+    ("drop=1", |file| {
+        noted(file, "libcupti delivered no record");
+        assert_eq!((kernels(file).len(), calls(file).len()), (0, 0));
+        assert!(matches!(losses(file)[..], [(Loss::VendorDropped, 1..)]), "{:?}", losses(file));
+    }),
     ("drop=2", dropped),
     ("drop=4", dropped),
     ("many_dropped=1", |file| {

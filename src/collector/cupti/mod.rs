@@ -77,6 +77,8 @@ struct Running {
     kinds: Arc<Kinds>,
     sink: RecordSink,
     teardown: bool,
+    /// No record arrived during the start.
+    is_unproven: bool,
 }
 
 impl Cupti {
@@ -125,8 +127,8 @@ impl Collector for Cupti {
         let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
         HUB.watch(selection.range.clone());
         let (capabilities, orders, kinds) = loaded.start(selection, &sink, lease)?;
-        let teardown = selection.teardown;
-        *running = Some(Running { orders, kinds, sink, teardown });
+        let (teardown, is_unproven) = (selection.teardown, capabilities.proven == Some(false));
+        *running = Some(Running { orders, kinds, sink, teardown, is_unproven });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -181,7 +183,8 @@ impl Collector for Cupti {
         self.takes_ids.store(false, Ordering::Release);
         let limits = EndLimits::new(Instant::now(), deadline);
         let at = on_their_clock(end, loaded.api.timestamp());
-        let end = End { at, deadline: limits.work, teardown: running.teardown };
+        let Running { teardown, is_unproven, .. } = running;
+        let end = End { at, deadline: limits.work, teardown, is_unproven };
         if !running.orders.end(end, limits.library) {
             running.sink.note("libcupti hung during the stop; the records in its buffers are lost");
             running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);

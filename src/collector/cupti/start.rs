@@ -128,9 +128,6 @@ impl Loaded {
         let (orders, kinds) = self.arm(selection, sink, subscription, &mut capabilities)?;
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
         capabilities.proven = self.prove(proof, capabilities.types, &orders);
-        if capabilities.proven == Some(false) {
-            capabilities.notes.push("no record arrived while the recording was started".to_owned());
-        }
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);

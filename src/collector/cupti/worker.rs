@@ -36,6 +36,8 @@ pub(super) struct End {
     pub(super) deadline: Instant,
     /// The library is to be let go of.
     pub(super) teardown: bool,
+    /// No record arrived during the start.
+    pub(super) is_unproven: bool,
 }
 
 /// A recording, as its thread has it.
@@ -197,6 +199,9 @@ impl Worker {
         self.count_dropped();
         self.reader.finish();
         let counts = HUB.pool.close();
+        if end.is_unproven && counts.filled == 0 {
+            self.reader.sink().note("libcupti delivered no records, not even of the test call at the start");
+        }
         self.tell_losses(&counts);
         if end.teardown {
             self.let_go();
