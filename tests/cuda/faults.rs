@@ -254,13 +254,23 @@ fn child_without_its_buffers() {
     gpu::say(row(&settings, &file).trim_end());
 }
 
+/// Waits until no earlier recording has libcupti: a stop that reaches its time limit does not wait for that.
+fn wait_for_libcupti() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    while gpu::report(&gpu::record(|| ())).state.is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Records of which any number may be anything: the host's part is whole, and the file can be read. `MUTATIONS` says how many
 /// sessions.
 #[test]
 fn mutated_records_do_no_harm() {
     let sessions = std::env::var("MUTATIONS").map_or(20, |sessions| sessions.parse().unwrap());
     for seed in 1..=sessions {
-        let machine = machine(&format!("mutate={seed}"));
+        let machine = machine("");
+        wait_for_libcupti();
+        cuda::configure(&format!("mutate={seed}"));
         let kernel = machine.only_kernel("work_us1");
         let (layer, guard) = layer(|builder| gpu::all(builder).flush_timeout(Duration::from_millis(1)));
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
