@@ -472,10 +472,13 @@ fn annotations_are_told_apart_where_a_plugin_wants_that() {
 #[test]
 fn a_plugin_that_was_late_once_is_used_again() {
     let folder = tempfile::tempdir().unwrap();
-    compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
+    let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
     let builder = KinetoLayer::builder().plugins(folder.path());
     let (_layer, guard) =
         all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
+    let library = loaded(&library);
+    // SAFETY: that is its type.
+    let let_it_stop: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"letItStop") }.unwrap();
     let profiler = guard.profiler();
     let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
     for _ in 0..2 {
@@ -486,6 +489,9 @@ fn a_plugin_that_was_late_once_is_used_again() {
             report.state.is_ok() && report.notes.iter().any(|note| note.contains("within the time limit")),
             "{stats}"
         );
+        assert!(!can(), "its stop has not returned");
+        // SAFETY: it takes nothing.
+        unsafe { let_it_stop() };
         // It comes back; a minute is for ever.
         let back = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
