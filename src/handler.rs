@@ -4,7 +4,6 @@ use crate::os::process;
 use crate::trace::Trace;
 use crate::write::file::{self, stem_and_end};
 use std::error::Error;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -150,7 +149,7 @@ impl TraceHandler for TensorboardTraceHandler {
         // The program may change its current folder later.
         self.folder = std::path::absolute(&self.folder).map_err(failed)?;
         self.make_folder()?;
-        file::check(&self.path(0))
+        Ok(file::check(&self.path(0))?)
     }
 
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
@@ -176,10 +175,10 @@ pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
 
 fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
     let Some(name) = path.file_name() else { return path.to_owned() };
-    let (stem, end) = name.to_str().map_or((name, ""), |text| {
-        let (stem, end) = stem_and_end(text);
-        (OsStr::new(stem), end)
-    });
+    let text = name.to_string_lossy();
+    let (_, end) = stem_and_end(&text);
+    // A name that is not UTF-8 can be split at its dots alone.
+    let stem = end.matches('.').fold(name, |stem, _| Path::new(stem).file_stem().unwrap_or(stem));
     let mut numbered = stem.to_owned();
     numbered.push(format!("{separator}{number}{end}"));
     path.with_file_name(numbered)
@@ -201,11 +200,12 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn name_that_is_not_utf8_is_numbered_too() {
+        use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
 
         let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
-        assert_eq!(numbered(&path(b"/tmp/\xff.json"), 3), path(b"/tmp/\xff.json.3"));
-        assert_eq!(numbered_layer(&path(b"/tmp/\xff.json"), 2), path(b"/tmp/\xff.json_2"));
+        assert_eq!(numbered(&path(b"/tmp/\xff.json"), 3), path(b"/tmp/\xff.3.json"));
+        assert_eq!(numbered_layer(&path(b"/tmp/a.\xff.json.gz"), 2), path(b"/tmp/a.\xff_2.json.gz"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::numbered;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
-use crate::write::file::{Contents, Destination, Format, encode, failed, temporary_name};
+use crate::write::file::{Contents, Destination, Format, failed, temporary_name};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -107,7 +107,7 @@ impl Destination for RequestFiles<'_> {
         let failed = |what: &'static str| move |why| failed(what, path, why);
         let mut named = self.find_name(path).map_err(failed("create"))?;
         let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
-        encode(format, &temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
+        format.encode(&temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
         let (id, name) = (FileId::of(&temporary.file).map_err(failed("write"))?, temporary.name.as_os_str());
         while !file_name(&named).and_then(|to| self.publish(name, to)).map_err(failed("replace"))? {
             named = self.find_name(path).map_err(failed("replace"))?;

@@ -43,6 +43,7 @@ use crate::recorder::listeners::Own;
 use crate::recorder::{Recorder, ThreadFilter};
 use crate::time::Timestamp;
 use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Violations};
+use crate::write::file;
 use crate::write::sink::Sinks;
 use gate::Gate;
 use guest::Guest;
@@ -140,6 +141,7 @@ const FORKED_LOCK: Duration = Duration::from_millis(200);
 
 impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
+        file::protect();
         let (config, metadata) = (Arc::new(config), Metadata::default());
         let state = State {
             phase: Phase::Idle,

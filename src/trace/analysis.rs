@@ -47,6 +47,6 @@ impl Trace {
     pub fn export_stacks(&self, path: impl AsRef<Path>, metric: StackMetric) -> Result<(), Error> {
         let events = self.events();
         let stacks = events.stacks(metric);
-        file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))
+        Ok(file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))?)
     }
 }

@@ -3,8 +3,10 @@
 use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
-use kineto_trace::write::file::{self as plain, is_temporary_name};
-pub(crate) use kineto_trace::write::file::{Format, failed, stem_and_end, temporary_name};
+use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
+pub(crate) use kineto_trace::write::file::{Format, check, save, stem_and_end};
+#[cfg(target_os = "linux")]
+pub(crate) use kineto_trace::write::file::{failed, temporary_name};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,54 +28,22 @@ pub(crate) struct FileSystem;
 
 impl Destination for FileSystem {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        save(path, gzip_level, |out| contents(path, out)).map(|()| path.to_owned())
+        save(path, gzip_level, |out| contents(path, out))?;
+        Ok(path.to_owned())
     }
 }
 
-/// Writes a file that stands under `path` when it is whole, and not before; `gzip_level` is 0 to 9.
-///
-/// A lock on the temporary file shows other processes that it is being written. A write beyond the limit on file sizes is an
-/// error and, on Linux, raises no signal.
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) with the path and what to do; the temporary file is gone then.
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a format that this build does not write.
-pub(crate) fn save(
-    path: &Path,
-    gzip_level: u32,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Error> {
-    let _limit = FileLimitGuard::new();
-    let lock = |file: &File| {
-        // Where there are no locks, nothing shows it.
-        let _ = file_lock::try_lock(file);
-    };
-    Ok(plain::save_with(path, gzip_level, lock, write)?)
-}
-
-/// Checks that [`save`] can write to `path` now.
-///
-/// # Errors
-///
-/// Those of [`save`].
-pub(crate) fn check(path: &Path) -> Result<(), Error> {
-    Ok(plain::check(path)?)
-}
-
-/// Runs `write` on `out` through the format's encoder, with writes as in [`save`].
-///
-/// # Errors
-///
-/// Those of `out`.
-pub(crate) fn encode(
-    format: Format,
-    out: impl Write,
-    gzip_level: u32,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let _limit = FileLimitGuard::new();
-    format.encode(out, gzip_level, write)
+/// Makes the files that this process writes, those of `kineto-trace` too, such that no write ends the program: a write beyond
+/// the limit on file sizes is an error and, on Linux, raises no signal. A lock on the temporary file shows other processes
+/// that it is being written.
+pub(crate) fn protect() {
+    plain::protect(Protection {
+        begin: || Box::new(FileLimitGuard::new()),
+        created: |file| {
+            // Where there are no locks, nothing shows it.
+            let _ = file_lock::try_lock(file);
+        },
+    });
 }
 
 /// Returns the temporary files beside `target` whose writers have ended without finishing them, in any order.

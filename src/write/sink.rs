@@ -108,18 +108,18 @@ impl Sinks {
         gzip_level: u32,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Error> {
-        let Some((url, scheme, rest)) = split(target) else { return file::save(target, gzip_level, write) };
+        let Some((url, scheme, rest)) = split(target) else { return Ok(file::save(target, gzip_level, write)?) };
         let scheme = scheme.to_ascii_lowercase();
         let Some(sink) = self.by_scheme.get(&scheme) else {
             if scheme == FILE {
-                return file::save(Path::new(rest), gzip_level, write);
+                return Ok(file::save(Path::new(rest), gzip_level, write)?);
             }
             return Err(self.unknown(url, &scheme));
         };
         let format = Format::of(target)?;
         let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
         let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
-        file::encode(format, out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
+        format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
     }
 
     /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. What a handler can do is
@@ -132,12 +132,12 @@ impl Sinks {
         let Some((url, scheme, rest)) = split(target) else {
             let advice = "name an absolute path";
             let path = std::path::absolute(target).map_err(|error| Error::io("resolve", target, error, advice))?;
-            return file::check(&path).map(|()| path);
+            return Ok(file::check(&path).map(|()| path)?);
         };
         let scheme = scheme.to_ascii_lowercase();
         match self.by_scheme.contains_key(&scheme) {
             true => Ok(()),
-            false if scheme == FILE => file::check(Path::new(rest)),
+            false if scheme == FILE => Ok(file::check(Path::new(rest))?),
             false => Err(self.unknown(url, &scheme)),
         }
         .map(|()| target.to_owned())

@@ -6,6 +6,7 @@ use crate::{Scenario, Test, sys};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tracing_kineto::analysis::StackMetric;
 use tracing_kineto::{ErrorKind, KinetoLayer, Trace};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
@@ -124,7 +125,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_full_disk_is_an_error_and_the_trace_is_saved_elsewhere", || {
         let played = play("full_disk").succeeded();
         let report = played.report();
-        assert!(report.contains("Io: ") && report.contains("save elsewhere"), "{report}");
+        assert!(report.contains("Io: ") && report.matches("(ulimit -f) or save elsewhere").count() == 2, "{report}");
         assert_eq!(played.files(), ["elsewhere.json", OUTPUT, "report"]);
         assert_eq!(std::fs::read_to_string(played.path(OUTPUT)).unwrap(), "the old file");
         assert_eq!(played.file("elsewhere.json").slices("work"), MANY);
@@ -272,8 +273,11 @@ fn full_disk(folder: &Path) {
     std::fs::write(folder.join(OUTPUT), "the old file").unwrap();
     sys::limit_files(Some(64 * 1024));
     let error = trace.save(folder.join(OUTPUT)).unwrap_err();
+    sys::limit_files(Some(0));
+    let stacks = trace.events().export_stacks(folder.join("stacks"), StackMetric::SelfHost).unwrap_err();
     sys::limit_files(None);
     report(folder, &format!("{:?}: {error}", error.kind()));
+    report(folder, &stacks.to_string());
     trace.save(folder.join("elsewhere.json")).unwrap();
 }
 

@@ -1,13 +1,31 @@
 //! Trace files: whole under their name, or not there.
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind as Io, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
+
+/// What a program does that writes files while it is recorded, and for which this package has no means.
+#[derive(Clone, Copy, Debug)]
+pub struct Protection {
+    /// Is called on the writing thread before the first byte; the value is dropped there after the last.
+    pub begin: fn() -> Box<dyn Any>,
+    /// Gets each temporary file when it has just been created.
+    pub created: fn(&File),
+}
+
+static PROTECTION: OnceLock<Protection> = OnceLock::new();
+
+/// Protects all files that the process writes from now on; only the first call has an effect.
+pub fn protect(protection: Protection) {
+    let _ = PROTECTION.set(protection);
+}
 
 /// Writes a file that stands under `path` when it is whole, and not before.
 ///
@@ -23,20 +41,6 @@ use crate::error::{Error, ErrorKind};
 /// [`ErrorKind::Io`] with the path and what to do; the temporary file is gone then. [`ErrorKind::Unsupported`] for a
 /// format that this build does not write.
 pub fn save(path: &Path, gzip_level: u32, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    save_with(path, gzip_level, |_| {}, write)
-}
-
-/// Does the same; `created` gets the temporary file before anything is written to it.
-///
-/// # Errors
-///
-/// Those of [`save`].
-pub fn save_with(
-    path: &Path,
-    gzip_level: u32,
-    created: impl FnOnce(&File),
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Error> {
     let format = Format::of(path)?;
     if is_stream(path) {
         let file = OpenOptions::new().write(true).open(path).map_err(|error| failed("open", path, error))?;
@@ -44,7 +48,6 @@ pub fn save_with(
     }
     refuse_what_is_no_file(path)?;
     let (temporary, file) = Temporary::create(path).map_err(|error| failed("create", path, error))?;
-    created(&file);
     format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error))?;
     temporary.rename(path).map_err(|error| failed("replace", path, error))
 }
@@ -111,6 +114,7 @@ impl Format {
         gzip_level: u32,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
+        let _protected = PROTECTION.get().map(|protection| (protection.begin)());
         match self {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
@@ -148,7 +152,9 @@ pub fn temporary_name(target: &Path) -> io::Result<PathBuf> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let random = RandomState::new().hash_one(number);
     let mut temporary = if name.len() <= LONGEST { name.to_owned() } else { OsString::from("trace") };
-    temporary.push(format!(".{}-{number}-{random:016x}.tmp", std::process::id()));
+    // WebAssembly has no processes.
+    let process = if cfg!(target_family = "wasm") { 0 } else { std::process::id() };
+    temporary.push(format!(".{process}-{number}-{random:016x}.tmp"));
     Ok(target.with_file_name(temporary))
 }
 
@@ -175,7 +181,13 @@ impl Temporary {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Err(error) if error.kind() == Io::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(file) => return Ok((Temporary { path, renamed: false }, file)),
+                Ok(file) => {
+                    let temporary = Temporary { path, renamed: false };
+                    if let Some(protection) = PROTECTION.get() {
+                        (protection.created)(&file);
+                    }
+                    return Ok((temporary, file));
+                }
             }
         }
     }
