@@ -57,7 +57,8 @@ impl Session {
     ) -> Result<(), Error> {
         let (track, body) = (Track::new(0, thread::id()), Body::Slice { start, end: end.max(start) });
         let args = SliceArgs { backend, args };
-        let slice = Activity { args: &args, ..Activity::new(ActivityType::CpuOp, name, track, body) };
+        let mut slice = Activity::new(ActivityType::CpuOp, name, track, body);
+        slice.args = &args;
         let mut state = self.recording()?;
         let open = state.reports.open.get_or_insert_with(|| CpuTraceBuilder::within(self.budget()));
         open.push(&slice).map(drop)

@@ -128,7 +128,9 @@ impl Edited<'_> {
             return Ok(());
         }
         let name = event.name.as_deref().unwrap_or(event.activity.name);
-        self.rows.activity(&Activity { name, args: event, ..event.activity })
+        let mut edited = event.activity;
+        (edited.name, edited.args) = (name, event);
+        self.rows.activity(&edited)
     }
 }
 

@@ -125,22 +125,16 @@ impl MemoryRows {
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let args = MemoryArgs { record, category: self.categories.of(record, source) };
-        let instant = Activity {
-            kind: ActivityType::CpuInstantEvent,
-            name: if record.is_out_of_memory { "[OutOfMemory]" } else { "[memory]" },
-            track,
-            body: Body::Instant { at },
-            id: CorrelationId(0),
-            linked: CorrelationId(record.slice),
-            flow: None,
-            args: &args,
-        };
+        let name = if record.is_out_of_memory { "[OutOfMemory]" } else { "[memory]" };
+        let mut instant = Activity::new(ActivityType::CpuInstantEvent, name, track, Body::Instant { at });
+        (instant.linked, instant.args) = (CorrelationId(record.slice), &args);
         rows.activity(&instant)?;
         let [allocated, reserved] = self.counters(record.device);
         let mut counter = |name: &str, bytes: u64| {
-            let args: &dyn Args = &[("bytes", ArgValue::U64(bytes))];
-            let (body, linked) = (Body::Counter { at }, CorrelationId(0));
-            rows.activity(&Activity { name, body, linked, args, ..instant })
+            let args = [("bytes", ArgValue::U64(bytes))];
+            let mut counter = Activity::new(instant.kind, name, track, Body::Counter { at });
+            counter.args = &args;
+            rows.activity(&counter)
         };
         counter(allocated, record.allocated)?;
         if record.reserved == 0 { Ok(()) } else { counter(reserved, record.reserved) }

@@ -120,7 +120,9 @@ impl Rows for WithRelated<'_> {
 
 fn added(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
     let args = Shared { args: activity.args, addition };
-    rows.activity(&Activity { flow: addition.flow.or(activity.flow), args: &args, ..activity })
+    let mut activity = activity;
+    (activity.flow, activity.args) = (addition.flow.or(activity.flow), &args);
+    rows.activity(&activity)
 }
 
 impl Args for Shared<'_> {

@@ -16,7 +16,7 @@ use crate::clock::Cursor;
 use crate::fields::{Word, values};
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::{
-    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS, Track,
+    Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
 use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
 use kineto_trace::sorting::sort_few_by_key;
@@ -118,16 +118,15 @@ impl<'w> Thread<'w> {
                 request: None,
                 beside: None,
             };
-            self.rows.activity(&Activity {
-                kind: call.entry.kind(),
-                name: call.name(),
-                track,
-                body: if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
-                id: CorrelationId(0),
-                linked: CorrelationId(call.linked),
-                flow: call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start }),
-                args: &CallArgs { call: &call, marks: &marks },
-            })?;
+            let (args, body) = (
+                CallArgs { call: &call, marks: &marks },
+                if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
+            );
+            let mut activity = Activity::new(call.entry.kind(), call.name(), track, body);
+            activity.linked = CorrelationId(call.linked);
+            activity.flow = call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start });
+            activity.args = &args;
+            self.rows.activity(&activity)?;
         }
         Ok(())
     }
@@ -237,16 +236,14 @@ impl<'w> Thread<'w> {
         let named_by = field(NAME_FIELD).or_else(|| field("message"));
         let mut name = Vec::new();
         let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
-        self.rows.activity(&Activity {
-            kind: ActivityType::CpuInstantEvent,
-            name: named.unwrap_or(site.metadata.name()),
-            track: Track::new(walk.process, walk.row(self.id, 0)),
-            body: if is_counter { Body::Counter { at } } else { Body::Instant { at } },
-            id: CorrelationId(0),
-            linked: CorrelationId(0),
-            flow: None,
-            args: if is_counter || record.head.payload != 0 || span != 0 { &args as &dyn Args } else { NO_ARGS },
-        })
+        let name = named.unwrap_or(site.metadata.name());
+        let track = Track::new(walk.process, walk.row(self.id, 0));
+        let body = if is_counter { Body::Counter { at } } else { Body::Instant { at } };
+        let mut activity = Activity::new(ActivityType::CpuInstantEvent, name, track, body);
+        if is_counter || record.head.payload != 0 || span != 0 {
+            activity.args = &args;
+        }
+        self.rows.activity(&activity)
     }
 }
 

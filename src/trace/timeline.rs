@@ -94,8 +94,10 @@ struct Piece {
 
 impl Piece {
     fn row(self, time: Option<Timestamp>, action: MemoryAction, next_category: Category) -> MemoryRow {
-        let Piece { key, version, bytes, category } = self;
-        MemoryRow { time, action, key, version, bytes, category, next_category }
+        let mut row = MemoryRow::new(time, action, self.key);
+        (row.version, row.bytes) = (self.version, self.bytes);
+        (row.category, row.next_category) = (self.category, next_category);
+        row
     }
 }
 

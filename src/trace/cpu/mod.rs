@@ -279,8 +279,9 @@ mod tests {
     #[test]
     fn what_a_program_cannot_push_is_refused_by_name() {
         let mut builder = CpuTraceBuilder::new(ns(0), "x");
-        let kernel = Activity { kind: ActivityType::ConcurrentKernel, ..slice("k") };
-        let instant = Activity { body: Body::Instant { at: ns(1) }, ..slice("i") };
+        let (mut kernel, mut instant) = (slice("k"), slice("i"));
+        kernel.kind = ActivityType::ConcurrentKernel;
+        instant.body = Body::Instant { at: ns(1) };
         for activity in [kernel, instant] {
             let error = builder.push(&activity).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -113,16 +113,10 @@ impl Owned {
 
     pub(super) fn activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
         let (process, thread) = (self.track.0.show(), self.track.1.show());
-        Activity {
-            kind: self.kind,
-            name: &self.name,
-            track: Track { process, thread },
-            body: self.body,
-            id: self.id,
-            linked: self.linked,
-            flow: self.flow,
-            args,
-        }
+        let mut activity = Activity::new(self.kind, &self.name, Track { process, thread }, self.body);
+        (activity.id, activity.linked, activity.flow) = (self.id, self.linked, self.flow);
+        activity.args = args;
+        activity
     }
 
     /// Returns about how many bytes it takes.

@@ -5,7 +5,7 @@ use super::owned::{Lane, Owned};
 use crate::time::Timestamp;
 use crate::trace::nest::{Nest, Place};
 use crate::trace::walk::{Met, NEXT_ROW};
-use kineto_trace::activity::{self, ActivityTypes, Body, Track};
+use kineto_trace::activity::{ActivityTypes, Body, Track};
 use kineto_trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -179,8 +179,9 @@ impl Own<'_> {
             }
             args.function = with_function_id.then(|| record.id()).flatten();
         }
-        let activity = record.activity(&args);
-        rows.activity(&activity::Activity { track, body, ..activity })
+        let mut activity = record.activity(&args);
+        (activity.track, activity.body) = (track, body);
+        rows.activity(&activity)
     }
 }
 

@@ -39,7 +39,9 @@ impl Sample<'_> {
     pub(super) fn activity(&self) -> Activity<'_> {
         let track = Track::new(self.device().into(), self.entry.stream().into());
         let name = self.collection.records.names.text(self.entry.name);
-        Activity { args: self, ..Activity::new(self.entry.kind(), name, track, Body::Counter { at: self.at }) }
+        let mut activity = Activity::new(self.entry.kind(), name, track, Body::Counter { at: self.at });
+        activity.args = self;
+        activity
     }
 }
 

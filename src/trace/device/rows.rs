@@ -9,8 +9,7 @@ use crate::trace::args::Source;
 use crate::trace::memory::MemoryRows;
 use crate::trace::walk::{Met, NEXT_ROW, Walk};
 use kineto_trace::activity::{
-    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, NO_ARGS,
-    OVERHEAD_GROUP, Track,
+    self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
 use kineto_trace::layout::{SYNC_ROW, before_drawn};
 use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
@@ -128,16 +127,12 @@ impl<'w> DeviceRows<'w> {
         for entry in entries {
             let (start, end) = collection.interval(&entry);
             let (row, place) = lanes.place(start, linked.drawn(end), taken);
-            rows.activity(&Activity {
-                kind: ActivityType::Overhead,
-                name: collection.records.names.text(entry.name),
-                track: Track::new(OVERHEAD_GROUP, row),
-                body: Body::Slice { start: place.start, end: place.end },
-                id: CorrelationId(0),
-                linked: CorrelationId(0),
-                flow: None,
-                args: &OverheadArgs { collection, entry: &entry },
-            })?;
+            let args = OverheadArgs { collection, entry: &entry };
+            let (name, track) = (collection.records.names.text(entry.name), Track::new(OVERHEAD_GROUP, row));
+            let body = Body::Slice { start: place.start, end: place.end };
+            let mut overhead = Activity::new(ActivityType::Overhead, name, track, body);
+            overhead.args = &args;
+            rows.activity(&overhead)?;
         }
         lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
             let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
@@ -327,16 +322,9 @@ impl<'w> StreamRows<'_, 'w> {
         let (start, end) = before_drawn(start, end);
         let mut words = Vec::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
-        self.rows.activity(&Activity {
-            kind: ActivityType::GpuUserAnnotation,
-            name,
-            track,
-            body: Body::Slice { start, end },
-            id: CorrelationId(span.annotation),
-            linked: CorrelationId(0),
-            flow: None,
-            args: NO_ARGS,
-        })
+        let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
+        activity.id = CorrelationId(span.annotation);
+        self.rows.activity(&activity)
     }
 
     fn slice(
@@ -384,16 +372,9 @@ impl<'w> StreamRows<'_, 'w> {
             // As libkineto: a wait that nothing else names has its own number.
             _ => (Body::Slice { start, end }, entry.correlation(), linked),
         };
-        self.rows.activity(&Activity {
-            kind: entry.kind(),
-            name,
-            track: Track::new(i64::from(self.device), row),
-            body,
-            id: CorrelationId(id),
-            linked: CorrelationId(linked),
-            flow: None,
-            args: &args,
-        })
+        let mut activity = Activity::new(entry.kind(), name, Track::new(i64::from(self.device), row), body);
+        (activity.id, activity.linked, activity.args) = (CorrelationId(id), CorrelationId(linked), &args);
+        self.rows.activity(&activity)
     }
 
     /// Hands on the names of the rows that are used.

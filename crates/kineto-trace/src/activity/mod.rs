@@ -35,6 +35,7 @@ use crate::time::Timestamp;
 
 /// One row of the trace, seen where its record lies.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Activity<'t> {
     /// What kind of thing happened; its name is the row's `cat`.
     pub kind: ActivityType,

@@ -35,6 +35,7 @@ impl fmt::Debug for MemoryTimeline {
 
 /// Something that happened to a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryRow {
     /// When; `None` for what was there before the recording.
     pub time: Option<Timestamp>,
@@ -50,6 +51,15 @@ pub struct MemoryRow {
     pub category: Category,
     /// What it is for from then on; other than `category` only where a version ends.
     pub next_category: Category,
+}
+
+impl MemoryRow {
+    /// Makes one of an empty piece of unknown use, which can be set.
+    #[doc(hidden)]
+    pub const fn new(time: Option<Timestamp>, action: MemoryAction, key: u64) -> MemoryRow {
+        const UNKNOWN: Category = Category::Unknown;
+        MemoryRow { time, action, key, version: 0, bytes: 0, category: UNKNOWN, next_category: UNKNOWN }
+    }
 }
 
 /// What happens to memory; the numbers are PyTorch's.
