@@ -11,6 +11,7 @@ use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
 use crate::fields::{Datum, Value, values};
+use crate::memory::Category;
 use crate::time::Ticks;
 use std::collections::{HashMap, HashSet};
 
@@ -377,7 +378,7 @@ fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
 
 /// Returns the span and the record of late values, which are sorted by span and time, without the records in which each value
 /// is replaced by a later record of its span. Otherwise each slice of a span would read all values of the span. The last text
-/// of a field is kept too, since it may be the span's name.
+/// of a field is kept too, since it may be the span's name, and the last category of memory, which no other text replaces.
 fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
     let (mut kept, mut words, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for of_span in sorted.chunk_by(|one, next| one.0 == next.0) {
@@ -386,7 +387,7 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> Vec<(u64, u64
             let is_last = of_span.len() == 1
                 || recorded.record(*id).is_some_and(|record| {
                     recorded.payload(&record, &mut words);
-                    let key = |value: Value<'_>| (record.head.site, value.field, matches!(value.datum, Datum::Text(_)));
+                    let key = |value: Value<'_>| (record.head.site, value.field, Said::by(value.datum));
                     // Each value is noted, so this does not stop at the first new one.
                     values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
                 });
@@ -396,6 +397,25 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> Vec<(u64, u64
         seen.clear();
     }
     kept
+}
+
+/// What only a later value of the same kind replaces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Said {
+    Value,
+    Text,
+    Category,
+}
+
+impl Said {
+    fn by(datum: Datum<'_>) -> Said {
+        let is_category = |text| str::from_utf8(text).is_ok_and(|text| text.parse::<Category>().is_ok());
+        match datum {
+            Datum::Text(text) if is_category(text) => Said::Category,
+            Datum::Text(_) => Said::Text,
+            _ => Said::Value,
+        }
+    }
 }
 
 /// How many values of a counter are no finite numbers.

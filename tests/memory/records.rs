@@ -191,6 +191,7 @@ fn categories_come_from_the_scope_else_from_the_spans() {
             let late = info_span!("late", mem.category = tracing::field::Empty);
             late.in_scope(|| allocate(5));
             late.record("mem.category", "OPTIMIZER_STATE");
+            late.record("mem.category", "weights");
             info_span!("wrong", mem.category = "weights").in_scope(|| allocate(6));
         },
     );
