@@ -6,7 +6,7 @@ use super::job::{Job, Saved};
 use super::machine::{Act, Host, Machine, Moment, Offer};
 use super::outcome::Outcome;
 use super::place::WrittenFiles;
-use super::request::{Request, What};
+use super::request::Request;
 use super::source::{Incoming, RequestSource, id_of, tell, tell_end};
 use crate::config::Asked;
 use crate::diag::diag;
@@ -143,12 +143,7 @@ impl Runner {
             return self.cancel_requests(incoming);
         }
         let settings = session.settings();
-        let request = Request::read(incoming, &settings.ondemand, &settings.name_parts());
-        let check_reporter = |request: Request| match request.what {
-            What::MemoryProfile => session.check_memory_reporter().map(|()| request),
-            What::Trace => Ok(request),
-        };
-        let request = match request.and_then(check_reporter) {
+        let request = match Request::read(incoming, &settings.ondemand, &settings.name_parts()) {
             Ok(request) => request,
             Err(why) => {
                 let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).because(&why);

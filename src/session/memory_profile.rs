@@ -58,11 +58,6 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a memory profile that would be empty, so that nobody waits for its end.
-    pub(crate) fn check_memory_reporter(&self) -> Result<(), String> {
-        if memory::has_reporter() { Ok(()) } else { Err(NO_REPORTS.to_owned()) }
-    }
-
     /// Starts a memory profile for a request, of which only what lies between two times is kept if they are given.
     pub(crate) fn start_memory_profile_for(
         &self,
@@ -75,6 +70,10 @@ impl Session {
             return Err(Error::new(ErrorKind::NotActive, EVICTED));
         }
         state.guest.pass_over(ticket);
+        // Nobody is to wait for the end of an empty profile.
+        if !memory::has_reporter() {
+            return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
+        }
         self.run_memory_profile(&mut state, between)?;
         state.guest.enter(ticket);
         Ok(())

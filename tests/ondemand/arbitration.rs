@@ -127,7 +127,8 @@ fn memory_profile_is_refused_without_an_allocator() {
     let program = place.start("serve");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=3600000";
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
-    program.wait_for("is refused: no allocator has reported anything; make memory::Tracked the global allocator");
+    program
+        .wait_for("is refused because no allocator has reported anything; make memory::Tracked the global allocator");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 1));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
