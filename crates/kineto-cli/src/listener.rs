@@ -260,9 +260,12 @@ impl Asked {
             }
             let opened = self.listener.open(&format!("{}.answer", self.id));
             // When it ends, it takes its answer away.
-            let untold = |why| match self.listener.is_alive() {
-                true => format!("it has taken the request; its answer cannot be read: {why}"),
-                false => "it has taken the request, and ended".to_owned(),
+            let untold = |why: io::Error| match (self.listener.is_alive(), why.kind()) {
+                (true, io::ErrorKind::NotFound) => "a later request (--cancel) has replaced it; or no answer could be \
+                                                    written, and then the process's log says why"
+                    .to_owned(),
+                (true, _) => format!("it has taken the request; its answer cannot be read: {why}"),
+                (false, _) => "it has taken the request, and ended".to_owned(),
             };
             self.answer = Some(opened.map_err(untold)?);
         }

@@ -18,6 +18,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("command_opens_only_folders_and_files", command_opens_only_folders_and_files),
     ("command_serves_no_set_user_id_program", command_serves_no_set_user_id_program),
     ("command_cancels_requests", command_cancels_requests),
+    (
+        "command_reports_that_a_later_one_has_replaced_its_request",
+        command_reports_that_a_later_one_has_replaced_its_request,
+    ),
     ("status_says_what_a_process_is_doing", status_says_what_a_process_is_doing),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_takes_no_other_requests_answer", command_takes_no_other_requests_answer),
@@ -327,6 +331,26 @@ fn command_cancels_requests() {
     assert!(said.status == 0 && said.out.contains("1 request cancelled"), "{said:?}");
     program.end();
     assert_eq!(place.traces().len(), 0);
+}
+
+fn command_reports_that_a_later_one_has_replaced_its_request() {
+    let place = Place::new();
+    let program = place.start_watching("serve");
+    let pid = pid_of(&program);
+    let path = place.trace("a.json").display().to_string();
+    let hours = [&pid, "--log-file", &path, "--duration-ms", "3600000"];
+    assert_eq!(kineto(&[&hours[..], &["--no-wait"]].concat()).status, 0);
+    program.wait_for("started what");
+    std::thread::scope(|scope| {
+        // The program takes the next request when this one has ended.
+        let waits = scope.spawn(|| kineto(&hours));
+        let request = place.triggers().join(format!("{pid}.request"));
+        program.wait_until(|| request.exists().then_some(()));
+        assert_eq!(kineto(&[&pid, "--cancel"]).status, 0);
+        let said = waits.join().unwrap();
+        assert!(said.status != 0 && said.errors.contains("a later request (--cancel) has replaced it"), "{said:?}");
+    });
+    program.end();
 }
 
 fn concurrent_commands_get_their_own_files() {
