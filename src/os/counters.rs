@@ -271,6 +271,7 @@ mod tests {
             assert!(std::ptr::eq(Event::named(event.name).unwrap(), event), "{}", event.name);
         }
         assert!(Event::named("warp-drives").is_none());
+        assert!(EVENTS.iter().map(|event| event.name).eq(kineto_trace::activity::CPU_COUNTERS.iter().copied()));
     }
 
     #[test]

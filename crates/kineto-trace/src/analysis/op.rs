@@ -85,7 +85,7 @@ impl<'e> Event<'e> {
     pub fn performance_counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'e> {
         let op = (self.is_slice() && !self.is_on_device()).then_some(*self);
         let count = move |name| Some((name, op?.arg(name).and_then(unsigned)?));
-        CPU_COUNTERS.into_iter().filter_map(count)
+        CPU_COUNTERS.iter().copied().filter_map(count)
     }
 
     /// Returns the modules around the operation, the outermost first; none if they were not recorded.
