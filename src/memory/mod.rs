@@ -43,7 +43,7 @@ pub(crate) const CATEGORY_FIELD: &str = "mem.category";
 
 /// Returns whether somebody records what allocators do; an allocator need report nothing while nobody does.
 ///
-/// Two relaxed loads (torch: `memoryProfilingEnabled`).
+/// Two relaxed loads (torch: `memoryProfilingEnabled`). The first call notes that the program has an allocator that reports.
 #[inline]
 #[must_use]
 pub fn is_enabled() -> bool {
