@@ -47,11 +47,15 @@ static CODES: [(u16, u8); 288] = fixed_codes();
 static CRC: [[u32; 256]; 8] = crc_tables();
 
 impl<W: Write> FastGzip<W> {
-    pub(super) fn new(out: W) -> FastGzip<W> {
+    pub(super) fn new(out: W) -> io::Result<FastGzip<W>> {
+        let (mut text, mut last_seen) = (Vec::new(), Vec::new());
+        text.try_reserve_exact(BLOCK)?;
+        last_seen.try_reserve_exact(HASHES)?;
+        last_seen.resize(HASHES, 0);
         let mut bits = BitWriter::default();
         bits.bytes.extend_from_slice(&HEADER);
         bits.at = HEADER.len();
-        FastGzip { out, text: Vec::with_capacity(BLOCK), last_seen: vec![0; HASHES], bits, crc: !0, length: 0 }
+        Ok(FastGzip { out, text, last_seen, bits, crc: !0, length: 0 })
     }
 
     /// Writes the end of the stream and gives the writer back.
@@ -66,7 +70,7 @@ impl<W: Write> FastGzip<W> {
         let length = self.text.len() as u32;
         self.length = self.length.wrapping_add(length);
         self.last_seen.fill(u32::MAX);
-        self.bits.reserve(self.text.len());
+        self.bits.reserve(self.text.len())?;
         // Fixed codes.
         self.bits.put(u64::from(is_last) | 1 << 1, 3);
         compress(&self.text, &mut self.last_seen, &mut self.bits);
@@ -167,8 +171,11 @@ fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
 
 impl BitWriter {
     /// Makes room for what `length` bytes of text take at most: nine bits each, and a few to begin and end.
-    fn reserve(&mut self, length: usize) {
-        self.bytes.resize(self.at + length + length / 8 + 32, 0);
+    fn reserve(&mut self, length: usize) -> io::Result<()> {
+        let needed = self.at + length + length / 8 + 32;
+        self.bytes.try_reserve(needed.saturating_sub(self.bytes.len()))?;
+        self.bytes.resize(needed, 0);
+        Ok(())
     }
 
     fn put(&mut self, bits: u64, count: u32) {
@@ -283,7 +290,7 @@ mod tests {
     use std::io::Read as _;
 
     fn comes_back(text: &[u8]) -> usize {
-        let mut gzip = FastGzip::new(Vec::new());
+        let mut gzip = FastGzip::new(Vec::new()).unwrap();
         gzip.write_all(text).unwrap();
         let packed = gzip.finish().unwrap();
         let mut unpacked = Vec::new();

@@ -118,10 +118,7 @@ impl Format {
         match self {
             #[cfg(feature = "gzip")]
             Format::JsonGz => {
-                // The encoder cannot report that there is no memory.
-                let is_left = crate::room::list::<u8>(super::gzip::MEMORY).is_some();
-                is_left.then_some(()).ok_or(io::ErrorKind::OutOfMemory)?;
-                let mut gzip = super::gzip::Gzip::new(out, gzip_level);
+                let mut gzip = super::gzip::Gzip::new(out, gzip_level)?;
                 write(&mut gzip)?;
                 gzip.finish().map(drop)
             }

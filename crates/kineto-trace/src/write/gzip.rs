@@ -17,17 +17,19 @@ pub(crate) enum Gzip<W: Write> {
 }
 
 /// What one takes in memory, about, in bytes.
-pub(super) const MEMORY: usize = 1 << 20;
+const MEMORY: usize = 1 << 20;
 
 impl<W: Write> Gzip<W> {
     /// `level`: 0 (stored) to 9 (smallest); what is above counts as 9. 1 costs about eight times what formatting does,
     /// 6 four times as much again for a third less. In a build without optimization zlib is twenty times slower still,
     /// so level 1, the default, is done by [`FastGzip`] there.
-    pub(crate) fn new(out: W, level: u32) -> Self {
+    pub(crate) fn new(out: W, level: u32) -> io::Result<Self> {
+        // zlib cannot report that there is no memory.
+        Vec::<u8>::new().try_reserve_exact(MEMORY)?;
         if cfg!(debug_assertions) && level == 1 {
-            return Gzip::Fast(FastGzip::new(out));
+            return FastGzip::new(out).map(Gzip::Fast);
         }
-        Gzip::Zlib(GzEncoder::new(out, Compression::new(level.min(9))))
+        Ok(Gzip::Zlib(GzEncoder::new(out, Compression::new(level.min(9)))))
     }
 
     /// Writes the end of the stream, flushes the writer and gives it back.
@@ -71,7 +73,7 @@ mod tests {
     fn every_level_comes_back_as_one_member() {
         let text = "{\"ph\":\"X\"},\n".repeat(100_000);
         for level in [0, 1, 6, 9, 77] {
-            let mut gzip = Gzip::new(Vec::new(), level);
+            let mut gzip = Gzip::new(Vec::new(), level).unwrap();
             for piece in text.as_bytes().chunks(70_001) {
                 gzip.write_all(piece).unwrap();
                 gzip.flush().unwrap();
