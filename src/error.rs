@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Config,
     /// The operating system refused a file operation; [`Error::path`] names the file.
     Io,
+    /// There was not enough memory. The recorded data is kept: free memory and try again.
+    OutOfMemory,
     /// A recording is going on already; stop it first.
     AlreadyActive,
     /// No recording is going on.
@@ -61,7 +63,7 @@ impl Error {
         Error { kind, message: message.into(), path: None, io: None, trace: None }
     }
 
-    /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
+    /// Makes an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
         kineto_trace::Error::io(what, path, source, advice).into()
     }
@@ -81,7 +83,7 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Returns what the operating system said, of [`ErrorKind::Io`]; the text has it too.
+    /// Returns the error of the operating system that caused this one, if there is one; the text contains it.
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
@@ -95,20 +97,26 @@ impl Error {
 /// An error of the analysis or of a file: its kind keeps its name.
 impl From<kineto_trace::Error> for Error {
     fn from(error: kineto_trace::Error) -> Error {
-        use kineto_trace::ErrorKind as Kind;
-
         let (kind, message, path, io) = error.into_parts();
-        let kind = match kind {
-            Kind::Config => ErrorKind::Config,
-            Kind::Timeout => ErrorKind::Timeout,
-            Kind::Json => ErrorKind::Json,
-            Kind::Truncated => ErrorKind::Truncated,
-            Kind::NotATrace => ErrorKind::NotATrace,
-            Kind::TooLarge => ErrorKind::TooLarge,
-            Kind::Unsupported => ErrorKind::Unsupported,
-            _ => ErrorKind::Io,
-        };
-        Error { kind, message, path, io, trace: None }
+        Error { kind: same_kind(kind), message, path, io, trace: None }
+    }
+}
+
+/// Returns the kind of the same name.
+fn same_kind(kind: kineto_trace::ErrorKind) -> ErrorKind {
+    use kineto_trace::ErrorKind as Kind;
+
+    match kind {
+        Kind::Config => ErrorKind::Config,
+        Kind::OutOfMemory => ErrorKind::OutOfMemory,
+        Kind::Timeout => ErrorKind::Timeout,
+        Kind::Json => ErrorKind::Json,
+        Kind::Truncated => ErrorKind::Truncated,
+        Kind::NotATrace => ErrorKind::NotATrace,
+        Kind::TooLarge => ErrorKind::TooLarge,
+        Kind::Unsupported => ErrorKind::Unsupported,
+        // A test finds a kind that has none of its name.
+        _ => ErrorKind::Io,
     }
 }
 
@@ -138,6 +146,20 @@ mod tests {
         assert_eq!(format!("{error:?}"), "cannot use `\"x\"`; correct it");
         let error = Error::io("read", Path::new("/a \"b\""), io::Error::other("no luck"), "name another");
         assert_eq!(format!("{error:?}"), "cannot read /a \"b\": no luck; name another");
+    }
+
+    #[test]
+    fn kinds_of_both_packages_have_the_same_names() {
+        for kind in kineto_trace::ErrorKind::ALL {
+            assert_eq!(format!("{:?}", same_kind(*kind)), format!("{kind:?}"));
+        }
+    }
+
+    #[test]
+    fn lack_of_memory_has_a_kind_and_advice_of_its_own() {
+        let error = Error::io("save", Path::new("/a"), io::ErrorKind::OutOfMemory.into(), "name another");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(error.to_string(), "cannot save /a: out of memory; free memory and try again");
     }
 
     /// Reports of errors print the text, and then each source.

@@ -14,14 +14,28 @@ pub struct Error {
     io: Option<io::Error>,
 }
 
-/// What went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What went wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind { $($(#[$doc])* $name,)* }
+
+        impl ErrorKind {
+            /// All kinds.
+            #[doc(hidden)]
+            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$name,)*];
+        }
+    };
+}
+
+kinds! {
     /// An argument has a value that cannot be used.
     Config,
     /// The operating system refused a file operation; [`Error::path`] names the file.
     Io,
+    /// There was not enough memory: free memory and try again.
+    OutOfMemory,
     /// Something did not end within its time limit.
     Timeout,
     /// A text that should be JSON is not.
@@ -42,11 +56,15 @@ impl Error {
         Error { kind, message: message.into(), path: None, io: None }
     }
 
-    /// Makes an [`ErrorKind::Io`] about `path`: "cannot `what` `path`: `source`; `advice`".
+    /// Makes an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     #[doc(hidden)]
     pub fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
+        let (kind, advice) = match source.kind() {
+            io::ErrorKind::OutOfMemory => (ErrorKind::OutOfMemory, "free memory and try again"),
+            _ => (ErrorKind::Io, advice),
+        };
         Error {
-            kind: ErrorKind::Io,
+            kind,
             message: format!("cannot {what} {}: {source}; {advice}", path.display()),
             path: Some(path.to_owned()),
             io: Some(source),
@@ -71,7 +89,7 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Returns what the operating system said, of [`ErrorKind::Io`]; the text has it too.
+    /// Returns the error of the operating system that caused this one, if there is one; the text contains it.
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
