@@ -6,6 +6,7 @@ use super::chains::Chains;
 use super::hash::IdMap;
 use super::{Spans, Work};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// From the first to the last that a stream did for the spans within an annotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct DeviceAnnotation {
 pub(super) struct Annotating<'s, S> {
     chains: Chains<'s, S>,
     /// By the number of the stream.
-    running: Vec<Option<Running>>,
+    running: List<Option<Running>>,
     /// What had run before, by stream and chain.
     done: IdMap<(usize, usize), Running>,
 }
@@ -37,7 +38,7 @@ struct Running {
 
 impl<'s, S: Spans> Annotating<'s, S> {
     pub(super) fn new(spans: &'s S) -> Annotating<'s, S> {
-        Annotating { chains: Chains::new(spans), running: Vec::new(), done: IdMap::default() }
+        Annotating { chains: Chains::new(spans), running: List::new(), done: IdMap::default() }
     }
 
     /// Takes work that was launched in a slice, on a stream of this number; numbers are dense.
@@ -53,7 +54,7 @@ impl<'s, S: Spans> Annotating<'s, S> {
             Some(Some(running)) if running.chain == chain => running.extent.add(extent),
             Some(running) => {
                 if let Some(before) = running.replace(next) {
-                    let done = self.done.entry((number, before.chain)).or_insert(before);
+                    let done = self.done.get_or_insert_with((number, before.chain), || before);
                     done.extent.add(before.extent);
                 }
             }
@@ -62,10 +63,11 @@ impl<'s, S: Spans> Annotating<'s, S> {
     }
 
     /// Returns the annotations in order of stream and start, the longest first.
-    pub(super) fn finish(self) -> Vec<DeviceAnnotation> {
-        let mut done: Vec<_> = self.done.into_values().chain(self.running.into_iter().flatten()).collect();
+    pub(super) fn finish(self) -> List<DeviceAnnotation> {
+        let mut done: List<_> =
+            self.done.into_iter().map(|(_, done)| done).chain(self.running.into_iter().flatten()).collect();
         done.sort_unstable_by_key(|done| done.stream);
-        let mut found = Vec::new();
+        let mut found = List::new();
         let mut extents = Extents::default();
         for of_stream in done.chunk_by(|a, b| a.stream == b.stream) {
             for Running { chain, extent, .. } in of_stream {
@@ -105,8 +107,8 @@ impl Extent {
 #[derive(Debug, Default)]
 struct Extents {
     /// By the link in the chains; `None` for one that the stream has not met.
-    of_link: Vec<Option<Extent>>,
-    met: Vec<usize>,
+    of_link: List<Option<Extent>>,
+    met: List<usize>,
 }
 
 impl Extents {
@@ -134,11 +136,11 @@ impl Extents {
     }
 
     /// Returns the annotations that the stream met, in order, and begins anew.
-    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> Vec<(u64, Extent)> {
+    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, Extent)> {
         // What is around a link has a lower number.
         let mut met = std::mem::take(&mut self.met);
         met.sort_unstable_by_key(|link| Reverse(*link));
-        let mut found = Vec::with_capacity(met.len());
+        let mut found = List::with_capacity(met.len());
         for number in met {
             let Some(extent) = self.of_link.get_mut(number).and_then(Option::take) else { continue };
             let Some(link) = chains.link(number) else { continue };

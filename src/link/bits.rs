@@ -1,8 +1,10 @@
 //! A row of bits.
 
+use kineto_trace::fallible::List;
+
 /// Bits, all of them clear at first, as many as it takes.
 #[derive(Debug, Default)]
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct Bits(List<u64>);
 
 impl Bits {
     #[inline]

@@ -1,9 +1,8 @@
 //! The annotations around a span.
 
-use std::collections::hash_map::Entry;
-
 use super::Spans;
 use super::hash::IdMap;
+use kineto_trace::fallible::{self, List};
 
 /// The most spans that one walk up goes through for the first time: more than any program nests.
 const DEPTH: usize = 10_000;
@@ -16,12 +15,12 @@ const WALKING: usize = usize::MAX - 1;
 /// Chains of annotations, each of which is kept once; a chain is named by its innermost link.
 pub(super) struct Chains<'s, S> {
     spans: &'s S,
-    links: Vec<Link>,
+    links: List<Link>,
     /// The chain of each span that is an annotation or has been met on a way up.
     of_span: IdMap<u64, usize>,
     /// The slice that was asked for last, the span from which the way led up then, and the chain of both.
     last: (u64, u64, usize),
-    way: Vec<u64>,
+    way: List<u64>,
 }
 
 /// An annotation, and the chain around it, whose links all have lower numbers.
@@ -33,7 +32,7 @@ pub(super) struct Link {
 
 impl<'s, S: Spans> Chains<'s, S> {
     pub(super) fn new(spans: &'s S) -> Chains<'s, S> {
-        Chains { spans, links: Vec::new(), of_span: IdMap::default(), last: (0, 0, NONE), way: Vec::new() }
+        Chains { spans, links: List::new(), of_span: IdMap::default(), last: (0, 0, NONE), way: List::new() }
     }
 
     pub(super) fn link(&self, chain: usize) -> Option<Link> {
@@ -59,13 +58,14 @@ impl<'s, S: Spans> Chains<'s, S> {
         self.way.clear();
         let mut span = innermost;
         let mut chain = loop {
-            if span == 0 || self.way.len() == DEPTH {
+            // A way that is not kept may have no end.
+            if span == 0 || self.way.len() == DEPTH || fallible::check().is_err() {
                 break NONE;
             }
-            match self.of_span.entry(span) {
-                Entry::Vacant(vacant) => vacant.insert(WALKING),
-                Entry::Occupied(known) if *known.get() != WALKING => break *known.get(),
-                Entry::Occupied(_) => break self.of_ring(span),
+            match self.of_span.get(&span).copied() {
+                None => self.of_span.insert(span, WALKING),
+                Some(WALKING) => break self.of_ring(span),
+                Some(chain) => break chain,
             };
             self.way.push(span);
             span = self.spans.parent_of(span);
@@ -80,7 +80,8 @@ impl<'s, S: Spans> Chains<'s, S> {
     /// The chain of spans that are each around the others: all of them have it.
     fn of_ring(&mut self, span: u64) -> usize {
         let from = self.way.iter().position(|on_way| *on_way == span).unwrap_or(0);
-        let ring = self.way.split_off(from);
+        let ring: List<u64> = self.way.iter().skip(from).copied().collect();
+        self.way.truncate(from);
         let chain = ring.iter().fold(NONE, |chain, span| self.around(*span, chain));
         self.of_span.extend(ring.into_iter().map(|span| (span, chain)));
         chain

@@ -2,6 +2,7 @@
 
 use super::{Call, Calls, EventRecord, External, Handle, Links, Records, Spans, Work};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 pub(super) fn ns(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
@@ -103,7 +104,7 @@ impl Spans for FakeSpans {
     fn annotation(&self, span: u64) -> u64 {
         self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.2)
     }
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
         assert!(questions.is_sorted());
         questions.iter().map(|(thread, time)| self.innermost_at(*thread, *time)).collect()
     }

@@ -1,10 +1,10 @@
 //! Maps whose keys are small numbers: one multiplication spreads them well enough.
 
-use std::collections::HashMap;
+use kineto_trace::fallible::Map;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map from ids. They are counted up by collectors and by us, so nobody chooses them to collide.
-pub(super) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub(super) type IdMap<K, V> = Map<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Multiplies by an odd number, and folds what that carried up back down.
 #[derive(Clone, Copy, Debug, Default)]

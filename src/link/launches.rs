@@ -5,6 +5,7 @@ use super::hash::IdMap;
 use super::sparse::{Launch, Sparse};
 use super::{Call, Handle, Records};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;
@@ -32,7 +33,7 @@ pub(super) struct Launches {
     /// The page that was met last, which is the next one mostly, and where it begins.
     last: (u64, usize),
     /// For each id of a page the handle of its launch.
-    slots: Vec<u32>,
+    slots: List<u32>,
     /// All other launches.
     rest: Sparse,
     /// For each slot, then for each of `rest`, whether work came of it.
@@ -41,7 +42,7 @@ pub(super) struct Launches {
     expected: Bits,
     calls: u64,
     /// Calls that must be looked at together.
-    shared: Vec<(u64, Handle)>,
+    shared: List<(u64, Handle)>,
 }
 
 /// A launch, and its place in the table.
@@ -120,17 +121,17 @@ impl Launches {
                 self.share(place, correlation, None);
             }
         }
-        self.shared.sort_by_key(|(correlation, _)| *correlation);
+        self.shared.sort_unstable();
     }
 
     /// Finds the launches among the calls that must be looked at together, and hands on the calls of each. Returns how
     /// many had an id that an earlier one had.
     pub(super) fn part(&mut self, records: &impl Records, mut take: impl FnMut(&Launches, &[Call])) -> u64 {
-        let (shared, mut calls, mut reused) = (std::mem::take(&mut self.shared), Vec::new(), 0);
+        let (shared, mut calls, mut reused) = (std::mem::take(&mut self.shared), List::new(), 0);
         for same in shared.chunk_by(|a, b| a.0 == b.0) {
             calls.clear();
             calls.extend(same.iter().map(|(_, at)| records.call_at(*at)));
-            calls.sort_by_key(|call| (call.thread, call.place()));
+            calls.sort_unstable_by_key(|call: &Call| (call.thread, call.place()));
             reused += self.add_launches(&calls);
             for nest in nests(&calls) {
                 if nest.iter().any(|call| call.launches)
@@ -142,7 +143,6 @@ impl Launches {
             }
         }
         self.rest.finish();
-        self.pages.shrink_to_fit();
         self.slots.shrink_to_fit();
         reused
     }
@@ -160,7 +160,7 @@ impl Launches {
             *slot = launch.at.0;
             return 0;
         }
-        self.rest.extend([launch].into_iter().chain(second).chain(launches)) - 1
+        self.rest.extend([launch].into_iter().chain(second).chain(launches)).saturating_sub(1)
     }
 
     /// Finds the launch of device work: of several, the last one that starts not after it, else the first one.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::fake::FakeRecords;
 use super::{Links, Records, Spans};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// Spans that cost nothing to look at: a span for each slice, in steps of a thousand, which are annotations.
 struct Steps;
@@ -22,7 +23,7 @@ impl Spans for Steps {
     fn annotation(&self, span: u64) -> u64 {
         if span > STEPS { 0 } else { span }
     }
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
         (STEPS + 1..).take(questions.len()).collect()
     }
 }

@@ -27,6 +27,7 @@ use origins::{Origins, Search};
 use waits::Waits;
 
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// Names a record of the source, which alone knows what it means.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -101,7 +102,7 @@ pub(crate) trait Spans {
     /// The id of the host activity of a span that is an annotation; 0 for others.
     fn annotation(&self, span: u64) -> u64;
     /// For each thread and time the innermost slice that was open then, 0 for none; asked in order of thread and time.
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64>;
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64>;
 }
 
 /// What belongs together.
@@ -115,7 +116,7 @@ pub(crate) struct Links {
     origins: Origins,
     streams: Order<(i32, u32)>,
     threads: Order<u32>,
-    annotations: Vec<DeviceAnnotation>,
+    annotations: List<DeviceAnnotation>,
     waits: Waits,
     counts: Counts,
 }
@@ -142,7 +143,7 @@ pub(crate) struct Joining<'a, R, S> {
     /// The places of launches whose slices are known only when all work is.
     doubtful: Bits,
     /// Their work, with the numbers of the streams.
-    unlinked: Vec<(usize, Handle)>,
+    unlinked: List<(usize, Handle)>,
     counts: Counts,
 }
 
@@ -173,7 +174,7 @@ impl<'a, R: Records, S: Spans> Calls<'a, R, S> {
         search.settle_single(records, &launches);
         counts.correlations_reused = launches.part(records, |launches, nest| search.settle(nest, launches));
         let (origins, doubtful) = search.ask(&mut counts);
-        let (streams, annotating, unlinked) = (Order::new(), Annotating::new(spans), Vec::new());
+        let (streams, annotating, unlinked) = (Order::new(), Annotating::new(spans), List::new());
         Joining { records, launches, threads, streams, annotating, search, origins, doubtful, unlinked, counts }
     }
 }
@@ -433,7 +434,10 @@ mod tests {
             end: ns(end),
             annotation,
         };
-        assert_eq!(links(&records).annotations(), [row(7, 300, 550, 10), row(7, 400, 550, 20), row(8, 350, 400, 10)]);
+        assert_eq!(
+            links(&records).annotations()[..],
+            [row(7, 300, 550, 10), row(7, 400, 550, 20), row(8, 350, 400, 10)]
+        );
     }
 
     #[test]
@@ -449,8 +453,8 @@ mod tests {
             fn annotation(&self, span: u64) -> u64 {
                 span
             }
-            fn innermost(&self, _: &[(u32, Timestamp)]) -> Vec<u64> {
-                Vec::new()
+            fn innermost(&self, _: &[(u32, Timestamp)]) -> List<u64> {
+                List::new()
             }
         }
         let mut records = FakeRecords::default();

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use super::hash::IdMap;
 use super::{Call, Handle, Work};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// How far back in its lane a late record is looked for a place while it arrives.
 const REACH: usize = 64;
@@ -31,7 +32,7 @@ impl Work {
 /// one was much too late is sorted in the end.
 #[derive(Debug)]
 pub(super) struct Order<L> {
-    lanes: Vec<Lane<L>>,
+    lanes: List<Lane<L>>,
     numbers: IdMap<L, usize>,
     /// A record of some lane began before one that came earlier had ended.
     may_overlap: bool,
@@ -40,7 +41,7 @@ pub(super) struct Order<L> {
 #[derive(Debug)]
 struct Lane<L> {
     key: L,
-    handles: Vec<Handle>,
+    handles: List<Handle>,
     /// The greatest place so far.
     last: Option<Place>,
     /// The latest end so far.
@@ -50,18 +51,18 @@ struct Lane<L> {
 
 impl<L: Copy + Ord + Hash> Order<L> {
     pub(super) fn new() -> Order<L> {
-        Order { lanes: Vec::new(), numbers: IdMap::default(), may_overlap: false }
+        Order { lanes: List::new(), numbers: IdMap::default(), may_overlap: false }
     }
 
     /// Takes a record; `place_of` says where one that was taken before stands. Returns the number of its lane, in order
     /// of the lanes' first records.
     pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(Handle) -> Place) -> usize {
         let next = self.lanes.len();
-        let number = *self.numbers.entry(lane).or_insert(next);
+        let number = *self.numbers.get_or_insert_with(lane, || next);
         if number == next {
             self.lanes.push(Lane {
                 key: lane,
-                handles: Vec::new(),
+                handles: List::new(),
                 last: None,
                 end: Timestamp::default(),
                 is_sorted: true,
@@ -86,13 +87,13 @@ impl<L: Copy + Ord + Hash> Order<L> {
 
     /// Returns the lanes in the order of their keys.
     pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[Handle])> {
-        self.lanes.iter().map(|lane| (lane.key, lane.handles.as_slice()))
+        self.lanes.iter().map(|lane| (lane.key, &lane.handles[..]))
     }
 
     /// Returns the lane of that key, once all is in order.
     pub(super) fn lane(&self, key: L) -> Option<&[Handle]> {
         let found = self.lanes.binary_search_by_key(&key, |lane| lane.key).ok()?;
-        self.lanes.get(found).map(|lane| lane.handles.as_slice())
+        self.lanes.get(found).map(|lane| &lane.handles[..])
     }
 
     /// Whether records of a lane may overlap.
@@ -129,9 +130,9 @@ impl<L> Lane<L> {
 
     fn finish(&mut self, place_of: &impl Fn(Handle) -> Place) {
         if !self.is_sorted {
-            let mut places: Vec<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
-            // Not the unstable one: what arrived in runs is merged, not sorted anew.
-            places.sort();
+            let mut places: List<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
+            // Not the stable one, which would merge what arrived in runs: it needs memory.
+            places.sort_unstable();
             self.handles.clear();
             self.handles.extend(places.iter().map(|place| place.2));
             self.is_sorted = true;

@@ -3,9 +3,11 @@
 use std::slice;
 
 use super::bits::Bits;
+use super::hash::IdMap;
 use super::launches::Launches;
 use super::{Call, Counts, External, Handle, Records, Spans};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// The slices that calls were made in.
 ///
@@ -13,7 +15,7 @@ use crate::time::Timestamp;
 #[derive(Debug)]
 pub(super) struct Origins {
     /// Calls that were not made in the slice that they name, with the one that it was or 0; in order.
-    others: Vec<(Handle, u64)>,
+    others: List<(Handle, u64)>,
 }
 
 impl Origins {
@@ -26,8 +28,7 @@ impl Origins {
 
     fn add(&mut self, others: impl IntoIterator<Item = (Handle, u64)>) {
         self.others.extend(others);
-        // What came before is in order.
-        self.others.sort();
+        self.others.sort_unstable();
     }
 
     #[cfg(test)]
@@ -40,16 +41,16 @@ impl Origins {
 pub(super) struct Search<'a, S> {
     spans: &'a S,
     /// Calls that name none.
-    unnamed: Vec<Handle>,
+    unnamed: List<Handle>,
     /// Ids that came apart from their calls, by correlation.
-    strays: Vec<(u64, u64)>,
-    others: Vec<(Handle, u64)>,
+    strays: IdMap<u64, u64>,
+    others: List<(Handle, u64)>,
     /// Launches to be linked by time.
-    questions: Vec<Question>,
+    questions: List<Question>,
     /// What is to be linked by time only if work comes of it, and where in the table of launches that is.
-    doubtful: Vec<(usize, Question)>,
+    doubtful: List<(usize, Question)>,
     /// The calls of both, with the ids that they name.
-    asking: Vec<(Handle, u64)>,
+    asking: List<(Handle, u64)>,
 }
 
 struct Question {
@@ -62,15 +63,15 @@ struct Question {
 
 impl<'a, S: Spans> Search<'a, S> {
     pub(super) fn new(spans: &'a S) -> Search<'a, S> {
-        let (questions, doubtful) = (Vec::new(), Vec::new());
+        let (questions, doubtful) = (List::new(), List::new());
         Search {
             spans,
-            unnamed: Vec::new(),
-            strays: Vec::new(),
-            others: Vec::new(),
+            unnamed: List::new(),
+            strays: IdMap::default(),
+            others: List::new(),
             questions,
             doubtful,
-            asking: Vec::new(),
+            asking: List::new(),
         }
     }
 
@@ -89,10 +90,10 @@ impl<'a, S: Spans> Search<'a, S> {
             if self.spans.span_of(external.id).is_none() {
                 counts.ids_unknown += 1;
             } else if external.correlation != 0 {
-                self.strays.push((external.correlation, external.id));
+                // Of several for one call the last counts.
+                self.strays.insert(external.correlation, external.id);
             }
         }
-        self.strays.sort_by_key(|(correlation, _)| *correlation);
     }
 
     /// Looks for the slices of the calls that name none and stand alone.
@@ -109,7 +110,9 @@ impl<'a, S: Spans> Search<'a, S> {
     pub(super) fn settle(&mut self, nest: &[Call], launches: &Launches) {
         let Some(outermost) = nest.first() else { return };
         let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
-        let stray = || self.stray(outermost.correlation).filter(|id| self.spans.may_be_open(*id, outermost.start));
+        let stray = || {
+            self.strays.get(&outermost.correlation).copied().filter(|id| self.spans.may_be_open(*id, outermost.start))
+        };
         if let Some(slice) = named.or_else(stray) {
             return self.link(nest, slice);
         }
@@ -131,13 +134,6 @@ impl<'a, S: Spans> Search<'a, S> {
         call.external != 0 && self.spans.may_be_open(call.external, call.start)
     }
 
-    /// Of several ids that came for one call the last counts.
-    fn stray(&self, correlation: u64) -> Option<u64> {
-        let behind = self.strays.partition_point(|(of, _)| *of <= correlation);
-        let (of, id) = self.strays.get(behind.checked_sub(1)?)?;
-        (*of == correlation).then_some(*id)
-    }
-
     /// Notes the slice for the calls that do not name one themselves.
     fn link(&mut self, nest: &[Call], slice: u64) {
         for call in nest {
@@ -151,7 +147,7 @@ impl<'a, S: Spans> Search<'a, S> {
     pub(super) fn ask(&mut self, counts: &mut Counts) -> (Origins, Bits) {
         let questions = std::mem::take(&mut self.questions);
         self.ask_for(questions, counts);
-        let mut origins = Origins { others: Vec::new() };
+        let mut origins = Origins { others: List::new() };
         origins.add(std::mem::take(&mut self.others));
         let mut doubtful = Bits::default();
         self.doubtful.iter().for_each(|(place, _)| doubtful.set(*place));
@@ -160,7 +156,7 @@ impl<'a, S: Spans> Search<'a, S> {
 
     /// Adds the slices of the doubtful calls, after the last work.
     pub(super) fn ask_doubtful(mut self, launches: &Launches, origins: &mut Origins, counts: &mut Counts) {
-        let (mut questions, mut none) = (Vec::new(), Vec::new());
+        let (mut questions, mut none) = (List::new(), List::new());
         for (place, question) in std::mem::take(&mut self.doubtful) {
             if launches.has_worked(place) { questions.push(question) } else { none.push(question) }
         }
@@ -171,10 +167,10 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Links by time what nothing else could link.
-    fn ask_for(&mut self, mut questions: Vec<Question>, counts: &mut Counts) {
+    fn ask_for(&mut self, mut questions: List<Question>, counts: &mut Counts) {
         questions.sort_unstable_by_key(|question| (question.thread, question.time));
-        let asked: Vec<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
-        let answers = if asked.is_empty() { Vec::new() } else { self.spans.innermost(&asked) };
+        let asked: List<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
+        let answers = if asked.is_empty() { List::new() } else { self.spans.innermost(&asked) };
         for (nth, question) in questions.iter().enumerate() {
             let slice = answers.get(nth).copied().unwrap_or(0);
             let count = if slice == 0 { &mut counts.unlinked } else { &mut counts.linked_by_time };

@@ -2,6 +2,7 @@
 
 use super::Handle;
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Launch {
@@ -13,9 +14,9 @@ pub(super) struct Launch {
 /// Launches in order of id and start, with an index that leads to the few of them among which to search.
 #[derive(Debug, Default)]
 pub(super) struct Sparse {
-    launches: Vec<Launch>,
+    launches: List<Launch>,
     /// For each part of the range of ids, all parts being as wide, where its launches begin; then the end.
-    parts: Vec<u32>,
+    parts: List<u32>,
     first: u64,
     /// The width of a part as a power of two.
     width: u32,
@@ -34,11 +35,11 @@ impl Sparse {
     /// Makes the index, after the last launch: about a part for each.
     pub(super) fn finish(&mut self) {
         self.launches.shrink_to_fit();
-        let [first, .., last] = self.launches.as_slice() else { return };
+        let [first, .., last] = &self.launches[..] else { return };
         let range = last.correlation - first.correlation;
         self.first = first.correlation;
         self.width = (0..63).find(|width| range >> width < self.launches.len() as u64).unwrap_or(63);
-        let mut parts = Vec::new();
+        let mut parts = List::new();
         for (nth, launch) in (0..).zip(&self.launches) {
             let part = self.part(launch.correlation).unwrap_or(0);
             parts.resize(parts.len().max(part + 1), nth);

@@ -1,6 +1,7 @@
 //! Which record of an event a wait waited for.
 
 use super::EventRecord;
+use kineto_trace::fallible::{List, Map};
 
 /// What a wait waited for: the stream, and the call that put the event on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,40 +12,36 @@ pub(crate) struct Wait {
 
 /// The event records, in order of event and correlation.
 #[derive(Debug)]
-pub(super) struct Waits(Vec<EventRecord>);
+pub(super) struct Waits(List<(Key, u32)>);
+
+/// The context and the event, and the call that recorded it.
+type Key = (u32, u64, u64);
 
 impl Waits {
     /// Of two records of one event and call, the one that arrived last counts; those of no call are none.
     pub(super) fn new(records: impl Iterator<Item = EventRecord>) -> Waits {
-        let mut records: Vec<_> = records.filter(|record| record.correlation != 0).collect();
-        records.sort_by_key(EventRecord::key);
-        records.dedup_by(|later, earlier| {
-            let are_same = later.key() == earlier.key();
-            if are_same {
-                *earlier = *later;
-            }
-            are_same
-        });
-        records.shrink_to_fit();
+        let records = records.filter(|record| record.correlation != 0);
+        let streams: Map<Key, u32> = records.map(|record| (record.key(), record.stream)).collect();
+        let mut records: List<_> = streams.into_iter().collect();
+        records.sort_unstable();
         Waits(records)
     }
 
     /// The last record of the event at or before this call; correlation ids tell what came first, not arrival.
     pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
-        let behind = self.0.partition_point(|record| record.key() <= (context, event, correlation));
-        let record = self.0.get(behind.checked_sub(1)?)?;
-        let is_event = (record.context, record.event) == (context, event);
-        is_event.then_some(Wait { stream: record.stream, correlation: record.correlation })
+        let behind = self.0.partition_point(|(key, _)| *key <= (context, event, correlation));
+        let ((of_context, of_event, correlation), stream) = *self.0.get(behind.checked_sub(1)?)?;
+        ((of_context, of_event) == (context, event)).then_some(Wait { stream, correlation })
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<EventRecord>()
+        self.0.capacity() * size_of::<(Key, u32)>()
     }
 }
 
 impl EventRecord {
-    fn key(&self) -> (u32, u64, u64) {
+    fn key(&self) -> Key {
         (self.context, self.event, self.correlation)
     }
 }

@@ -48,6 +48,7 @@ use crate::write::sink::Sinks;
 use gate::Gate;
 use guest::Guest;
 use kineto_trace::activity::ActivityTypes;
+use kineto_trace::fallible;
 use memory_profile::MemoryProfile;
 use observer::{Event, SessionObservers};
 use pulse::Pulse;
@@ -229,7 +230,9 @@ impl Session {
 
     /// Returns why a trace of the program's own is empty, if it is.
     pub(crate) fn why_empty(&self, trace: &Trace) -> Option<&'static str> {
-        let why = trace.why_empty().filter(|_| trace.stats().violations.is_empty())?;
+        // Where there is no memory to know it, saving reports that.
+        let why = fallible::attempt(|| trace.why_empty().filter(|_| trace.stats().violations.is_empty()));
+        let why = why.ok().flatten()?;
         Some(match self.is_installed() || self.recorder.is_forked() {
             true => why,
             false => "the layer was not installed; add it with tracing_subscriber::registry().with(layer).init()",

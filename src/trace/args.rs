@@ -6,6 +6,7 @@ use crate::buffer::{Record, Tag};
 use crate::fields::{Datum, Value, Word, values};
 use kineto_trace::activity::catalogue::{Owner, lookup};
 use kineto_trace::activity::{ArgValue, Args};
+use kineto_trace::fallible::List;
 use kineto_trace::keys::Shown;
 use kineto_trace::rows::SiteRow;
 use std::cell::RefCell;
@@ -16,8 +17,8 @@ pub(crate) struct Source<'t> {
     pub(crate) index: &'t Index,
     pub(crate) sites: &'t [SiteRow],
     /// Payloads are put together here; two, since a value may have to be compared with later ones.
-    pub(crate) words: RefCell<Vec<Word>>,
-    pub(crate) later: RefCell<Vec<Word>>,
+    pub(crate) words: RefCell<List<Word>>,
+    pub(crate) later: RefCell<List<Word>>,
 }
 
 /// What the program says of a span: its fields, and the error that happened in a slice.
@@ -42,13 +43,13 @@ pub(crate) struct EventArgs<'t> {
 
 impl<'t> Source<'t> {
     /// Returns the text that a record has in that field.
-    pub(crate) fn name<'b>(&self, record: &Record<'_>, words: &'b mut Vec<Word>, field: usize) -> Option<&'b str> {
+    pub(crate) fn name<'b>(&self, record: &Record<'_>, words: &'b mut List<Word>, field: usize) -> Option<&'b str> {
         self.recorded.payload(record, words);
         text_of(words, field)
     }
 
     /// Returns the name that a span's fields give it, the one recorded last.
-    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, words: &'b mut Vec<Word>) -> Option<&'b str> {
+    pub(crate) fn span_name<'b>(&self, span: u64, site: u32, words: &'b mut List<Word>) -> Option<&'b str> {
         self.span_text(span, site, self.sites.get(site as usize)?.keys.name?, words)
     }
 
@@ -58,7 +59,7 @@ impl<'t> Source<'t> {
         span: u64,
         site: u32,
         field: usize,
-        words: &'b mut Vec<Word>,
+        words: &'b mut List<Word>,
     ) -> Option<&'b str> {
         let candidates = self.index.values.of(span).rev().chain([span]);
         let mut records = candidates.filter_map(|id| self.recorded.record(id));
@@ -74,7 +75,7 @@ impl<'t> Source<'t> {
     }
 
     /// Returns the name of a slice; empty if it is none.
-    pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut Vec<Word>) -> &'b str {
+    pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut List<Word>) -> &'b str {
         let Some(record) = self.recorded.record(slice) else { return "" };
         let named = self.span_name(record.span(), record.head.site, words);
         named.or_else(|| self.sites.get(record.head.site as usize).map(|site| site.name)).unwrap_or("")

@@ -4,8 +4,8 @@ use crate::time::Timestamp;
 use kineto_trace::activity::{
     Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, FlowKind, Lane, RecordScope, Track,
 };
+use kineto_trace::fallible::{List, Map};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// What the autograd engine calls the operation around each backward one.
 pub(super) const EVALUATE: &str = "autograd::engine::evaluate_function: ";
@@ -19,10 +19,10 @@ pub(super) const SCOPE_NAME: &str = "record_scope";
 /// Takes the operations of a trace one after the other, and keeps those that have a sequence number.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    found: Vec<Operation>,
+    found: List<Operation>,
     /// The one before, if the next one may share what it says.
     around: Option<Operation>,
-    shared: Vec<(u64, Node)>,
+    shared: List<(u64, Node)>,
     /// The highest number of an arrow that is there already.
     highest: u64,
 }
@@ -115,14 +115,14 @@ impl Operations {
     ///
     /// In order of their end: of the forward operations of a thread and number, the one that began last counts; a backward
     /// operation takes it away, so it has one arrow. Of what ends at once, the inner one goes first.
-    pub(super) fn join(mut self, with_arrows: bool) -> Vec<Addition> {
+    pub(super) fn join(mut self, with_arrows: bool) -> List<Addition> {
         if !with_arrows {
             self.found.clear();
         }
         self.found.sort_unstable_by_key(|one| (one.end, Reverse(one.row)));
         // By process, thread and number: when it began, and its row.
-        let mut forward: HashMap<(i64, i64, i64), (Timestamp, u64)> = HashMap::new();
-        let mut additions: Vec<Addition> = Vec::new();
+        let mut forward: Map<(i64, i64, i64), (Timestamp, u64)> = Map::default();
+        let mut additions: List<Addition> = List::new();
         let mut id = self.highest;
         for one in &self.found {
             let Some(node) = one.node else { continue };
@@ -134,7 +134,8 @@ impl Operations {
                 additions.push(Addition { row: from, flow: flow(FlowEnd::Start), node: None });
                 additions.push(Addition { row: one.row, flow: flow(FlowEnd::Finish), node: None });
             } else {
-                let latest = forward.entry((one.process, one.thread, node.sequence)).or_insert((one.start, one.row));
+                let key = (one.process, one.thread, node.sequence);
+                let latest = forward.get_or_insert_with(key, || (one.start, one.row));
                 if one.start >= latest.0 {
                     *latest = (one.start, one.row);
                 }

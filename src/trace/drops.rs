@@ -17,9 +17,8 @@ use super::recorded::Recorded;
 use crate::buffer::{Record, Tag, flag};
 use crate::clock::Converter;
 use crate::time::Ticks;
+use kineto_trace::fallible::{List, Map, Set};
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 
 /// Reads the records of each thread in order.
 #[derive(Debug)]
@@ -27,14 +26,14 @@ pub(super) struct Drops<'r> {
     recorded: &'r Recorded,
     lane: u64,
     /// Slices of the lane at hand, each inside the one before; the last ones may have ended.
-    open: Vec<Entered>,
+    open: List<Entered>,
     /// When something else was recorded last on the lane.
     other: Ticks,
     /// The slices of other lanes.
-    others: HashMap<u64, Vec<Entered>>,
-    spans: HashMap<u64, Span>,
+    others: Map<u64, List<Entered>>,
+    spans: Map<u64, Span>,
     /// Spans that closed, and whether the thread that had left one last did that next.
-    closed: Vec<(u64, bool)>,
+    closed: List<(u64, bool)>,
 }
 
 /// One enter of a span.
@@ -49,7 +48,7 @@ struct Entered {
     /// How many records lie in it.
     records: usize,
     /// Slices directly inside that may be those in which futures are dropped that this span's future owns.
-    inside: Vec<u64>,
+    inside: List<u64>,
     is_first: bool,
     /// It is its span's first, or inside another one of its span.
     is_call: bool,
@@ -75,11 +74,11 @@ struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The slices in which futures are dropped, in order.
-    pub(super) slices: Vec<u64>,
+    pub(super) slices: List<u64>,
     /// The callsites of the spans of futures.
-    pub(super) sites: HashSet<u32>,
+    pub(super) sites: Set<u32>,
     /// Spans that have not closed and were entered again, of callsites whose spans are entered inside their ancestors only.
-    pub(super) undecided: HashSet<u64>,
+    pub(super) undecided: Set<u64>,
 }
 
 /// A slice that lasted longer is work that is worth seeing.
@@ -95,7 +94,7 @@ impl<'r> Drops<'r> {
     }
 
     /// Takes note of a record; `ends` has the ends of slices whose own record does not say it.
-    pub(super) fn meet(&mut self, record: &Record<'_>, ends: &HashMap<u64, Ticks>) {
+    pub(super) fn meet(&mut self, record: &Record<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
             Tag::Lane => {
@@ -116,7 +115,7 @@ impl<'r> Drops<'r> {
         }
     }
 
-    fn happened(&mut self, at: Ticks, ends: &HashMap<u64, Ticks>) {
+    fn happened(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
         self.other = at;
         self.count_in(|around| around.end(ends).is_none_or(|end| at <= end));
     }
@@ -126,7 +125,7 @@ impl<'r> Drops<'r> {
         self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
 
-    fn enter(&mut self, slice: &Record<'_>, ends: &HashMap<u64, Ticks>) {
+    fn enter(&mut self, slice: &Record<'_>, ends: &Map<u64, Ticks>) {
         let ([start, end, _], span) = (slice.words, slice.span());
         let is_first = slice.head.flags & flag::FIRST != 0;
         let mut follows = false;
@@ -152,7 +151,7 @@ impl<'r> Drops<'r> {
             start: Ticks(start),
             end: Ticks(end),
             records: 0,
-            inside: Vec::new(),
+            inside: List::new(),
             is_first,
             is_call,
             is_foreign,
@@ -172,22 +171,19 @@ impl<'r> Drops<'r> {
         if entered.is_first {
             return;
         }
-        match self.spans.entry(entered.span) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(Span { is_inside_others: entered.is_foreign, last: entered, lane, ..Span::default() });
-            }
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.is_inside_others |= entered.is_foreign;
-                known.is_on_several_threads |= known.lane != lane;
-                if entered.start >= known.last.start {
-                    (known.last, known.lane) = (entered, lane);
-                }
-            }
+        let Some(known) = self.spans.get_mut(&entered.span) else {
+            let (span, is_inside_others) = (entered.span, entered.is_foreign);
+            self.spans.insert(span, Span { is_inside_others, last: entered, lane, ..Span::default() });
+            return;
+        };
+        known.is_inside_others |= entered.is_foreign;
+        known.is_on_several_threads |= known.lane != lane;
+        if entered.start >= known.last.start {
+            (known.last, known.lane) = (entered, lane);
         }
     }
 
-    pub(super) fn finish(mut self, ends: &HashMap<u64, Ticks>, converter: &Converter) -> Found {
+    pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> Found {
         self.others.insert(self.lane, std::mem::take(&mut self.open));
         for (lane, open) in std::mem::take(&mut self.others) {
             open.into_iter().for_each(|entered| self.left(entered, lane));
@@ -202,11 +198,11 @@ impl<'r> Drops<'r> {
             end.is_some_and(|end| end.since(converter.timestamp(last.start)) < LONGEST_NS)
         };
         let ends_empty = |span: &&Span| span.is_closed && !span.last.is_call && span.last.records == 0;
-        let mut spans: Vec<&Span> =
+        let mut spans: List<&Span> =
             self.spans.values().filter(ends_empty).filter(|span| is_short(&span.last)).collect();
         // What lies inside comes first.
         spans.sort_unstable_by_key(|span| Reverse((span.last.start, span.last.slice)));
-        let (mut found, mut cancelled, mut sites) = (HashSet::new(), Vec::new(), HashSet::new());
+        let (mut found, mut cancelled, mut sites) = (Set::default(), List::new(), Set::default());
         for span in spans {
             let last = &span.last;
             if !last.inside.iter().all(|slice| found.contains(slice)) {
@@ -227,10 +223,10 @@ impl<'r> Drops<'r> {
             }
         }
         sites.extend(cancelled.iter().map(|(site, _)| *site));
-        let mut slices: Vec<u64> = found.into_iter().collect();
+        let mut slices: List<u64> = found.into_iter().collect();
         slices.sort_unstable();
         let inside_others = self.spans.values().filter(|span| span.is_inside_others);
-        let sync_sites: HashSet<u32> = inside_others.map(|span| span.last.site).collect();
+        let sync_sites: Set<u32> = inside_others.map(|span| span.last.site).collect();
         let is_undecided = |span: &Span| !span.is_closed && !sync_sites.contains(&span.last.site);
         let undecided = self.spans.iter().filter(|(_, span)| is_undecided(span)).map(|(id, _)| *id).collect();
         Found { slices, sites, undecided }
@@ -238,7 +234,7 @@ impl<'r> Drops<'r> {
 }
 
 impl Entered {
-    fn end(&self, ends: &HashMap<u64, Ticks>) -> Option<Ticks> {
+    fn end(&self, ends: &Map<u64, Ticks>) -> Option<Ticks> {
         if self.end.0 != 0 { Some(self.end) } else { ends.get(&self.slice).copied() }
     }
 }

@@ -4,6 +4,7 @@ use super::Trace;
 use crate::error::Error;
 use crate::write::execution::{Answers, ExecutionWriter, Questions};
 use crate::write::file::{Destination, stem_and_end};
+use kineto_trace::fallible;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,8 +38,12 @@ impl Trace {
     /// Writes the trace's operations as an execution trace; see [`save_execution_trace`](Trace::save_execution_trace).
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_execution_trace(&self, out: impl Write) -> io::Result<()> {
+        fallible::attempt(|| self.write_operations(out))?
+    }
+
+    fn write_operations(&self, out: impl Write) -> io::Result<()> {
         let (start, end) = self.window();
         let groups = self.distributed().and_then(|info| info.groups_json());
         let (process, forward) = (self.inner.facts.process, self.forward(groups.is_some()));

@@ -13,16 +13,16 @@ use crate::clock::Converter;
 use crate::fields::{Datum, Value, values};
 use crate::memory::Category;
 use crate::time::Ticks;
-use std::collections::{HashMap, HashSet};
+use kineto_trace::fallible::{List, Map, Set};
 
 /// Where to find what the rows of a trace are made of.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Stretches of chunks, thread by thread, and in the order in which the thread wrote them; without what lies outside of
     /// a window that was cut.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: List<Run>,
     /// Ends of slices whose own record does not hold it, by slice.
-    pub(crate) ends: HashMap<u64, Ticks>,
+    pub(crate) ends: Map<u64, Ticks>,
     /// Records of late values, by span and in order of time; without those that later ones replace.
     pub(crate) values: Pairs,
     /// Error events, by slice and in order of time.
@@ -32,13 +32,13 @@ pub(crate) struct Index {
     /// Slices of threads whose counters had taken turns by then.
     pub(crate) scaled: u64,
     /// Spans entered more than once.
-    pub(crate) tracks: HashMap<u64, Track>,
+    pub(crate) tracks: Map<u64, Track>,
     /// Callsites of which a span is known to be a future's: see [`Drops`] and [`open_futures`].
-    pub(crate) polled_sites: HashSet<u32>,
+    pub(crate) polled_sites: Set<u32>,
     /// Slices in which a future was dropped and nothing else happened, in order.
-    drops: Vec<u64>,
+    drops: List<u64>,
     /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
-    pub(crate) arrows: Vec<(u64, u64, bool)>,
+    pub(crate) arrows: List<(u64, u64, bool)>,
     /// `follows_from` pairs that no arrow can show.
     pub(crate) unlinked: u64,
     pub(crate) slices: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Index {
     pub(crate) clipped: u64,
     /// Slices that had not ended in their window when they were read, in order of their ids. Their threads may store ends
     /// later, which do not change the trace.
-    pub(crate) unfinished: Vec<u64>,
+    pub(crate) unfinished: List<u64>,
     pub(crate) events: u64,
     /// What allocators reported.
     pub(crate) memory: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Track {
 
 /// A sorted list of pairs: few, so smaller than a map.
 #[derive(Debug, Default)]
-pub(crate) struct Pairs(Vec<(u64, u64)>);
+pub(crate) struct Pairs(List<(u64, u64)>);
 
 impl Pairs {
     pub(crate) fn is_empty(&self) -> bool {
@@ -103,8 +103,8 @@ impl Index {
     /// Reads all records of a session.
     pub(crate) fn new(recorded: &Recorded, converter: &Converter, progress: &Progress) -> Index {
         let mut index = Index::default();
-        let (mut again, mut follows, mut closes, mut open) = (HashSet::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut values, mut early, mut drops) = (Vec::new(), HashSet::new(), Drops::new(recorded));
+        let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
+        let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
         index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
             let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
@@ -190,7 +190,7 @@ impl Index {
     }
 
     /// Finds the slices of `open` that had not ended by the end of their window, which `open` has too.
-    fn find_unfinished(&mut self, open: Vec<(u64, Ticks)>) {
+    fn find_unfinished(&mut self, open: List<(u64, Ticks)>) {
         let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
         self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
         self.unfinished.sort_unstable();
@@ -273,10 +273,9 @@ impl Index {
         }
     }
 
-    fn find_tracks(&mut self, recorded: &Recorded, again: &HashSet<u64>, closes: &[u64]) {
+    fn find_tracks(&mut self, recorded: &Recorded, again: &Set<u64>, closes: &[u64]) {
         // Two threads may each have taken their slice for the first; the close of such a span is recorded.
-        let mut tracks: HashMap<u64, Track> =
-            again.iter().chain(closes).map(|span| (*span, Track::default())).collect();
+        let mut tracks: Map<u64, Track> = again.iter().chain(closes).map(|span| (*span, Track::default())).collect();
         if tracks.is_empty() {
             return;
         }
@@ -306,19 +305,18 @@ impl Index {
             return;
         }
         let is_short = |start, end| converter.timestamp(end).since(converter.timestamp(start)) < 1000;
-        let mut firsts: HashMap<u64, Option<(bool, Ticks, u64)>> =
-            follows.iter().map(|(span, _)| (*span, None)).collect();
+        let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
         self.for_each_slice(recorded, |record, start, end| {
             if let Some(first) = firsts.get_mut(&record.span()) {
                 let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
             }
         });
-        let mut sources: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut sources: Map<u64, List<usize>> = Map::default();
         for (pair, (_, followed)) in follows.iter().enumerate() {
-            sources.entry(*followed).or_default().push(pair);
+            sources.get_or_insert_with(*followed, List::new).push(pair);
         }
-        let mut latest: Vec<Option<(bool, Ticks, u64)>> = vec![None; follows.len()];
+        let mut latest: List<Option<(bool, Ticks, u64)>> = follows.iter().map(|_| None).collect();
         self.for_each_slice(recorded, |record, start, end| {
             for pair in sources.get(&record.span()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
@@ -361,8 +359,8 @@ fn is_early(window: &Window, record: &Record<'_>) -> bool {
 }
 
 /// Reads the ends of slices whose own record does not hold it, for windows that were cut: which slices meet those depends on them.
-fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
-    let mut ends = HashMap::new();
+fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
+    let mut ends = Map::default();
     for (chunk, committed) in &recorded.chunks {
         let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
         let mut at = 1;
@@ -379,8 +377,8 @@ fn late_ends(recorded: &Recorded) -> HashMap<u64, Ticks> {
 /// Returns the span and the record of late values, which are sorted by span and time, without the records in which each value
 /// is replaced by a later record of its span. Otherwise each slice of a span would read all values of the span. The last text
 /// of a field is kept too, since it may be the span's name, and the last category of memory, which no other text replaces.
-fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
-    let (mut kept, mut words, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u64)> {
+    let (mut kept, mut words, mut seen) = (List::new(), List::new(), Set::default());
     for of_span in sorted.chunk_by(|one, next| one.0 == next.0) {
         let first = kept.len();
         for (span, _, id) in of_span.iter().rev() {
@@ -420,7 +418,7 @@ impl Said {
 
 /// How many values of a counter are no finite numbers.
 fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
-    let mut words = Vec::new();
+    let mut words = List::new();
     recorded.payload(counter, &mut words);
     let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
     let is_name = |index: usize| {

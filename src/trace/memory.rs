@@ -6,6 +6,7 @@ use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Track};
+use kineto_trace::fallible::List;
 use kineto_trace::rows::Rows;
 use std::io;
 
@@ -63,7 +64,7 @@ pub(super) fn is_replaced(reported: &MemoryRecord, collections: &[Collection]) -
 #[derive(Debug, Default)]
 pub(super) struct Categories {
     /// For each callsite, the field that says it; empty if there is none at all.
-    fields: Option<Vec<Option<usize>>>,
+    fields: Option<List<Option<usize>>>,
     /// The slice that was asked for last, and what was found: allocations come in flocks.
     last: (u64, Category),
 }
@@ -82,13 +83,14 @@ impl Categories {
     fn of_spans(&mut self, slice: u64, source: &Source<'_>) -> Category {
         let fields = self.fields.get_or_insert_with(|| {
             let field = |site: &&crate::callsite::Site| site.metadata.fields().field(CATEGORY_FIELD);
-            let all: Vec<_> = source.recorded.sites.iter().map(|site| field(site).map(|field| field.index())).collect();
-            if all.iter().any(Option::is_some) { all } else { Vec::new() }
+            let all: List<_> =
+                source.recorded.sites.iter().map(|site| field(site).map(|field| field.index())).collect();
+            if all.iter().any(Option::is_some) { all } else { List::new() }
         });
         if fields.is_empty() {
             return Category::Unknown;
         }
-        let mut words = Vec::new();
+        let mut words = List::new();
         let mut span = source.recorded.record(slice).map_or(0, |slice| slice.span());
         while let Some(made) = source.recorded.record(span).filter(|_| span != 0) {
             let field = fields.get(made.head.site as usize).copied().flatten();

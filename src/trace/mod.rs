@@ -54,6 +54,7 @@ use cpu::CpuRows;
 use device::{Host, Linked};
 use index::Index;
 use kineto_trace::activity::{Activity, Track};
+use kineto_trace::fallible::{self, Lazy, List};
 use kineto_trace::rows::{Rows, ThreadRow};
 use operations::{Wanted, WithOperations};
 use related::{Finder, Related};
@@ -94,11 +95,11 @@ struct Inner {
     converter: Converter,
     metadata: Arc<Metadata>,
     facts: Facts,
-    index: OnceLock<Index>,
-    linked: OnceLock<Vec<Linked>>,
-    related: OnceLock<Related>,
-    requests: OnceLock<Requests>,
-    met: OnceLock<Met>,
+    index: Lazy<Index>,
+    linked: Lazy<List<Linked>>,
+    related: Lazy<Related>,
+    requests: Lazy<Requests>,
+    met: Lazy<Met>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
     /// The output that was not written because the program took the trace.
@@ -177,9 +178,11 @@ impl Trace {
     ///
     /// # Errors
     /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
-    /// trace is still there to be saved elsewhere. In strict mode, [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second
-    /// time, and [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been
-    /// told; then it can be saved.
+    /// trace is still there to be saved elsewhere. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if there is too little
+    /// memory to put the records in order; free some and save again. In strict mode,
+    /// [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second time, and
+    /// [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been told;
+    /// then it can be saved.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.save_to(self.destination(), path.as_ref()).map(drop)
     }
@@ -211,12 +214,16 @@ impl Trace {
     /// Writes the trace as Kineto's JSON.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
         self.write(&mut { out }, "")
     }
 
     fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
+        fallible::attempt(|| self.write_all(out, name))?
+    }
+
+    fn write_all(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
         let (metadata, base) = self.header();
         let devices = self.device_properties();
         let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };

@@ -1,6 +1,7 @@
 //! Slices of one row nest or are disjoint, always: Perfetto deletes others.
 
 use crate::time::Timestamp;
+use kineto_trace::fallible::{self, List};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -19,9 +20,9 @@ pub(crate) struct Nest {
 /// The further rows of a thread. There are as many as slices overlap at once, so they are not tried one by one.
 #[derive(Debug, Default)]
 struct OtherRows {
-    rows: Vec<Row>,
+    rows: List<Row>,
     /// A binary tree over the rows, the root at 1: until when a slice may last that begins now, at most, in any row below.
-    free_until: Vec<Timestamp>,
+    free_until: List<Timestamp>,
     /// When open slices are drawn to end, with their rows.
     ends: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
@@ -29,7 +30,7 @@ struct OtherRows {
 #[derive(Debug, Default)]
 struct Row {
     /// The slices that are open, the innermost last.
-    open: Vec<Open>,
+    open: List<Open>,
     /// Where the slice that was closed last is drawn to end.
     closed: Timestamp,
 }
@@ -126,13 +127,15 @@ impl OtherRows {
         if row >= self.rows.len() {
             self.rows.push(Row::default());
         }
-        row.min(self.rows.len() - 1)
+        row.min(self.rows.len().saturating_sub(1))
     }
 
     fn open(&mut self, place: Place, resolution_ns: u64) -> Place {
         let Some(row) = self.rows.get_mut(place.row) else { return place };
         let place = row.open(place, resolution_ns);
-        self.ends.push(Reverse((place.end, place.row)));
+        if fallible::may_grow(self.ends.try_reserve(1)) {
+            self.ends.push(Reverse((place.end, place.row)));
+        }
         self.update(place.row);
         place
     }
@@ -141,7 +144,11 @@ impl OtherRows {
     fn update(&mut self, row: usize) {
         if self.free_until.len() < 2 * self.rows.len() {
             let leaves = self.rows.len().next_power_of_two();
-            self.free_until = vec![Timestamp::default(); 2 * leaves];
+            self.free_until.clear();
+            self.free_until.resize(2 * leaves, Timestamp::default());
+            if fallible::check().is_err() {
+                return;
+            }
             (0..self.rows.len()).for_each(|row| self.update(row));
         }
         let Some(free) = self.rows.get(row).map(Row::free_until) else { return };

@@ -12,7 +12,7 @@
 use super::index::Index;
 use super::recorded::Recorded;
 use crate::time::Ticks;
-use std::collections::{HashMap, HashSet};
+use kineto_trace::fallible::{List, Map, Set};
 
 /// One enter of a span.
 #[derive(Clone, Copy, Debug)]
@@ -23,28 +23,27 @@ struct Poll {
 }
 
 /// Returns the callsites of those of the `undecided` spans that are futures'.
-pub(super) fn open_futures(recorded: &Recorded, index: &Index, undecided: &HashSet<u64>) -> HashSet<u32> {
+pub(super) fn open_futures(recorded: &Recorded, index: &Index, undecided: &Set<u64>) -> Set<u32> {
     if undecided.is_empty() {
-        return HashSet::new();
+        return Set::default();
     }
     let parent = |span: u64| recorded.record(span).and_then(|made| made.parent());
     let child = |span: u64| parent(span).filter(|parent| undecided.contains(parent)).map(|parent| (span, parent));
-    let children: Vec<(u64, u64)> = index.tracks.keys().filter_map(|span| child(*span)).collect();
+    let children: List<(u64, u64)> = index.tracks.keys().filter_map(|span| child(*span)).collect();
     let of_interest = undecided.iter().copied().chain(children.iter().map(|(span, _)| *span));
-    let mut polls: HashMap<u64, Vec<Poll>> = of_interest.map(|span| (span, Vec::new())).collect();
+    let mut polls: Map<u64, List<Poll>> = of_interest.map(|span| (span, List::new())).collect();
     index.for_each_thread_slice(recorded, |thread, record, start, end| {
         polls.get_mut(&record.span()).into_iter().for_each(|polls| polls.push(Poll { thread, start, end }));
     });
     polls.values_mut().for_each(|polls| polls.sort_unstable_by_key(|poll| (poll.start, poll.end)));
-    let polls = |span: u64| polls.get(&span).map_or(&[] as &[Poll], Vec::as_slice);
+    let polls = |span: u64| polls.get(&span).map_or(&[] as &[Poll], |polls| polls);
     let site = |span: u64| index.tracks.get(&span).map(|track| track.site);
     let overlap = |span: &u64| polls(*span).windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end));
     let is_shared = |span: &u64| polls(*span).windows(2).any(|pair| matches!(pair, [a, b] if a.thread != b.thread));
     let kept = children.iter().filter(|(child, parent)| spreads(polls(*child), polls(*parent)));
     let kept = kept.flat_map(|(child, parent)| [child, parent]).filter(|span| undecided.contains(span));
     let futures = undecided.iter().filter(|span| is_shared(span)).chain(kept);
-    let sync_sites: HashSet<u32> =
-        undecided.iter().filter(|span| overlap(span)).filter_map(|span| site(*span)).collect();
+    let sync_sites: Set<u32> = undecided.iter().filter(|span| overlap(span)).filter_map(|span| site(*span)).collect();
     futures.filter_map(|span| site(*span)).filter(|site| !sync_sites.contains(site)).collect()
 }
 

@@ -3,6 +3,7 @@
 use super::args::Source;
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
 use kineto_trace::activity::{ArgValue, Args};
+use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ pub(super) struct Wanted {
 pub(super) struct WithOperations<'r> {
     rows: &'r mut dyn Rows,
     source: &'r Source<'r>,
-    sites: Vec<Fields>,
+    sites: List<Fields>,
     has_modules: bool,
     /// The parent that was asked for last, and the modules from the root down to it.
     last: (u64, Rc<str>),
@@ -49,7 +50,7 @@ impl<'r> WithOperations<'r> {
             may_decline: site.scope.is_some()
                 || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.knows(key)),
         };
-        let sites: Vec<Fields> = source.sites.iter().map(fields).collect();
+        let sites: List<Fields> = source.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());
         WithOperations { rows, source, sites, has_modules, last: (0, "".into()) }
     }
@@ -60,7 +61,7 @@ impl<'r> WithOperations<'r> {
             return self.last.1.clone();
         }
         let mut names: Vec<String> = Vec::new();
-        let (mut words, mut span) = (Vec::new(), parent);
+        let (mut words, mut span) = (List::new(), parent);
         while let Some(record) = self.source.recorded.record(span) {
             let site = record.head.site;
             if let Some(field) = self.sites.get(site as usize).and_then(|site| site.module)
@@ -77,7 +78,7 @@ impl<'r> WithOperations<'r> {
 
     fn overload(&self, span: u64, site: &SiteRow) -> Option<String> {
         let field = self.sites.get(site.number)?.overload?;
-        let mut words = Vec::new();
+        let mut words = List::new();
         let overload = self.source.span_text(span, u32::try_from(site.number).ok()?, field, &mut words);
         overload.filter(|overload| !overload.is_empty()).map(str::to_owned)
     }

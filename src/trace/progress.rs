@@ -1,6 +1,7 @@
 //! How far the writing of a trace has come, and when it has to end.
 
 use kineto_trace::activity::Activity;
+use kineto_trace::fallible;
 use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
 use std::sync::OnceLock;
@@ -77,6 +78,7 @@ impl CountedRows<'_> {
     fn publish(&self) -> io::Result<()> {
         let written = self.count - 1;
         self.progress.tick();
+        fallible::check()?;
         if !self.is_file {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use crate::callsite::Site;
 use crate::fields::Word;
 use crate::recorder::{Block, LaneRow, Recorder, Taken};
 use crate::time::Ticks;
+use kineto_trace::fallible::List;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ impl Recorded {
 
     /// Puts the field values of a record into `words`, in place of what was there.
     #[inline]
-    pub(crate) fn payload(&self, record: &Record<'_>, words: &mut Vec<Word>) {
+    pub(crate) fn payload(&self, record: &Record<'_>, words: &mut List<Word>) {
         words.clear();
         if record.head.flags & flag::BLOCK == 0 {
             words.extend(record.payload().map(u64::to_le_bytes));

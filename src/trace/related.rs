@@ -4,6 +4,7 @@ use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOP
 use super::groups::Groups;
 use kineto_trace::activity::catalogue::lookup;
 use kineto_trace::activity::{Activity, ArgValue, Args};
+use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
 use tracing_core::Metadata;
@@ -12,7 +13,7 @@ use tracing_core::Metadata;
 #[derive(Debug, Default)]
 pub(super) struct Related {
     /// In the order of the rows.
-    additions: Vec<Addition>,
+    additions: List<Addition>,
     pub(super) groups: Groups,
 }
 

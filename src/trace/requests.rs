@@ -5,8 +5,8 @@ use super::recorded::Recorded;
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::time::Timestamp;
+use kineto_trace::fallible::{List, Map};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// The spans that have an async track.
 ///
@@ -15,9 +15,9 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// In the order of their start.
-    tracks: Vec<AsyncTrack>,
+    tracks: List<AsyncTrack>,
     /// The request of each span.
-    of_span: HashMap<u64, u64>,
+    of_span: Map<u64, u64>,
 }
 
 /// How a span is drawn in addition to the slices in which it was polled.
@@ -58,7 +58,7 @@ impl Requests {
             let (start, end) = (converter.timestamp(track.first), converter.timestamp(end));
             AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
         };
-        let mut tracks: Vec<AsyncTrack> =
+        let mut tracks: List<AsyncTrack> =
             index.tracks.iter().filter(|(_, track)| has_track(track)).map(to_row).collect();
         tracks.sort_unstable_by_key(|track| (track.start, Reverse(track.end), track.span));
         let mut requests = Requests { of_span: tracks.iter().map(|track| (track.span, track.span)).collect(), tracks };
@@ -68,8 +68,8 @@ impl Requests {
 
     fn share_tracks(&mut self, recorded: &Recorded) {
         // What is open on each track, and where what was placed before is drawn.
-        let mut open: HashMap<u64, Vec<AsyncTrack>> = HashMap::new();
-        let mut placed: HashMap<u64, u64> = HashMap::new();
+        let mut open: Map<u64, List<AsyncTrack>> = Map::default();
+        let mut placed: Map<u64, u64> = Map::default();
         let parent = |span: u64| recorded.record(span).and_then(|made| made.parent()).filter(|parent| *parent != 0);
         for track in &mut self.tracks {
             let ancestors = std::iter::successors(parent(track.span), |span| parent(*span)).take(MOST_ANCESTORS);
@@ -77,7 +77,7 @@ impl Requests {
             let nearest = ancestors.next();
             track.request = ancestors.last().or(nearest).unwrap_or(track.span);
             if let Some((around, on)) = nearest.and_then(|around| Some((around, *placed.get(&around)?))) {
-                let open = open.entry(on).or_default();
+                let open = open.get_or_insert_with(on, List::new);
                 while open.pop_if(|ended| ended.drawn <= track.start).is_some() {}
                 if let Some(around) = open.last().filter(|open| open.span == around && track.end <= open.end) {
                     // Readers take what ends together for an overlap.
@@ -86,7 +86,7 @@ impl Requests {
                 }
             }
             placed.insert(track.span, track.track);
-            open.entry(track.track).or_default().push(*track);
+            open.get_or_insert_with(track.track, List::new).push(*track);
         }
         self.of_span = self.tracks.iter().map(|track| (track.span, track.request)).collect();
     }

@@ -1,7 +1,7 @@
 //! What stands at return addresses: found once for each, when somebody wants to see it.
 
 use crate::os::backtrace;
-use std::collections::HashMap;
+use kineto_trace::fallible::Map;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names of a trace's return addresses.
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Symbols {
     /// The most frames of a stack.
     frames: usize,
-    known: Mutex<HashMap<u64, Arc<[Frame]>>>,
+    known: Mutex<Map<u64, Arc<[Frame]>>>,
 }
 
 /// A frame of a call stack.

@@ -18,6 +18,7 @@ use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
+use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
 use kineto_trace::sorting::sort_few_by_key;
 use std::io;
@@ -39,7 +40,7 @@ pub(super) struct Thread<'w> {
     last: Timestamp,
     clock: Cursor<'w>,
     /// The fields of the slice at hand.
-    words: Vec<Word>,
+    words: List<Word>,
     companions: Companions,
     memory: MemoryRows,
     requests: RequestCache,
@@ -72,7 +73,7 @@ impl<'w> Thread<'w> {
         let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
-        let (last, words) = (Timestamp::default(), Vec::new());
+        let (last, words) = (Timestamp::default(), List::new());
         let (companions, memory, requests) = Default::default();
         Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, companions, memory, requests }
     }
@@ -189,7 +190,7 @@ impl<'w> Thread<'w> {
             Some(more) => more.visit(each),
             None => values(words).for_each(|value| row.keys.show(value, each)),
         });
-        let mut name = Vec::new();
+        let mut name = List::new();
         self.rows.slice(&SliceRow {
             name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
             process: walk.process,
@@ -234,7 +235,7 @@ impl<'w> Thread<'w> {
         let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
         let field = |name| site.metadata.fields().field(name).map(|field| field.index());
         let named_by = field(NAME_FIELD).or_else(|| field("message"));
-        let mut name = Vec::new();
+        let mut name = List::new();
         let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
         let name = named.unwrap_or(site.metadata.name());
         let track = Track::new(walk.process, walk.row(self.id, 0));
@@ -260,7 +261,7 @@ pub(super) fn in_order(
         if index.clipped > 0 {
             // Slices that were open when records began are recorded when they end; they come first, the longest first.
             let records = runs.iter().flat_map(|run| recorded.records(*run));
-            let mut clipped: Vec<Record<'_>> = records.filter(is_older).collect();
+            let mut clipped: List<Record<'_>> = records.filter(is_older).collect();
             sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| each(window, record))?;
         }

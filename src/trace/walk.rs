@@ -16,6 +16,7 @@ use crate::recorder::CounterReport;
 use crate::time::{Ticks, Timestamp, base_time};
 use crate::write::chrome::resolution_ns;
 use kineto_trace::activity::{ActivityTypes, ArgValue, Args, Lane, Track as Row};
+use kineto_trace::fallible::List;
 use kineto_trace::keys::Keys;
 use kineto_trace::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow, ThreadRow};
 use std::cell::RefCell;
@@ -181,7 +182,7 @@ impl<'t> Walk<'t> {
     }
 
     /// What all slices of each callsite share.
-    pub(super) fn sites(&self) -> Vec<SiteRow> {
+    pub(super) fn sites(&self) -> List<SiteRow> {
         let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
         let row = |(number, site): (usize, &&'static Site)| SiteRow {
             number,
@@ -230,7 +231,7 @@ impl<'t> Walk<'t> {
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         let fields = FieldArgs { source, site: polls.site, span, definition: definition.as_ref(), slice: 0 };
         let args = SpanArgs { span, parent, made_with: &[], more: Some(&fields), site, marks: Some(marks) };
-        let mut name = Vec::new();
+        let mut name = List::new();
         let named = source.span_name(span, polls.site, &mut name);
         rows.async_track(&AsyncRow {
             name: named.unwrap_or(site.name),

@@ -10,6 +10,8 @@
     reason = "a test; clippy knows those of Rust's own harness alone"
 )]
 
+#[cfg(target_os = "linux")]
+mod allocations;
 #[cfg(unix)]
 mod ends;
 #[cfg(unix)]
@@ -46,6 +48,8 @@ type Scenario = (&'static str, fn(&std::path::Path));
 
 #[cfg(unix)]
 const SCENARIOS: &[&[Scenario]] = &[
+    #[cfg(target_os = "linux")]
+    allocations::SCENARIOS,
     ends::SCENARIOS,
     environment::SCENARIOS,
     faults::SCENARIOS,
@@ -62,6 +66,8 @@ const SCENARIOS: &[&[Scenario]] = &[
 
 #[cfg(unix)]
 const TESTS: &[&[Test]] = &[
+    #[cfg(target_os = "linux")]
+    allocations::TESTS,
     ends::TESTS,
     environment::TESTS,
     faults::TESTS,

@@ -22,6 +22,8 @@ pub mod activity;
 pub mod analysis;
 mod error;
 #[doc(hidden)]
+pub mod fallible;
+#[doc(hidden)]
 pub mod fields;
 #[doc(hidden)]
 pub mod keys;

@@ -6,6 +6,7 @@ use crate::time::Timestamp;
 use crate::trace::nest::{Nest, Place};
 use crate::trace::walk::{Met, NEXT_ROW};
 use kineto_trace::activity::{ActivityTypes, Body, Track};
+use kineto_trace::fallible::List;
 use kineto_trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -137,7 +138,7 @@ impl<'t> CpuRows<'t> {
             numbers.filter_map(|number| trace.records.get(*number))
         };
         let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
-        let mut records: Vec<&Owned> = records.collect();
+        let mut records: List<&Owned> = records.collect();
         if self.traces.len() > 1 {
             records.sort_by_key(|record| record.order());
         }

@@ -9,13 +9,13 @@ use kineto_trace::activity::{ArgValue, Args};
 /// The calls that a thread made, in order of their start.
 #[derive(Debug)]
 pub(in crate::trace) struct Calls<'t> {
-    lists: Vec<List<'t>>,
+    lists: Vec<CallList<'t>>,
     slack_ns: u64,
 }
 
 /// Those that one collector saw.
 #[derive(Debug)]
-struct List<'t> {
+struct CallList<'t> {
     collection: &'t Collection,
     linked: &'t Linked,
     left: &'t [Handle],
@@ -48,7 +48,7 @@ impl<'t> Calls<'t> {
         let mut lists = Vec::new();
         for (collection, linked) in collections.iter().zip(linked) {
             let its = linked.threads.number_of(thread).and_then(|number| linked.links.calls_of(number));
-            lists.extend(its.map(|left| List { collection, linked, left }));
+            lists.extend(its.map(|left| CallList { collection, linked, left }));
         }
         let theirs = lists.iter().map(|list| list.collection.clock.error_ns()).max().unwrap_or(0);
         Calls { lists, slack_ns: error_ns + theirs }
@@ -61,14 +61,14 @@ impl<'t> Calls<'t> {
 
     /// Returns whether a call that was not handed on yet begins before that.
     pub(in crate::trace) fn begin_before(&self, at: Timestamp) -> bool {
-        self.lists.iter().filter_map(List::start).any(|start| start < at)
+        self.lists.iter().filter_map(CallList::start).any(|start| start < at)
     }
 
     /// Returns the next call, if it began before a slice that begins at `before`; `last` is when the slice before that
     /// did. Where only the error of a clock has a call overlap a slice, it is cut.
     pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<Call<'t>> {
         let slack = self.slack_ns;
-        let first = |list: &List<'t>| list.start();
+        let first = |list: &CallList<'t>| list.start();
         let (list, _) = self
             .lists
             .iter_mut()
@@ -87,7 +87,7 @@ impl<'t> Calls<'t> {
     }
 }
 
-impl<'t> List<'t> {
+impl<'t> CallList<'t> {
     fn start(&self) -> Option<Timestamp> {
         let entry = self.collection.records.entry(self.left.first()?.0)?;
         Some(self.collection.clock.timestamp(entry.start()))

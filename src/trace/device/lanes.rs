@@ -3,6 +3,7 @@
 use crate::time::Timestamp;
 use crate::trace::nest::{Nest, Place};
 use crate::trace::walk::{NEXT_ROW, Walk};
+use kineto_trace::fallible::{self, List};
 use std::collections::BTreeSet;
 
 /// The rows that slices of one stream, or of what is like one, lie in: as many as it takes to have them nest.
@@ -11,7 +12,7 @@ pub(super) struct Lanes {
     group: i64,
     first: i64,
     step: i64,
-    used: Vec<Lane>,
+    used: List<Lane>,
 }
 
 /// A row: its id, and the how manieth it is of those that could have been.
@@ -44,13 +45,14 @@ impl Taken {
 impl Lanes {
     /// Rows of that group: the first has the id `first`, each next one `step` more, but for those that others have.
     pub(super) fn new(group: i64, first: i64, step: i64, resolution_ns: u64) -> Lanes {
-        Lanes { nest: Nest::new(0, resolution_ns), group, first, step, used: Vec::new() }
+        Lanes { nest: Nest::new(0, resolution_ns), group, first, step, used: List::new() }
     }
 
     /// Finds a row for a slice; returns its id, and where the slice lies.
     pub(super) fn place(&mut self, start: Timestamp, end: Timestamp, taken: &mut Taken) -> (i64, Place) {
         let place = self.nest.place(start, end);
-        while self.used.len() <= place.row {
+        // Without memory for a row, it would have no end.
+        while self.used.len() <= place.row && fallible::check().is_ok() {
             let (group, first, step) = (self.group, self.first, self.step);
             let id = |nth: usize| first.saturating_add(i64::try_from(nth).unwrap_or(0).saturating_mul(step));
             let mut nth = self.used.last().map_or(0, |last| last.nth + 1);

@@ -7,6 +7,7 @@ use crate::link::{Handle, Links, Records as _, Spans, Work};
 use crate::memory::Device;
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
+use kineto_trace::fallible::List;
 use std::collections::BTreeMap;
 
 /// Memory that was allocated or given back.
@@ -30,9 +31,9 @@ pub(super) fn pieces(
     links: &Links,
     spans: &impl Spans,
     counts: &mut Counts,
-) -> Vec<Piece> {
+) -> List<Piece> {
     let collection = records.collection;
-    let mut pieces = Vec::new();
+    let mut pieces = List::new();
     for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
         let at = collection.interval(&entry).0;
         if overlaps(reach, (at, at)) {
@@ -49,7 +50,7 @@ pub(super) fn pieces(
 
 /// Finds the call that each piece shares its correlation id with, and in which slice it was made.
 fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, spans: &impl Spans) {
-    let mut questions = Vec::new();
+    let mut questions = List::new();
     for (number, piece) in pieces.iter_mut().enumerate() {
         let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
         let at = Handle(piece.place);
@@ -61,8 +62,8 @@ fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, span
         }
     }
     questions.sort_unstable();
-    let asked: Vec<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
-    let answers = if asked.is_empty() { Vec::new() } else { spans.innermost(&asked) };
+    let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
+    let answers = if asked.is_empty() { List::new() } else { spans.innermost(&asked) };
     for ((.., number), slice) in questions.iter().zip(answers) {
         pieces.get_mut(*number).into_iter().for_each(|piece| piece.slice = slice);
     }

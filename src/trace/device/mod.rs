@@ -21,6 +21,7 @@ use crate::collector::{Collection, CollectorReport, Entry, Role};
 use crate::link::{self, Handle, Links, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_trace::activity::ActivityType;
+use kineto_trace::fallible::List;
 use records::Records;
 use spans::HostSpans;
 use std::collections::BTreeSet;
@@ -32,20 +33,20 @@ pub(crate) struct Linked {
     links: Links,
     threads: Threads,
     /// Stretches of time that were recorded.
-    windows: Vec<(Timestamp, Timestamp)>,
+    windows: Stretches,
     /// The same, with what may lie inside but for an error of the collector's clock.
-    reach: Vec<(Timestamp, Timestamp)>,
+    reach: Stretches,
     /// When all was over: the end of the recording, or of the work that was waited for.
     over: Timestamp,
     /// Waits and events that are rows, by device, stream and start.
-    marks: Vec<Mark>,
-    overheads: Vec<u32>,
+    marks: List<Mark>,
+    overheads: List<u32>,
     /// Values of counters, in order of time.
-    counters: Vec<u32>,
+    counters: List<u32>,
     /// What was allocated and given back, in order.
-    memory: Vec<memory::Piece>,
+    memory: List<memory::Piece>,
     /// Ranges that have no place among the slices of their thread, in order.
-    crossing: Vec<Handle>,
+    crossing: List<Handle>,
     counts: Counts,
     /// How many collections of the trace have records before this one.
     number: usize,
@@ -104,7 +105,7 @@ impl Linked {
         let records = Records { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
-        let mut ranges = Vec::new();
+        let mut ranges = List::new();
         let mut calls = link::Calls::new(&records, &spans);
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
@@ -168,8 +169,8 @@ impl Linked {
     }
 
     /// Takes what it cost to record and the values of counters, and returns waits and events.
-    fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> Vec<Entry<'t>> {
-        let mut others = Vec::new();
+    fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
+        let mut others = List::new();
         for entry in collection.records.rest() {
             match entry.role() {
                 Role::Overhead if overlaps(&self.windows, collection.interval(&entry)) => {
@@ -186,15 +187,15 @@ impl Linked {
                 _ => others.push(entry),
             }
         }
-        self.counters.sort_by_key(|at| collection.records.entry(*at).map(|entry| entry.start()));
+        self.counters.sort_unstable_by_key(|at| (collection.records.entry(*at).map(|entry| entry.start()), *at));
         others
     }
 
     /// The waits and events that are shown: those inside the recording, and of the waits of streams for streams those
     /// of streams that did something.
-    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> Vec<Mark> {
+    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<Mark> {
         let busy: BTreeSet<_> = self.links.streams().map(|(device, stream, _)| (device, stream)).collect();
-        let mut marks = Vec::with_capacity(others.len());
+        let mut marks = List::with_capacity(others.len());
         for entry in others {
             let (start, end) = collection.interval(entry);
             let device = collection.records.device_of(entry.device_or_context());
@@ -317,7 +318,7 @@ impl Collection {
 }
 
 /// Stretches of time, in order.
-type Stretches = Vec<(Timestamp, Timestamp)>;
+type Stretches = List<(Timestamp, Timestamp)>;
 
 /// When a collection was recorded, and the same with what may lie inside but for an error of its clock.
 fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {

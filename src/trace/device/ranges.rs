@@ -2,11 +2,12 @@
 
 use crate::link::{Call, Handle, Spans};
 use crate::time::Timestamp;
+use kineto_trace::fallible::List;
 
 /// The ranges that overlap slices of their thread without nesting, in order. One that does so by no more than the error of
 /// the clocks does not.
-pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> Vec<Handle> {
-    let mut questions = Vec::with_capacity(2 * ranges.len());
+pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<Handle> {
+    let mut questions = List::with_capacity(2 * ranges.len());
     for range in ranges {
         let (start, end) = (range.start.as_nanos(), range.end.as_nanos());
         let middle = start.midpoint(end);
@@ -15,9 +16,9 @@ pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> Ve
         }
     }
     questions.sort_unstable();
-    let asked: Vec<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
+    let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
     let answers = questions.iter().zip(spans.innermost(&asked));
-    let mut answers: Vec<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
+    let mut answers: List<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
     answers.sort_unstable();
     // Two for each: the slice that it begins in, and the one that it ends in.
     let crosses = |two: &[(Handle, u64)]| match two {
@@ -44,7 +45,7 @@ mod tests {
         fn annotation(&self, _: u64) -> u64 {
             0
         }
-        fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
+        fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
             assert!(questions.is_sorted());
             let slice = |at| if (120..150).contains(&at) { 2 } else { u64::from((100..200).contains(&at)) };
             questions.iter().map(|(_, at)| slice(at.as_nanos())).collect()

@@ -11,6 +11,7 @@ use crate::trace::walk::{Met, NEXT_ROW, Walk};
 use kineto_trace::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
+use kineto_trace::fallible::List;
 use kineto_trace::layout::{SYNC_ROW, before_drawn};
 use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
@@ -27,8 +28,8 @@ pub(in crate::trace) struct DeviceRows<'w> {
 #[derive(Default)]
 struct OnStream<'t> {
     work: &'t [Handle],
-    marks: Vec<Mark>,
-    annotations: Vec<&'t DeviceAnnotation>,
+    marks: List<Mark>,
+    annotations: List<&'t DeviceAnnotation>,
 }
 
 /// An annotation, and how many nanoseconds wider than what it spans it is drawn before and behind.
@@ -120,8 +121,8 @@ impl<'w> DeviceRows<'w> {
         taken: &mut Taken,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let mut entries: Vec<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
-        entries.sort_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end())));
+        let mut entries: List<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
+        entries.sort_unstable_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end()), entry.at));
         let mut lanes = Lanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
         let at = self.walk.window().0;
         for entry in entries {
@@ -159,8 +160,8 @@ fn streams(linked: &Linked) -> BTreeMap<(i32, u32), OnStream<'_>> {
 /// annotations that begin or end with the same work, lie within one another: by a nanosecond, as in libkineto, or where
 /// readers tell times apart no better than `resolution_ns`, by that, and by as much more for each one within. Where the next
 /// one begins sooner, each has half of what is between them.
-fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<[u64; 2]> {
-    let mut ends: Vec<_> = annotations.iter().map(|span| span.end).collect();
+fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 2]> {
+    let mut ends: List<_> = annotations.iter().map(|span| span.end).collect();
     ends.sort_unstable();
     let last_end = |at: Timestamp| ends.get(ends.partition_point(|end| *end <= at).checked_sub(1)?);
     let next_start = |at: Timestamp| annotations.get(annotations.partition_point(|span| span.start < at));
@@ -176,9 +177,9 @@ fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<[u64; 2
 }
 
 /// The same with as much room as it takes.
-fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> Vec<u64> {
-    let mut margins = vec![resolution_ns.max(1); annotations.len()];
-    let mut around: Vec<(Timestamp, &mut u64)> = Vec::new();
+fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<u64> {
+    let mut margins: List<u64> = annotations.iter().map(|_| resolution_ns.max(1)).collect();
+    let mut around: List<(Timestamp, &mut u64)> = List::new();
     for (span, margin) in annotations.iter().zip(&mut margins) {
         while around.pop_if(|(end, _)| *end <= span.start || *end < span.end).is_some() {}
         let mut within = *margin;
@@ -320,7 +321,7 @@ impl<'w> StreamRows<'_, 'w> {
         let (row, start, end) = self.place(earlier(start, before), later(end, behind));
         let track = Track::new(i64::from(self.device), row);
         let (start, end) = before_drawn(start, end);
-        let mut words = Vec::new();
+        let mut words = List::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
         let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
         activity.id = CorrelationId(span.annotation);
@@ -357,7 +358,7 @@ impl<'w> StreamRows<'_, 'w> {
             finished: self.collection.interval(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
-        let mut words = Vec::new();
+        let mut words = List::new();
         let name = match (records.names.text(entry.name), entry.slice()) {
             ("", Some(slice)) => self.all.source.slice_name(slice, &mut words),
             (name, _) => name,
@@ -499,7 +500,7 @@ mod tests {
                 DeviceAnnotation { device: 0, stream: 7, start, end, annotation: 1 }
             };
             let spans: Vec<_> = spans.iter().map(new).collect();
-            let margins = margins(&spans.iter().collect::<Vec<_>>(), resolution_ns);
+            let margins = margins(&spans.iter().collect::<Vec<_>>(), resolution_ns).to_vec();
             let mut nest = Nest::new(0, resolution_ns);
             let places = spans
                 .iter()

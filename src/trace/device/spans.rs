@@ -7,6 +7,7 @@ use crate::link;
 use crate::time::Timestamp;
 use crate::trace::thread::in_order;
 use kineto_trace::activity::ActivityType;
+use kineto_trace::fallible::List;
 use std::cell::Cell;
 
 /// The spans and slices that the host recorded.
@@ -48,8 +49,8 @@ impl link::Spans for HostSpans<'_> {
         first.unwrap_or(span)
     }
 
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> Vec<u64> {
-        let mut answers = Vec::with_capacity(questions.len());
+    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
+        let mut answers = List::with_capacity(questions.len());
         for asked in questions.chunk_by(|a, b| a.0 == b.0) {
             let thread = asked.first().map_or(0, |(number, _)| self.threads.id(*number));
             self.innermost_of(thread, asked.iter().map(|(_, at)| *at), &mut answers);
@@ -81,9 +82,9 @@ impl<'t> HostSpans<'t> {
         }))
     }
 
-    fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut Vec<u64>) {
+    fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut List<u64>) {
         let Host { recorded, index, converter, .. } = self.host;
-        let mut open: Vec<(Timestamp, u64)> = Vec::new();
+        let mut open: List<(Timestamp, u64)> = List::new();
         let mut next = times.next();
         // There is nothing in it that fails.
         let _ = in_order(recorded, index, index.runs_of(thread), |window, record| {
@@ -105,7 +106,7 @@ impl<'t> HostSpans<'t> {
 }
 
 /// The innermost of the open slices at a time, 0 if there is none; later times come later.
-fn innermost(open: &mut Vec<(Timestamp, u64)>, at: Timestamp) -> u64 {
+fn innermost(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
     while open.pop_if(|(end, _)| *end <= at).is_some() {}
     open.last().map_or(0, |(_, slice)| *slice)
 }

@@ -4,6 +4,7 @@ use crate::clock::Converter;
 use crate::collector::{Collection, Thread};
 use crate::time::Timestamp;
 use crate::trace::recorded::Recorded;
+use kineto_trace::fallible::List;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The threads that made calls.
@@ -14,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(super) struct Threads {
     /// Handles, since when they are whose, sorted.
-    handles: Vec<(u32, Timestamp, u32)>,
+    handles: List<(u32, Timestamp, u32)>,
     /// The kernel's ids, or what takes their place, by number.
-    ids: Vec<i64>,
+    ids: List<i64>,
     numbers: BTreeMap<i64, u32>,
     /// No handle was used by two threads.
     are_unique: bool,
@@ -24,7 +25,8 @@ pub(super) struct Threads {
 
 impl Threads {
     pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> Threads {
-        let mut threads = Threads { handles: Vec::new(), ids: Vec::new(), numbers: BTreeMap::new(), are_unique: false };
+        let mut threads =
+            Threads { handles: List::new(), ids: List::new(), numbers: BTreeMap::new(), are_unique: false };
         let mut last_lanes = BTreeMap::new();
         for lane in &recorded.lanes {
             let number = threads.add(lane.thread);
@@ -40,7 +42,9 @@ impl Threads {
         }
         // In order, so that they have the same numbers each time.
         let (mut ids, mut strangers) = (BTreeSet::new(), BTreeSet::new());
-        let known: BTreeSet<u32> = threads.handles.iter().map(|(handle, ..)| *handle).collect();
+        // Collecting would sort a list of them.
+        let mut known = BTreeSet::new();
+        known.extend(threads.handles.iter().map(|(handle, ..)| *handle));
         for thread in collection.records.threads.iter() {
             match thread {
                 Thread::Id(id) => ids.insert(id),

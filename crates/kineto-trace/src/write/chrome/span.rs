@@ -6,6 +6,7 @@ use super::ids::Ids;
 use super::slice::start_of_slice;
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
+use crate::fallible::List;
 use crate::fields::values;
 use crate::layout::has_own_id;
 use crate::rows::{Shown, SiteRow, SliceRow};
@@ -16,7 +17,7 @@ use crate::write::json::TENTH;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// By the callsites' numbers; not rendered yet while `start` is empty.
-    sites: Vec<Site>,
+    sites: List<Site>,
     row: Row,
     ids: Ids,
     parents: Ids,
@@ -68,7 +69,7 @@ impl<W: Write> ChromeWriter<W> {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
         let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
-        let (site, row, ids, parents) = shared.of(slice, tenths);
+        let Some((site, row, ids, parents)) = shared.of(slice, tenths) else { return };
         match slice.name {
             None => out.verbatim(&site.start),
             Some(name) => start_of_slice(out, args.site.kind, name),
@@ -114,20 +115,20 @@ impl<W: Write> ChromeWriter<W> {
 }
 
 impl Shared {
+    /// Returns what a slice shares with others; `None` if there is no memory for it.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the list is made long enough first")]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> (&Site, &Row, &mut Ids, &mut Ids) {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&Site, &Row, &mut Ids, &mut Ids)> {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
-            self.sites.resize_with(length, Site::default);
-            self.sites[number] = Site::render(slice.args.site);
+            self.sites.resize(length, Site::default());
+            *self.sites.get_mut(number)? = Site::render(slice.args.site);
         }
         let (row, SliceRow { process, thread, .. }) = (&self.row, slice);
         if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
             self.row = Row::render(*process, *thread, tenths);
         }
-        (&self.sites[number], &self.row, &mut self.ids, &mut self.parents)
+        Some((self.sites.get(number)?, &self.row, &mut self.ids, &mut self.parents))
     }
 }
 

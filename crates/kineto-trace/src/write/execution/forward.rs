@@ -3,12 +3,12 @@
 //! Rows come thread by thread, so what is asked for may come later. Two walks before the one that writes find it: the first
 //! takes down what is asked, the second answers. They keep something for backward operations alone.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use super::nodes::{NodeId, Nodes, as_operation};
 use super::operation::forward_thread;
 use crate::activity::Activity;
+use crate::fallible::{List, Map};
 use crate::time::Timestamp;
 
 /// A process and a thread of it.
@@ -16,7 +16,7 @@ type Thread = (i64, i64);
 
 /// What is asked: threads, and when.
 #[derive(Default)]
-pub struct Questions(HashMap<Thread, Vec<Timestamp>>);
+pub struct Questions(Map<Thread, List<Timestamp>>);
 
 impl fmt::Debug for Questions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,8 +29,8 @@ impl fmt::Debug for Questions {
 pub struct Answers {
     nodes: Nodes,
     /// Of each thread, what is not answered yet, the first one last.
-    open: HashMap<Thread, Vec<Timestamp>>,
-    found: HashMap<(Thread, Timestamp), NodeId>,
+    open: Map<Thread, List<Timestamp>>,
+    found: Map<(Thread, Timestamp), NodeId>,
 }
 
 impl fmt::Debug for Answers {
@@ -44,7 +44,7 @@ impl Questions {
     pub fn take(&mut self, activity: &Activity<'_>) {
         let Some((process, _, start, _)) = as_operation(activity) else { return };
         if let Some(forward) = forward_thread(activity) {
-            self.0.entry((process, forward)).or_default().push(start);
+            self.0.get_or_insert_with((process, forward), List::new).push(start);
         }
     }
 
@@ -70,7 +70,7 @@ impl Answers {
 
     /// Answers what lies behind all activities.
     pub fn finish(mut self) -> Answers {
-        let threads: Vec<Thread> = self.open.keys().copied().collect();
+        let threads: List<Thread> = self.open.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.answer(thread, None));
         self
     }

@@ -1,8 +1,7 @@
 //! Which node an operation is, and below which it hangs.
 
-use std::collections::HashMap;
-
 use crate::activity::{Activity, ActivityType, Body, Lane, Track};
+use crate::fallible::{List, Map};
 use crate::time::Timestamp;
 
 /// A node's number: 0 for none, 1 for the process, the others in the order of the file.
@@ -18,7 +17,7 @@ impl NodeId {
 #[derive(Debug)]
 pub(super) struct Nodes {
     next: u64,
-    threads: HashMap<(i64, i64), Thread>,
+    threads: Map<(i64, i64), Thread>,
     /// The first thread's first node is that of the process groups.
     with_groups: bool,
 }
@@ -28,7 +27,7 @@ pub(super) struct Nodes {
 struct Thread {
     node: NodeId,
     /// The operations that have not ended, the innermost last.
-    open: Vec<(Timestamp, NodeId)>,
+    open: List<(Timestamp, NodeId)>,
 }
 
 /// Where an operation stands.
@@ -54,7 +53,7 @@ impl Default for Nodes {
 
 impl Nodes {
     pub(super) fn new(with_groups: bool) -> Nodes {
-        Nodes { next: NodeId::PROCESS.0 + 1, threads: HashMap::new(), with_groups }
+        Nodes { next: NodeId::PROCESS.0 + 1, threads: Map::default(), with_groups }
     }
 
     /// Returns where an activity stands; `None` if it is no operation of a thread.
@@ -67,11 +66,11 @@ impl Nodes {
             NodeId(self.next - 1)
         };
         let (mut is_first, mut groups) = (false, None);
-        let its = self.threads.entry((process, thread)).or_insert_with(|| {
+        let its = self.threads.get_or_insert_with((process, thread), || {
             is_first = true;
             let node = new();
             groups = std::mem::take(&mut self.with_groups).then(&mut new);
-            Thread { node, open: Vec::new() }
+            Thread { node, open: List::new() }
         });
         let id = new();
         let parent = its.innermost(start);

@@ -1,0 +1,482 @@
+//! Lists and maps that report a lack of memory, where those of `std` end the process.
+//!
+//! Within an [`attempt`], a list that cannot grow drops the item, and the attempt fails when it returns. So the code between
+//! handles no errors, like the code that writes into the writer's buffer; its result is dropped. Outside of an attempt, the
+//! process ends as with `std`'s lists.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet, TryReserveError};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// There was not enough memory; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl From<OutOfMemory> for io::Error {
+    fn from(_: OutOfMemory) -> io::Error {
+        io::ErrorKind::OutOfMemory.into()
+    }
+}
+
+/// What a lack of memory means on this thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The end of the process.
+    Fatal,
+    /// The failure of the attempt, which has not failed so far.
+    Attempt,
+    Failed,
+}
+
+thread_local! {
+    static STATE: Cell<State> = const { Cell::new(State::Fatal) };
+}
+
+/// Runs `make` and returns its result, or an error if a list of this module found no memory meanwhile.
+pub fn attempt<T>(make: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
+    /// Puts the state back, also when `make` panics.
+    struct Restore(State);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STATE.set(self.0);
+        }
+    }
+    let _restore = Restore(STATE.replace(State::Attempt));
+    let made = make();
+    check().map(|()| made)
+}
+
+/// Returns an error if the attempt has failed, so that its rest can be skipped.
+pub fn check() -> Result<(), OutOfMemory> {
+    if STATE.get() == State::Failed { Err(OutOfMemory) } else { Ok(()) }
+}
+
+/// Returns whether a collection may grow now; `false` if there is no memory for it, and the attempt fails.
+#[inline]
+pub fn may_grow(reserved: Result<(), TryReserveError>) -> bool {
+    reserved.is_ok() || is_fatal()
+}
+
+/// Returns whether a lack of memory ends the process; if not, the attempt fails.
+#[cold]
+fn is_fatal() -> bool {
+    let is_fatal = STATE.get() == State::Fatal;
+    if !is_fatal {
+        STATE.set(State::Failed);
+    }
+    is_fatal
+}
+
+/// A value that is made when it is first asked for.
+///
+/// If there is no memory for it, an attempt continues with an empty one and fails; the next call makes it again.
+#[derive(Default)]
+pub struct Lazy<T> {
+    value: OnceLock<T>,
+    empty: OnceLock<T>,
+    /// Held by the thread that makes the value.
+    making: Mutex<()>,
+}
+
+impl<T> fmt::Debug for Lazy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lazy").field("is_made", &self.value.get().is_some()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Default> Lazy<T> {
+    pub fn get(&self) -> Option<&T> {
+        self.value.get()
+    }
+
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        if let Some(value) = self.value.get() {
+            return value;
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.value.get().is_some() || STATE.get() == State::Fatal {
+            return self.value.get_or_init(make);
+        }
+        match attempt(make) {
+            Ok(value) => self.value.get_or_init(|| value),
+            Err(OutOfMemory) => {
+                STATE.set(State::Failed);
+                self.empty.get_or_init(T::default)
+            }
+        }
+    }
+}
+
+/// A `Vec`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct List<T>(Vec<T>);
+
+impl<T> List<T> {
+    pub const fn new() -> List<T> {
+        List(Vec::new())
+    }
+
+    pub fn with_capacity(capacity: usize) -> List<T> {
+        let mut list = List::new();
+        list.reserve(capacity);
+        list
+    }
+
+    #[inline]
+    fn reserve(&mut self, more: usize) -> bool {
+        may_grow(self.0.try_reserve(more))
+    }
+
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.reserve(1) {
+            self.0.push(item);
+        }
+    }
+
+    pub fn insert(&mut self, at: usize, item: T) {
+        if self.reserve(1) {
+            self.0.insert(at, item);
+        }
+    }
+
+    pub fn resize(&mut self, length: usize, item: T)
+    where
+        T: Clone,
+    {
+        if self.reserve(length.saturating_sub(self.0.len())) {
+            self.0.resize(length, item);
+        }
+    }
+
+    pub fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    #[inline]
+    pub fn pop_if(&mut self, is_due: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        self.0.pop_if(is_due)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
+    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
+        self.0.retain(keep);
+    }
+
+    pub fn dedup_by(&mut self, is_same: impl FnMut(&mut T, &mut T) -> bool) {
+        self.0.dedup_by(is_same);
+    }
+
+    /// Gives back what the list does not need, if there is memory for a copy.
+    pub fn shrink_to_fit(&mut self) {
+        let mut exact = Vec::new();
+        if self.0.len() < self.0.capacity() && exact.try_reserve_exact(self.0.len()).is_ok() {
+            exact.append(&mut self.0);
+            self.0 = exact;
+        }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+impl<T> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("len", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> List<T> {
+        List::new()
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for List<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+impl<T> Extend<T> for List<T> {
+    #[inline]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        let items = items.into_iter();
+        let (least, most) = items.size_hint();
+        if !self.reserve(least) {
+            return;
+        }
+        if most == Some(least) {
+            self.0.extend(items);
+        } else {
+            items.for_each(|item| self.push(item));
+        }
+    }
+}
+
+impl<T> FromIterator<T> for List<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> List<T> {
+        let mut list = List::new();
+        list.extend(items);
+        list
+    }
+}
+
+impl<T> IntoIterator for List<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> std::vec::IntoIter<T> {
+        self.0.into_iter()
+    }
+}
+
+impl<'l, T> IntoIterator for &'l List<T> {
+    type Item = &'l T;
+    type IntoIter = std::slice::Iter<'l, T>;
+
+    fn into_iter(self) -> std::slice::Iter<'l, T> {
+        self.0.iter()
+    }
+}
+
+impl<'l, T> IntoIterator for &'l mut List<T> {
+    type Item = &'l mut T;
+    type IntoIter = std::slice::IterMut<'l, T>;
+
+    fn into_iter(self) -> std::slice::IterMut<'l, T> {
+        self.0.iter_mut()
+    }
+}
+
+/// A `HashMap`.
+#[derive(Clone)]
+pub struct Map<K, V, S = RandomState> {
+    map: HashMap<K, V, S>,
+    /// Takes the place of a value for which there was no memory.
+    unplaced: Option<V>,
+}
+
+impl<K: Eq + Hash, V, S: BuildHasher> Map<K, V, S> {
+    #[inline]
+    fn reserve(&mut self, more: usize) -> bool {
+        may_grow(self.map.try_reserve(more))
+    }
+
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        if self.reserve(1) { self.map.insert(key, value) } else { None }
+    }
+
+    /// Returns the value of a key, which is `make`'s if it has none.
+    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        if self.reserve(1) { self.map.entry(key).or_insert_with(make) } else { self.unplaced.insert(make()) }
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.map.get_mut(key)
+    }
+
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.map.remove(key)
+    }
+
+    pub fn retain(&mut self, keep: impl FnMut(&K, &mut V) -> bool) {
+        self.map.retain(keep);
+    }
+
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.map.values_mut()
+    }
+}
+
+impl<K, V, S> fmt::Debug for Map<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").field("len", &self.map.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K, V, S: Default> Default for Map<K, V, S> {
+    fn default() -> Map<K, V, S> {
+        Map { map: HashMap::default(), unplaced: None }
+    }
+}
+
+impl<K, V, S> Deref for Map<K, V, S> {
+    type Target = HashMap<K, V, S>;
+
+    #[inline]
+    fn deref(&self) -> &HashMap<K, V, S> {
+        &self.map
+    }
+}
+
+impl<K: Eq + Hash, V, S: BuildHasher> Extend<(K, V)> for Map<K, V, S> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, items: I) {
+        let items = items.into_iter();
+        if self.reserve(items.size_hint().0) {
+            items.for_each(|(key, value)| _ = self.insert(key, value));
+        }
+    }
+}
+
+impl<K: Eq + Hash, V, S: BuildHasher + Default> FromIterator<(K, V)> for Map<K, V, S> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Map<K, V, S> {
+        let mut map = Map::default();
+        map.extend(items);
+        map
+    }
+}
+
+impl<K, V, S> IntoIterator for Map<K, V, S> {
+    type Item = (K, V);
+    type IntoIter = std::collections::hash_map::IntoIter<K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.map.into_iter()
+    }
+}
+
+/// A `HashSet`.
+#[derive(Clone)]
+pub struct Set<K>(HashSet<K>);
+
+impl<K: Eq + Hash> Set<K> {
+    /// Returns whether it is new.
+    pub fn insert(&mut self, key: K) -> bool {
+        may_grow(self.0.try_reserve(1)) && self.0.insert(key)
+    }
+
+    pub fn remove(&mut self, key: &K) -> bool {
+        self.0.remove(key)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl<K> fmt::Debug for Set<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Set").field("len", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K> Default for Set<K> {
+    fn default() -> Set<K> {
+        Set(HashSet::default())
+    }
+}
+
+impl<K> Deref for Set<K> {
+    type Target = HashSet<K>;
+
+    #[inline]
+    fn deref(&self) -> &HashSet<K> {
+        &self.0
+    }
+}
+
+impl<K: Eq + Hash> Extend<K> for Set<K> {
+    fn extend<I: IntoIterator<Item = K>>(&mut self, items: I) {
+        items.into_iter().for_each(|item| _ = self.insert(item));
+    }
+}
+
+impl<K: Eq + Hash> FromIterator<K> for Set<K> {
+    fn from_iter<I: IntoIterator<Item = K>>(items: I) -> Set<K> {
+        let mut set = Set::default();
+        set.extend(items);
+        set
+    }
+}
+
+impl<K> IntoIterator for Set<K> {
+    type Item = K;
+    type IntoIter = std::collections::hash_set::IntoIter<K>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any machine has.
+    const TOO_MANY: usize = 1 << 58;
+
+    #[test]
+    fn attempt_without_memory_runs_to_its_end_and_fails() {
+        let mut ends = 0;
+        let failed = attempt(|| {
+            let mut list = List::from_iter([7u64]);
+            list.resize(TOO_MANY, 0);
+            assert_eq!((&list[..], check()), (&[7][..], Err(OutOfMemory)));
+            ends += 1;
+        });
+        assert_eq!((failed, check(), ends), (Err(OutOfMemory), Ok(()), 1));
+        assert_eq!(io::Error::from(OutOfMemory).kind(), io::ErrorKind::OutOfMemory);
+    }
+
+    #[test]
+    fn inner_attempt_fails_alone() {
+        let inner = attempt(|| attempt(|| drop(List::<u64>::with_capacity(TOO_MANY))));
+        assert_eq!(inner, Ok(Err(OutOfMemory)));
+    }
+
+    #[test]
+    fn attempt_that_panics_ends() {
+        let panicked = std::panic::catch_unwind(|| attempt(|| panic!("on purpose")));
+        assert!(panicked.is_err() && STATE.get() == State::Fatal);
+    }
+
+    #[test]
+    fn lazy_value_is_made_again_when_memory_was_missing() {
+        let lazy = Lazy::<List<u64>>::default();
+        let failed = attempt(|| lazy.get_or_init(|| List::with_capacity(TOO_MANY)).len());
+        assert_eq!((failed, lazy.get()), (Err(OutOfMemory), None));
+        assert_eq!(attempt(|| lazy.get_or_init(|| List::from_iter([7])).len()), Ok(1));
+        assert_eq!(lazy.get_or_init(List::new).len(), 1);
+    }
+
+    #[test]
+    fn collections_do_what_those_of_std_do() {
+        let mut list: List<u32> = (0..9).collect();
+        list.insert(1, 50);
+        list.retain(|item| item % 2 == 0);
+        list.truncate(4);
+        list.shrink_to_fit();
+        assert_eq!((list.to_vec(), list.capacity(), list.pop()), (vec![0, 50, 2, 4], 4, Some(4)));
+        let mut map: Map<u32, u32> = [(1, 10), (2, 20), (1, 11)].into_iter().collect();
+        *map.get_or_insert_with(3, || 30) += 1;
+        *map.get_or_insert_with(2, || 0) += 1;
+        map.retain(|key, _| *key > 1);
+        assert_eq!((map.get(&1).copied(), map.remove(&2), map.insert(3, 0)), (None, Some(21), Some(31)));
+        let mut set: Set<u32> = [1, 1, 2].into_iter().collect();
+        assert!(!set.insert(2) && set.remove(&2) && !set.contains(&2) && set.len() == 1);
+    }
+}

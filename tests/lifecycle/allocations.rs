@@ -1,0 +1,226 @@
+//! The n-th allocation of 8 KiB or more fails, for each n: nothing aborts, and the trace can be saved afterwards.
+#![allow(unsafe_code, reason = "a global allocator has no safe form")]
+
+use crate::play::{OUTPUT, play, record_as, report};
+use crate::{Scenario, Test, sys};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::future::{Future, poll_fn};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tracing::field::Empty;
+use tracing::{Instrument, error, info, info_span};
+use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
+use tracing_kineto::collector::{
+    Capabilities, Device, DeviceWork, HostCall, RecordSink, Selection, Shape, Shaped, Thread, Unavailable,
+};
+use tracing_kineto::{
+    ActivityTypes, ArgValue, Collector, CpuTraceBuilder, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate,
+};
+
+pub(crate) const SCENARIOS: &[Scenario] = &[("failed_allocations", failed_allocations)];
+
+pub(crate) const TESTS: &[Test] = &[("failed_allocation_is_an_error_and_the_trace_is_kept", || {
+    let played = play("failed_allocations").succeeded();
+    let report = played.report();
+    let count = |outcome: &str| report.lines().filter(|line| line.ends_with(outcome)).count();
+    // The list that has no memory to become shorter stays as long as it is.
+    let (refused, saved) = (count(REFUSED), count(SAVED));
+    assert!(refused > 50 && refused + saved == report.lines().count(), "{report}{}", played.stderr);
+})];
+
+/// What became of a save during which an allocation failed: it was an error, or the file is whole.
+const REFUSED: &str = "refused";
+const SAVED: &str = "saved";
+
+/// A smaller allocation never fails.
+const LARGE: usize = 8 << 10;
+
+/// How many large allocations are left until one fails, just once.
+static LEFT: AtomicI64 = AtomicI64::new(0);
+
+struct FailingOnce;
+
+fn fails(size: usize) -> bool {
+    size >= LARGE && LEFT.fetch_sub(1, Ordering::Relaxed) == 1
+}
+
+// SAFETY: every call is passed on to the system's allocator, or fails as that may.
+unsafe impl GlobalAlloc for FailingOnce {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to the same contract.
+        if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps to the same contract.
+        if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc_zeroed(layout) } }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller keeps to the same contract.
+        if fails(size) { std::ptr::null_mut() } else { unsafe { System.realloc(pointer, layout, size) } }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.dealloc(pointer, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: FailingOnce = FailingOnce;
+
+/// Records much of everything, and saves it in one child for each large allocation, which fails there.
+fn failed_allocations(folder: &Path) {
+    let builder = KinetoLayer::builder().output(folder.join(OUTPUT)).collector(Toy);
+    let guard = record_as(builder);
+    make_spans();
+    launch();
+    push(&guard.profiler());
+    let trace = guard.finish().unwrap();
+    let paths = [folder.join("x.json"), folder.join("x.json.gz"), folder.join("x.et.json")];
+    let [json, packed, execution] = &paths;
+    fail_each(folder, "json", || trace.save(json));
+    // What the first save finds out is kept, so only what is left to do can fail from here on.
+    trace.save(json).unwrap();
+    fail_each(folder, "gzip", || trace.save(packed));
+    fail_each(folder, "execution trace", || trace.save_execution_trace(execution));
+}
+
+/// Calls `save` in one child for each of its large allocations, which fails there.
+fn fail_each(folder: &Path, what: &str, save: impl Fn() -> Result<(), Error>) {
+    for nth in 1.. {
+        let child = sys::fork();
+        if child == 0 {
+            sys::exit_now(fail(nth, &save));
+        }
+        let outcome = match sys::wait(child) {
+            sys::End::Exit(NOTHING_FAILED) => break,
+            sys::End::Exit(AN_ERROR) => REFUSED.to_owned(),
+            sys::End::Exit(WHOLE) => SAVED.to_owned(),
+            end => format!("{end:?}"),
+        };
+        report(folder, &format!("{what} {nth} {outcome}"));
+    }
+}
+
+const NOTHING_FAILED: i32 = 0;
+const AN_ERROR: i32 = 1;
+const WHOLE: i32 = 2;
+const WRONG: i32 = 3;
+
+/// Lets the n-th large allocation of a save fail, and saves again after an error.
+fn fail(nth: i64, save: impl Fn() -> Result<(), Error>) -> i32 {
+    LEFT.store(nth, Ordering::Relaxed);
+    let saved = save();
+    let nothing_failed = LEFT.swap(0, Ordering::Relaxed) > 0;
+    let is_right = |error: &Error| {
+        error.kind() == ErrorKind::OutOfMemory
+            && error.to_string().ends_with("out of memory; free memory and try again")
+    };
+    match saved {
+        Ok(()) if nothing_failed => NOTHING_FAILED,
+        Ok(()) => WHOLE,
+        // The second time takes longer than all before.
+        Err(error) if is_right(&error) && (nth % 32 != 0 || save().is_ok()) => AN_ERROR,
+        Err(_) => WRONG,
+    }
+}
+
+const MANY: u64 = 400;
+
+/// Futures that follow one another, late values, errors, events, and ends that are far from their slices.
+fn make_spans() {
+    let mut before = None;
+    for n in 0..MANY {
+        let span = info_span!("future", n, name = %n);
+        span.follows_from(before.replace(span.id()).flatten());
+        let mut polls = 0;
+        let twice = poll_fn(|_| {
+            polls += 1;
+            if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let mut future = pin!(twice.instrument(span));
+        while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+        let late = info_span!("late", n, result = Empty, seq = n, fwd_thread = n % 2);
+        late.in_scope(|| {
+            late.record("result", n);
+            late.record("result", n + 1);
+            error!(n, "failed");
+            info!(n, "event");
+        });
+    }
+    let nested: Vec<_> = (0..MANY).map(|n| info_span!("nested", n).entered()).collect();
+    nested.into_iter().rev().for_each(drop);
+}
+
+static SINK: Mutex<Option<RecordSink>> = Mutex::new(None);
+
+/// A device with calls that name no slice.
+#[derive(Debug)]
+struct Toy;
+
+impl Collector for Toy {
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        let mut can = Capabilities::default();
+        can.types = self.types();
+        Ok(can)
+    }
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+        *SINK.lock().unwrap() = Some(sink);
+        self.probe()
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+    fn devices(&self) -> Vec<Device> {
+        vec![Device::new(0, "toy")]
+    }
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Shape for Nothing {
+    fn visit(&self, _: &Shaped<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
+}
+
+fn now() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+/// Calls with near and far ids, some of them shared by two, and their work, within annotations.
+fn launch() {
+    let sink = SINK.lock().unwrap();
+    let thread = Thread::Id(tracing_kineto::thread_id());
+    for n in 1..=4 * MANY {
+        let _step = (n % 4 == 0).then(|| annotate!("step {n}").entered());
+        let correlation = if n % 2 == 0 { n * 3 } else { u64::MAX / 2 - (n / 3) * 1_000_000 };
+        let (start, shape, words) = (now(), &Nothing, &[]);
+        sink.as_ref().unwrap().record(|batch| {
+            let (kind, name, end) = (ActivityType::CudaDriver, batch.name("launch"), start + 50);
+            let (external, launches) = (0, true);
+            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+            let (kind, name, device, stream) = (ActivityType::ConcurrentKernel, batch.name("kernel"), 0, 7);
+            let (start, end) = (start + 60, start + 90);
+            batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
+        });
+    }
+}
+
+/// Records of the program's own, on a row of their own.
+fn push(profiler: &Profiler) {
+    let from = now();
+    let at = |us: u64| Timestamp::from_nanos(from + us * 1000);
+    let mut builder = CpuTraceBuilder::new(at(0), "interpreter");
+    for n in 0..2 * MANY {
+        let body = Body::Slice { start: at(n), end: at(n + 1) };
+        builder.push(&Activity::new(ActivityType::CpuOp, "pushed", Track::new(0, 7), body)).unwrap();
+    }
+    profiler.transfer(builder, at(2 * MANY)).unwrap();
+}
