@@ -1,7 +1,7 @@
 //! Memory that is never freed: had in one piece, made present ahead of need, given back without giving up its address.
 #![allow(unsafe_code, reason = "mmap and madvise have no safe form")]
 
-pub(crate) use kineto_trace::room::list;
+pub(crate) use kineto_trace::fallible::list;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory

@@ -111,6 +111,13 @@ impl<T: Default> Lazy<T> {
     }
 }
 
+/// Returns an empty list for `count` items; `None` if there is no memory for them.
+pub fn list<T>(count: usize) -> Option<Vec<T>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).ok()?;
+    Some(list)
+}
+
 /// A `Vec`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct List<T>(Vec<T>);

@@ -32,8 +32,6 @@ pub mod layout;
 mod loss;
 pub mod memory;
 #[doc(hidden)]
-pub mod room;
-#[doc(hidden)]
 pub mod rows;
 #[doc(hidden)]
 pub mod sorting;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::json::{self, Piece, Room, SHORT};
-use crate::room::list;
+use crate::fallible::list;
 
 /// A buffer in front of `W`, to which JSON is appended without any checks for errors.
 ///
