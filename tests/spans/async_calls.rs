@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use support::{File, on_thread, record};
+use support::{File, on_thread, record_uninterrupted};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::analysis::{Average, GroupBy};
 
@@ -86,7 +86,7 @@ fn row(name: &str, calls: u64, polls: u64) -> (String, u64, u64) {
 
 #[test]
 fn async_call_has_one_slice_when_it_never_waits() {
-    let file = record(|| (0..10).for_each(|_| run(never_waits())));
+    let file = record_uninterrupted(|| (0..10).for_each(|_| run(never_waits())));
     assert_eq!(file.all("never_waits").len(), 10);
     assert_eq!((tracks(&file), averages(&file)), (vec![], vec![row("never_waits", 10, 10)]));
     assert_eq!(file.trace.stats().slices, 10);
@@ -94,14 +94,14 @@ fn async_call_has_one_slice_when_it_never_waits() {
 
 #[test]
 fn async_call_counts_once_when_it_waits() {
-    let file = record(|| (0..10).for_each(|_| run(waits_once())));
+    let file = record_uninterrupted(|| (0..10).for_each(|_| run(waits_once())));
     assert_eq!(file.all("waits_once").len(), 20);
     assert_eq!((tracks(&file), averages(&file)), (vec![("waits_once", 2); 10], vec![row("waits_once", 10, 20)]));
 }
 
 #[test]
 fn model_layer_counts_each_enter_beside_futures() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let model = model();
         (0..10).for_each(|_| {
             model.forward();
@@ -122,7 +122,7 @@ fn drop_of_a_future_is_drawn_when_it_does_something() {
             info_span!("cleanup").in_scope(|| ());
         }
     }
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let traces = Traces;
         let future = async move {
             let _traces = traces;
@@ -149,7 +149,7 @@ fn closes_late<K>(polls: usize, keep: impl FnOnce() -> K, close: impl FnOnce(K))
 #[test]
 fn future_has_its_track_when_a_child_closes_it_late() {
     let elsewhere = |child: Span| on_thread("closer", move || drop(child));
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         closes_late(3, || info_span!("child"), |child| info_span!("cleanup").in_scope(|| drop(child)));
         closes_late(2, || info_span!("child"), elsewhere);
         closes_late(2, Span::current, drop);
@@ -161,7 +161,7 @@ fn future_has_its_track_when_a_child_closes_it_late() {
 
 #[test]
 fn future_has_its_track_when_a_child_of_its_last_poll_begins_after_it() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut child = None;
         run(async {
             wait(1).await;
@@ -176,7 +176,7 @@ fn future_has_its_track_when_a_child_of_its_last_poll_begins_after_it() {
 
 #[test]
 fn future_has_its_track_when_it_is_dropped_on_another_thread() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut child = None;
         let work = async {
             child = Some(info_span!("child"));
@@ -195,7 +195,7 @@ fn future_has_its_track_when_it_is_dropped_on_another_thread() {
 
 #[test]
 fn model_has_no_track_when_it_is_dropped_late() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let model = model();
         (0..3).for_each(|_| info_span!("step").in_scope(|| model.forward()));
         info_span!("report").in_scope(|| drop(model));
@@ -206,7 +206,7 @@ fn model_has_no_track_when_it_is_dropped_late() {
 
 #[test]
 fn future_and_those_inside_it_are_cancelled_without_a_slice() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         run(waits_once());
         run(outer());
         let mut future = Box::pin(outer());
@@ -243,7 +243,7 @@ async fn idle_loop() {
 
 #[test]
 fn endless_futures_count_once_when_threads_share_them() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut loops: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> =
             vec![Box::pin(idle_loop()), Box::pin(idle_loop())];
         for _ in 0..5 {
@@ -258,7 +258,7 @@ fn endless_futures_count_once_when_threads_share_them() {
 
 #[test]
 fn endless_future_counts_once_when_it_keeps_children() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut worker: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(worker_loop());
         (0..2).for_each(|_| poll(&mut worker));
         std::mem::forget(worker);
@@ -268,7 +268,7 @@ fn endless_future_counts_once_when_it_keeps_children() {
 
 #[test]
 fn model_that_is_never_dropped_counts_each_enter() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let (model, shared, recursive) = (model(), info_span!("shared"), info_span!("recursive"));
         (0..3).for_each(|_| model.forward());
         on_thread("user", || model.forward());
@@ -288,7 +288,7 @@ fn model_that_is_never_dropped_counts_each_enter() {
 
 #[test]
 fn future_counts_on_the_thread_that_polls_it_first() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job());
         on_thread("second", || info_span!("before").in_scope(|| ()));
         on_thread("first", || poll(&mut future));

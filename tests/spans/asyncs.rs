@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use support::{File, nanos, on_thread, record, record_with, spawn};
+use support::{File, nanos, on_thread, record, record_uninterrupted, record_with, spawn};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::{AsyncSpans, Loss};
 
@@ -59,7 +59,7 @@ fn tracks(file: &File) -> Vec<(Value, Value)> {
 
 #[test]
 fn each_poll_is_a_slice_on_the_thread_that_polls() {
-    let file = record(|| poll_on_threads(&mut task(info_span!("task", n = 1), 2), 2));
+    let file = record_uninterrupted(|| poll_on_threads(&mut task(info_span!("task", n = 1), 2), 2));
     // tracing enters the span once more when the future is dropped, here on the main thread.
     let polls = file.all("task");
     let rows: Vec<_> = polls.iter().take(3).map(|slice| slice.row.as_str()).collect();
@@ -92,7 +92,7 @@ fn the_four_modes_draw_polls_and_tracks_as_they_say() {
 
 #[test]
 fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut task = task(info_span!("task", n = 1), 2);
         poll_on_threads(&mut task, 2);
         drop(task);
@@ -119,7 +119,7 @@ fn track_lasts_from_first_poll_to_drop_and_has_busy_time() {
 
 #[test]
 fn track_ends_with_its_future_when_the_span_closes_late() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let span = info_span!("task");
         let mut task = task(span.clone(), 2);
         while !poll(&mut task) {}
@@ -135,7 +135,7 @@ fn track_ends_with_its_future_when_the_span_closes_late() {
 #[test]
 fn a_cancelled_future_ends_its_track_where_it_is_dropped() {
     for elsewhere in [false, true] {
-        let file = record(|| {
+        let file = record_uninterrupted(|| {
             let mut task = task(info_span!("task"), 100);
             (0..3).for_each(|_| assert!(!poll(&mut task)));
             info_span!("timeout").in_scope(|| ());
@@ -173,7 +173,7 @@ fn a_span_polled_here_and_closed_elsewhere_is_closed() {
 
 #[test]
 fn a_span_is_closed_also_when_another_of_its_thread_was_entered_elsewhere_meanwhile() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let outer = info_span!("outer");
         let entered = outer.enter();
         let task = info_span!("task");
@@ -207,7 +207,7 @@ fn a_track_still_open_at_the_stop_says_so() {
 #[test]
 fn concurrent_futures_have_tracks_of_their_own() {
     const TASKS: usize = 5;
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let request = info_span!("request").entered();
         let mut tasks: Vec<Task> = (0..TASKS).map(|n| task(info_span!("task", n), 2)).collect();
         for _ in 0..3 {
@@ -233,7 +233,7 @@ fn concurrent_futures_have_tracks_of_their_own() {
 #[test]
 fn a_future_polled_once_and_a_layer_entered_for_ever_have_no_track() {
     let layer = std::cell::RefCell::new(None);
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let mut once = task(info_span!("once"), 0);
         assert!(poll(&mut once));
         let model = info_span!("layer");
@@ -251,7 +251,7 @@ fn many_tasks_polled_by_many_threads_lose_nothing() {
     const TASKS: usize = 20;
     const THREADS: usize = 4;
     const PENDING: usize = 10;
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let queue = std::sync::Mutex::new((0..TASKS).map(|n| task(info_span!("task", n), PENDING)).collect::<Vec<_>>());
         std::thread::scope(|scope| {
             for i in 0..THREADS {
@@ -281,7 +281,7 @@ fn many_tasks_polled_by_many_threads_lose_nothing() {
 
 #[test]
 fn a_span_that_follows_another_is_linked_to_its_slice() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let cause = info_span!("cause");
         cause.in_scope(|| ());
         let effect = info_span!("effect");
@@ -320,7 +320,7 @@ fn an_arrow_leaves_and_reaches_a_slice_that_can_be_seen_if_there_is_one() {
 
 #[test]
 fn what_cannot_be_linked_is_counted() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let never = info_span!("never entered");
         let effect = info_span!("effect");
         effect.follows_from(&never);
@@ -336,7 +336,7 @@ fn what_cannot_be_linked_is_counted() {
 
 #[test]
 fn each_of_several_links_has_a_number_of_its_own() {
-    let file = record(|| {
+    let file = record_uninterrupted(|| {
         let causes = [info_span!("a"), info_span!("b")];
         causes.iter().for_each(|cause| cause.in_scope(|| ()));
         for _ in 0..2 {

@@ -49,6 +49,26 @@ pub fn record_with(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuil
     File::of(guard.finish().unwrap())
 }
 
+/// Records as [`record`], again if the scheduler interrupted a slice in which a future may be dropped: the trace shows such a
+/// drop if it lasts for 0.1 ms.
+pub fn record_uninterrupted(work: impl Fn()) -> File {
+    const ATTEMPTS: usize = 50;
+    let mut files = (0..ATTEMPTS).map(|_| record(&work));
+    files.find(|file| !has_interruption(file)).expect("the scheduler interrupted each attempt")
+}
+
+/// Returns whether a slice lasted for 0.1 ms, with no slice inside, after another one of its name.
+fn has_interruption(file: &File) -> bool {
+    let is_inside = |inner: &Slice, outer: &Slice| {
+        (inner.tid, inner.start) > (outer.tid, outer.start) && (inner.tid, inner.end) <= (outer.tid, outer.end)
+    };
+    file.slices.iter().any(|slice| {
+        let follows = || file.slices.iter().any(|other| other.name == slice.name && other.start < slice.start);
+        let is_empty = || !file.slices.iter().any(|inner| is_inside(inner, slice));
+        slice.end - slice.start >= 100_000 && follows() && is_empty()
+    })
+}
+
 /// Records `work` and compares the slices of the file, thread by thread, with `expected`.
 #[track_caller]
 pub fn check(work: impl FnOnce(), expected: &str) {
