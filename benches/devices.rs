@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Capabilities, DeviceWork, HostCall, RecordSink, Selection, Shape, Shaped, Thread, Unavailable,
+    Capabilities, DeviceWork, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, KinetoLayer, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -26,8 +26,8 @@ struct Source {
 #[derive(Debug)]
 struct Kernel;
 
-impl Shape for Kernel {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for Kernel {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("device", ArgValue::I64(record.device_id.into()));
         each("stream", ArgValue::U64(record.stream.into()));
         each("correlation", ArgValue::U64(record.correlation));

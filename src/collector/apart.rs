@@ -32,11 +32,11 @@ pub(super) fn apart<'c>(all: impl Iterator<Item = &'c mut Collected>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::Device;
+    use crate::collector::DeviceDescription;
 
     fn of(devices: &[(i32, &str)]) -> Collected {
         let mut records = Collected::empty();
-        records.devices = devices.iter().map(|(id, name)| Device::new(*id, *name)).collect();
+        records.devices = devices.iter().map(|(id, name)| DeviceDescription::new(*id, *name)).collect();
         records.contexts = vec![(7, 0)];
         records
     }

@@ -1,9 +1,9 @@
 //! The records of one collector in one recording, as they are read.
 
-use super::device::Device;
+use super::device::DeviceDescription;
 use super::names::{Name, Names};
 use super::record::Thread;
-use super::shape::Shape;
+use super::shape::RecordLayout;
 use super::store::Budget;
 use super::threads::Threads;
 use crate::buffer::Loss;
@@ -65,13 +65,13 @@ pub(super) const OF_SLICE: u8 = 1 << 6;
 pub(crate) struct Collected {
     pub(super) shelves: [Vec<Arc<Vec<u64>>>; SHELVES],
     pub(crate) names: Names,
-    pub(super) shapes: Vec<&'static dyn Shape>,
+    pub(super) shapes: Vec<&'static dyn RecordLayout>,
     pub(super) contexts: Vec<(u32, i32)>,
     /// Who made the calls.
     pub(crate) threads: Threads,
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Vec<DeviceDescription>,
     /// Devices that are shown under another number than the records have, since another vendor has one of theirs.
     pub(super) renumbered: Vec<(i32, i32)>,
     /// Correlation ids of launches in pauses: their work may have come before they did.
@@ -172,7 +172,7 @@ impl Collected {
         self.renumbered.iter().find(|(own, _)| *own == device).map_or(device, |(_, shown)| *shown)
     }
 
-    pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn Shape> {
+    pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn RecordLayout> {
         self.shapes.get(usize::from(entry.shape)).copied()
     }
 

@@ -1,6 +1,6 @@
 //! A collector of the program's own, whose panics go no further.
 
-use super::{Attempt, Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use super::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
@@ -147,7 +147,7 @@ impl Collector for Contained {
         attempt("attempts", || self.collector.attempts()).unwrap_or_default()
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.ask("devices", |collector| collector.devices())
     }
 

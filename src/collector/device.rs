@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// A device: what its rows are called, and its properties.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Device {
+pub struct DeviceDescription {
     /// Its number, which its records carry.
     pub id: i32,
     /// What it is, such as "NVIDIA H200".
@@ -35,10 +35,10 @@ pub struct Stream {
     pub order: i64,
 }
 
-impl Device {
+impl DeviceDescription {
     /// A device without properties, whose label is "GPU `id`".
-    pub fn new(id: i32, name: impl Into<String>) -> Device {
-        Device {
+    pub fn new(id: i32, name: impl Into<String>) -> DeviceDescription {
+        DeviceDescription {
             id,
             name: name.into(),
             heading: None,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn its_entry_is_json_whatever_its_name() {
-        let mut device = Device::new(1, "a \"b\"");
+        let mut device = DeviceDescription::new(1, "a \"b\"");
         device.properties = vec![("numSms", 132)];
         let entry: Value = serde_json::from_str(&device.to_json()).unwrap();
         assert_eq!(entry, serde_json::json!({"id": 1, "name": "a \"b\"", "numSms": 132}));

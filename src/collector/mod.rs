@@ -46,7 +46,7 @@ pub use cuda::CudaEvents;
 pub use cupti::Cupti;
 pub(crate) use cupti::{OWN_DOMAIN as OWN_NVTX_DOMAIN, nvtx_fault};
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
-pub use device::{Device, Stream};
+pub use device::{DeviceDescription, Stream};
 pub(crate) use library::Library;
 pub use library::{Attempt, Places};
 pub use names::Name;
@@ -61,7 +61,7 @@ pub use report::CollectorReport;
 pub use rocm::Rocm;
 pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
-pub use shape::{Shape, Shaped, Wait};
+pub use shape::{RecordLayout, RecordView, Wait};
 pub(crate) use store::Budget;
 pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
@@ -163,7 +163,7 @@ pub trait Collector: fmt::Debug + Send + Sync {
     }
 
     /// Returns the devices that are there, in the order of their numbers.
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         Vec::new()
     }
 

@@ -1,7 +1,7 @@
 //! What collectors hand over, before it is packed.
 
 use super::names::Name;
-use super::shape::Shape;
+use super::shape::RecordLayout;
 use kineto_trace::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver on a thread of the host.
@@ -24,7 +24,7 @@ pub struct HostCall<'r> {
     /// Whether it is known to put work on a device, and did.
     pub launches: bool,
     /// What `words` mean.
-    pub shape: &'static dyn Shape,
+    pub shape: &'static dyn RecordLayout,
     /// Everything else; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
@@ -56,7 +56,7 @@ pub struct DeviceWork<'r> {
     /// That of the call that launched it; 0 for none.
     pub correlation: u64,
     /// What `words` mean.
-    pub shape: &'static dyn Shape,
+    pub shape: &'static dyn RecordLayout,
     /// Everything else; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
@@ -81,7 +81,7 @@ pub struct Synchronization<'r> {
     /// That of the call that waits.
     pub correlation: u64,
     /// What `words` mean.
-    pub shape: &'static dyn Shape,
+    pub shape: &'static dyn RecordLayout,
     /// Everything else; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
@@ -104,7 +104,7 @@ pub struct EventRecord<'r> {
     /// That of the call that recorded it.
     pub correlation: u64,
     /// What `words` mean.
-    pub shape: &'static dyn Shape,
+    pub shape: &'static dyn RecordLayout,
     /// Everything else; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
@@ -124,7 +124,7 @@ pub struct CounterSample<'r> {
     /// When they were read, in nanoseconds of the collector's clock.
     pub at: u64,
     /// What `words` mean: it shows each value that is a number as a series.
-    pub shape: &'static dyn Shape,
+    pub shape: &'static dyn RecordLayout,
     /// The values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }

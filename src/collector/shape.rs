@@ -1,6 +1,6 @@
 //! What the words of a record mean.
 
-use super::Device;
+use super::DeviceDescription;
 use super::names::{Name, Names};
 use crate::time::Timestamp;
 use kineto_trace::activity::ArgValue;
@@ -10,14 +10,14 @@ use std::fmt;
 ///
 /// A collector stores numbers and [names](Name) in words of 64 bits, as few as it can; what they are called, and what
 /// follows from them, is said when a row is looked at.
-pub trait Shape: fmt::Debug + Sync {
+pub trait RecordLayout: fmt::Debug + Sync {
     /// Calls `each` with every key and value, in the order in which they are written.
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>));
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>));
 }
 
-/// A record as its [`Shape`] sees it.
+/// A record as its [`RecordLayout`] sees it.
 #[derive(Clone, Copy)]
-pub struct Shaped<'t> {
+pub struct RecordView<'t> {
     pub(crate) words: &'t [u64],
     pub(crate) names: &'t Names,
     /// When it began.
@@ -29,14 +29,14 @@ pub struct Shaped<'t> {
     /// The device's number, -1 if it is not known.
     pub device_id: i32,
     /// The device, if its collector described it.
-    pub device: Option<&'t Device>,
+    pub device: Option<&'t DeviceDescription>,
     /// The stream's number.
     pub stream: u32,
     /// Of a wait for an event, where that was recorded.
     pub wait: Option<Wait>,
 }
 
-impl fmt::Debug for Shaped<'_> {
+impl fmt::Debug for RecordView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shaped")
             .field("words", &self.words)
@@ -55,7 +55,7 @@ pub struct Wait {
     pub correlation: u64,
 }
 
-impl<'t> Shaped<'t> {
+impl<'t> RecordView<'t> {
     /// Returns a word; 0 beyond the last.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {

@@ -1,7 +1,7 @@
 //! Packs what a collector hands over, within the budget.
 //!
 //! A record is a head and a few words, in blocks of 64 KiB that are never moved once they are full. The head says what
-//! the record is, how many words its [`Shape`] has, and the number of its name. Calls, work and the rest lie apart, since
+//! the record is, how many words its [`RecordLayout`] has, and the number of its name. Calls, work and the rest lie apart, since
 //! each is asked for by itself.
 
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
@@ -10,7 +10,7 @@ use super::pauses::Pauses;
 use super::record::{
     CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
 };
-use super::shape::Shape;
+use super::shape::RecordLayout;
 use super::threads::Threads;
 use crate::buffer::Loss;
 use crate::os::memory;
@@ -55,7 +55,7 @@ struct Held {
     shelves: [Shelf; SHELVES],
     names: Names,
     bytes: u64,
-    shapes: Vec<&'static dyn Shape>,
+    shapes: Vec<&'static dyn RecordLayout>,
     contexts: Vec<(u32, i32)>,
     threads: Threads,
     losses: Vec<(Loss, u64)>,
@@ -224,7 +224,7 @@ impl Held {
     }
 
     #[inline]
-    fn shape(&mut self, shape: &'static dyn Shape) -> u8 {
+    fn shape(&mut self, shape: &'static dyn RecordLayout) -> u8 {
         let known = self.shapes.iter().position(|known| std::ptr::eq(*known, shape));
         let number = known.unwrap_or_else(|| {
             self.shapes.push(shape);
@@ -282,7 +282,7 @@ struct Head {
     tag: u8,
     kind: ActivityType,
     name: Name,
-    shape: Option<&'static dyn Shape>,
+    shape: Option<&'static dyn RecordLayout>,
 }
 
 impl Batch<'_> {
@@ -394,11 +394,11 @@ impl Batch<'_> {
     }
 
     /// The same, with what else is known of it: words of which the first is not 0.
-    pub(crate) fn overhead_with(&mut self, overhead: &Overhead, shape: &'static dyn Shape, words: &[u64]) {
+    pub(crate) fn overhead_with(&mut self, overhead: &Overhead, shape: &'static dyn RecordLayout, words: &[u64]) {
         self.put_overhead(overhead, Some(shape), words);
     }
 
-    fn put_overhead(&mut self, overhead: &Overhead, shape: Option<&'static dyn Shape>, words: &[u64]) {
+    fn put_overhead(&mut self, overhead: &Overhead, shape: Option<&'static dyn RecordLayout>, words: &[u64]) {
         if self.is_paused(overhead.start, overhead.end) {
             return self.skip();
         }

@@ -2,7 +2,7 @@
 
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
-use super::{Capabilities, Collector, ScopeMetrics, Selection, Shaped, Thread, Unavailable};
+use super::{Capabilities, Collector, RecordView, ScopeMetrics, Selection, Thread, Unavailable};
 use crate::buffer::Loss;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -171,7 +171,7 @@ impl Record {
             Role::Memory => return vec![("bytes".to_owned(), entry.bytes().to_string())],
             _ => {}
         }
-        let shaped = Shaped {
+        let shaped = RecordView {
             words: entry.words,
             names: &collected.names,
             start: Timestamp::from_nanos(self.start),

@@ -1,7 +1,7 @@
 //! What the doctor found: plain values, as text for people and as JSON for programs.
 
 use super::page::Page;
-use crate::collector::{Attempt, Device, Unavailable, Why};
+use crate::collector::{Attempt, DeviceDescription, Unavailable, Why};
 use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct Diagnosis {
     /// NVIDIA's driver: words such as "cuda" with what was seen; "missing" with the reason if there is none.
     pub driver: Vec<(&'static str, String)>,
     /// NVIDIA's GPUs, each with the id that `nvidia-smi -L` shows if it is known.
-    pub devices: Vec<(Device, Option<String>)>,
+    pub devices: Vec<(DeviceDescription, Option<String>)>,
     /// The collectors, each examined.
     pub collectors: Vec<CollectorDiagnosis>,
 }
@@ -77,7 +77,7 @@ pub struct CollectorDiagnosis {
     /// Versions and the like: keys with JSON values, such as `cupti_version`.
     pub versions: Vec<(String, String)>,
     /// Its devices; those of NVIDIA's stand with the [driver](Diagnosis::devices).
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceDescription>,
     /// Why it records nothing.
     pub reason: Option<Unavailable>,
     /// What is not as it could be.
@@ -139,7 +139,7 @@ impl Diagnosis {
         let facts = |facts: &[(&'static str, String)]| -> Map<String, Value> {
             facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())).collect()
         };
-        let device = |(device, id): &(Device, Option<String>)| {
+        let device = |(device, id): &(DeviceDescription, Option<String>)| {
             let properties: Map<_, _> =
                 device.properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
             json!({ "id": device.id, "name": device.name, "uuid": id, "properties": properties })
@@ -264,7 +264,7 @@ impl fmt::Display for Diagnosis {
 }
 
 /// A device in one line.
-fn describe(device: &Device, id: Option<&str>) -> String {
+fn describe(device: &DeviceDescription, id: Option<&str>) -> String {
     let number = |key| device.property(key);
     let capability = number("computeMajor").zip(number("computeMinor"));
     let mut parts = vec![device.name.clone()];
@@ -294,7 +294,7 @@ pub(super) mod tests {
 
     /// A diagnosis of a machine with one GPU and a collector of that verdict.
     fn sample(verdict: Verdict) -> Diagnosis {
-        let mut device = Device::new(0, "NVIDIA H100 MIG 1g.10gb");
+        let mut device = DeviceDescription::new(0, "NVIDIA H100 MIG 1g.10gb");
         device.properties = vec![("computeMajor", 9), ("computeMinor", 0), ("totalGlobalMem", 10_600_000_000)];
         let types = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
         let collector = CollectorDiagnosis {

@@ -340,7 +340,7 @@ fn driver_facts(driver: &DriverState, circumstances: &Circumstances<'_>) -> Vec<
     facts
 }
 
-fn devices(driver: &DriverState) -> Vec<(collector::Device, Option<String>)> {
+fn devices(driver: &DriverState) -> Vec<(collector::DeviceDescription, Option<String>)> {
     let Ok(driver) = driver else { return Vec::new() };
     let ids = driver.ids();
     let id = |number| ids.iter().find(|(known, _)| *known == number).map(|(_, id)| id.clone());
@@ -377,8 +377,8 @@ mod tests {
             self.start.clone()
         }
         fn stop(&self, _: Timestamp, _: Instant) {}
-        fn devices(&self) -> Vec<collector::Device> {
-            vec![collector::Device::new(3, "Told 9000")]
+        fn devices(&self) -> Vec<collector::DeviceDescription> {
+            vec![collector::DeviceDescription::new(3, "Told 9000")]
         }
     }
 

@@ -1,7 +1,7 @@
 //! A plugin's side of `include/kineto_plugin.h`.
 #![allow(unsafe_code, reason = "the host is foreign code")]
 
-use super::{Event, EventType, Plugin, TraceBuilder};
+use super::{EventType, Plugin, PluginEvent, TraceBuilder};
 use crate::collector::abi::{
     self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
     ResourceInfo, Versioned,
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Makes the library a plugin: exports the function that its host looks for.
 ///
 /// ```
-/// use tracing_kineto::plugin::{Event, EventType, NotStarted, Plugin, TraceBuilder};
+/// use tracing_kineto::plugin::{PluginEvent, EventType, NotStarted, Plugin, TraceBuilder};
 ///
 /// struct Tpu;
 ///
@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///     fn stop(&self) {}
 ///     fn hand_over(&self, out: &mut TraceBuilder<'_>) {
 ///         out.device(0, "TPU v9", "TPU 0", 6_000_000);
-///         out.event(&Event::new(EventType::ConcurrentKernel, "matmul"), &[]);
+///         out.event(&PluginEvent::new(EventType::ConcurrentKernel, "matmul"), &[]);
 ///     }
 /// }
 ///
@@ -230,8 +230,8 @@ unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
 pub(super) struct Out<'o>(&'o Builder);
 
 impl Out<'_> {
-    pub(super) fn event(&mut self, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
-        let Event { kind, name, start, end, device, resource, correlation, span } = *event;
+    pub(super) fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
+        let PluginEvent { kind, name, start, end, device, resource, correlation, span } = *event;
         let nanos = |at: crate::time::Timestamp| at.as_nanos().cast_signed();
         let (start, end) = (nanos(start), nanos(end));
         let id = span.cast_signed();

@@ -75,7 +75,7 @@ impl fmt::Debug for TraceBuilder<'_> {
 /// Something that happened, on a device or on the host.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Event<'e> {
+pub struct PluginEvent<'e> {
     /// What it is.
     pub kind: EventType,
     /// The kernel, the call, what is copied where. Of counters: what is counted.
@@ -94,31 +94,31 @@ pub struct Event<'e> {
     pub span: u64,
 }
 
-impl<'e> Event<'e> {
+impl<'e> PluginEvent<'e> {
     /// An event of no time, on the first part of the first device, that belongs to nothing.
-    pub const fn new(kind: EventType, name: &'e str) -> Event<'e> {
+    pub const fn new(kind: EventType, name: &'e str) -> PluginEvent<'e> {
         let at = Timestamp::from_nanos(0);
-        Event { kind, name, start: at, end: at, device: 0, resource: 0, correlation: 0, span: 0 }
+        PluginEvent { kind, name, start: at, end: at, device: 0, resource: 0, correlation: 0, span: 0 }
     }
 
     /// Sets when it began and ended; of counters, when they were read.
-    pub const fn between(self, start: Timestamp, end: Timestamp) -> Event<'e> {
-        Event { start, end, ..self }
+    pub const fn between(self, start: Timestamp, end: Timestamp) -> PluginEvent<'e> {
+        PluginEvent { start, end, ..self }
     }
 
     /// Sets where it was: a device and a part of it, or of the host 0 and a thread.
-    pub const fn at(self, device: i32, resource: i32) -> Event<'e> {
-        Event { device, resource, ..self }
+    pub const fn at(self, device: i32, resource: i32) -> PluginEvent<'e> {
+        PluginEvent { device, resource, ..self }
     }
 
     /// Sets what joins it to what it launched, or to what launched it.
-    pub const fn correlated(self, correlation: u32) -> Event<'e> {
-        Event { correlation, ..self }
+    pub const fn correlated(self, correlation: u32) -> PluginEvent<'e> {
+        PluginEvent { correlation, ..self }
     }
 
     /// Sets the span around it.
-    pub const fn within(self, span: u64) -> Event<'e> {
-        Event { span, ..self }
+    pub const fn within(self, span: u64) -> PluginEvent<'e> {
+        PluginEvent { span, ..self }
     }
 }
 
@@ -126,7 +126,7 @@ impl TraceBuilder<'_> {
     /// Adds an event with its arguments; returns whether the host has taken it.
     ///
     /// A text, a number and a truth value come through as they are, everything else as JSON.
-    pub fn event(&mut self, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
+    pub fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
         self.0.event(event, args)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{PostProcess, Symbols, Trace, Violations};
 use crate::buffer::Loss;
-use crate::collector::Device;
+use crate::collector::DeviceDescription;
 use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
@@ -118,7 +118,7 @@ impl Trace {
     pub(super) fn device_properties(&self) -> Vec<String> {
         let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
         let mut properties: Vec<String> = Vec::new();
-        for device in devices.map(Device::to_json) {
+        for device in devices.map(DeviceDescription::to_json) {
             if !properties.contains(&device) {
                 properties.push(device);
             }

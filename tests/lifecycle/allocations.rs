@@ -15,7 +15,8 @@ use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
 use tracing_kineto::collector::{
-    Capabilities, Device, DeviceWork, HostCall, RecordSink, Selection, Shape, Shaped, Thread, Unavailable,
+    Capabilities, DeviceDescription, DeviceWork, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    Unavailable,
 };
 use tracing_kineto::{
     ActivityTypes, ArgValue, Collector, CpuTraceBuilder, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate,
@@ -178,16 +179,16 @@ impl Collector for Toy {
         self.probe()
     }
     fn stop(&self, _: Timestamp, _: Instant) {}
-    fn devices(&self) -> Vec<Device> {
-        vec![Device::new(0, "toy")]
+    fn devices(&self) -> Vec<DeviceDescription> {
+        vec![DeviceDescription::new(0, "toy")]
     }
 }
 
 #[derive(Debug)]
 struct Nothing;
 
-impl Shape for Nothing {
-    fn visit(&self, _: &Shaped<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
+impl RecordLayout for Nothing {
+    fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
 }
 
 fn now() -> u64 {

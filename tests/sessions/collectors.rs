@@ -9,8 +9,8 @@ use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordSink,
-    Selection, Shape, Shaped, Thread, Unavailable, Why,
+    Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordLayout,
+    RecordSink, RecordView, Selection, Thread, Unavailable, Why,
 };
 use tracing_kineto::{
     ActivityType, ActivityTypes, ArgValue, Collective, Collector, Loss, ProcessGroup, Timestamp, annotate,
@@ -39,8 +39,8 @@ thread_local! {
 #[derive(Debug)]
 struct ToyShape;
 
-impl Shape for ToyShape {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for ToyShape {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("correlation", ArgValue::U64(record.correlation));
         if record.device_id >= 0 {
             each("device", ArgValue::I64(record.device_id.into()));
@@ -55,8 +55,8 @@ impl Shape for ToyShape {
 #[derive(Debug)]
 struct ToyCounters;
 
-impl Shape for ToyCounters {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for ToyCounters {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("cycles", ArgValue::U64(record.word(0)));
         each("busy", ArgValue::F64(f64::from_bits(record.word(1))));
     }

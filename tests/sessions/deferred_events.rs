@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::DeviceType;
-use tracing_kineto::collector::{AlignedBy, CollectorReport, DeferredEvents, Device, DeviceClock, Submission};
+use tracing_kineto::collector::{
+    AlignedBy, CollectorReport, DeferredEvents, DeviceClock, DeviceDescription, Submission,
+};
 use tracing_kineto::{ActivityType, ActivityTypes, Collector, Loss, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -69,7 +71,7 @@ fn interval(file: &File, row: &Value) -> [u64; 2] {
 #[test]
 fn what_was_submitted_is_a_row_of_the_device_when_its_times_are_known() {
     let gpu = gpu();
-    let mut device = Device::new(2, "Toy 3000");
+    let mut device = DeviceDescription::new(2, "Toy 3000");
     device.properties = vec![("totalGlobalMem", 1024)];
     gpu.set_device(device);
     let mut times = Vec::new();
@@ -336,8 +338,8 @@ fn only_the_types_that_are_selected_are_rows_of_the_device() {
 fn each_of_two_devices_has_its_slices_whatever_the_order_in_which_they_are_left() {
     let [one, two] = ["one", "two"].map(DeferredEvents::new);
     let [a, b] = [one.clone(), two.clone()];
-    one.set_device(Device::new(1, "one"));
-    two.set_device(Device::new(2, "two"));
+    one.set_device(DeviceDescription::new(1, "one"));
+    two.set_device(DeviceDescription::new(2, "two"));
     for gpu in [&one, &two] {
         gpu.set_clock(DeviceClock::of_host());
     }

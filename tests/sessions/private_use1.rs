@@ -10,8 +10,8 @@ use tracing::info_span;
 use tracing_kineto::activity::{Accelerator, ArgValue, CorrelationId, DeviceType};
 use tracing_kineto::analysis::{Event, Events};
 use tracing_kineto::collector::{
-    Capabilities, DeviceTimer, DeviceWork, HostCall, NotTimed, RecordSink, Selection, Shape, Shaped, Thread, Token,
-    Unavailable,
+    Capabilities, DeviceTimer, DeviceWork, HostCall, NotTimed, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    Token, Unavailable,
 };
 use tracing_kineto::{
     ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver,
@@ -35,8 +35,8 @@ struct Inner {
 #[derive(Debug)]
 struct Plain;
 
-impl Shape for Plain {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for Plain {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("correlation", ArgValue::U64(record.correlation));
     }
 }

@@ -11,7 +11,7 @@ pub use wgpu;
 
 use rustix::time::{ClockId, clock_gettime};
 use tracing_kineto::ActivityType;
-use tracing_kineto::collector::{DeferredEvents, Device, DeviceClock};
+use tracing_kineto::collector::{DeferredEvents, DeviceDescription, DeviceClock};
 use wgpu::{Adapter, DeviceDescriptor, Features, RequestDeviceError};
 
 /// A GPU as a trace knows it; a cheap clone.
@@ -67,10 +67,10 @@ impl Gpu {
 
     /// Does the same with a device that is open already, such as a framework's: passes are timed if it has `TIMESTAMP_QUERY`,
     /// and calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
-    pub fn attach(&self, adapter: &Adapter, device: wgpu::Device, queue: wgpu::Queue, align: Align) -> Timestamps {
+    pub fn attach(&self, adapter: &Adapter, device: wgpu::DeviceDescription, queue: wgpu::Queue, align: Align) -> Timestamps {
         let ticking = DeviceClock::ticking(f64::from(queue.get_timestamp_period()));
         self.events.set_clock(if align == Align::HostClock { DeviceClock::of_host() } else { ticking });
-        let mut described = Device::new(self.number, adapter.get_info().name);
+        let mut described = DeviceDescription::new(self.number, adapter.get_info().name);
         described.label = format!("GPU {} (wgpu)", self.number);
         self.events.set_device(described);
         Timestamps::new(self, device, queue, align)

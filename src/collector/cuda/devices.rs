@@ -1,7 +1,7 @@
 //! CUDA devices with the properties that traces carry, under libkineto's keys, and those that tell a kernel's occupancy.
 
 use super::driver::DeviceCalls;
-use crate::collector::Device;
+use crate::collector::DeviceDescription;
 use std::ffi::c_int;
 
 /// Properties and the driver's numbers for them, in libkineto's order; `totalGlobalMem` comes before.
@@ -26,8 +26,8 @@ pub(crate) const BLOCKS_PER_MULTIPROCESSOR: &str = "maxBlocksPerMultiprocessor";
 pub(crate) const RESERVED_SHARED_MEMORY: &str = "reservedSharedMemPerBlock";
 
 /// Describes a device; `None` if it cannot be asked.
-pub(super) fn describe(calls: &DeviceCalls, number: i32, handle: c_int) -> Option<Device> {
-    let mut device = Device::new(number, calls.name(handle)?);
+pub(super) fn describe(calls: &DeviceCalls, number: i32, handle: c_int) -> Option<DeviceDescription> {
+    let mut device = DeviceDescription::new(number, calls.name(handle)?);
     device.properties.extend(calls.total_memory(handle).map(|bytes| ("totalGlobalMem", bytes)));
     let known = |(key, number): &(&'static str, c_int)| Some((*key, calls.attribute(handle, *number)?));
     device.properties.extend(PROPERTIES.iter().filter_map(known));

@@ -3,7 +3,7 @@
 
 use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library};
-use crate::collector::{Device, Unavailable, Why};
+use crate::collector::{DeviceDescription, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ pub(crate) struct Driver {
     library: Library,
     get_version: unsafe extern "C" fn(*mut c_int) -> c_uint,
     version: i32,
-    devices: OnceLock<Vec<Device>>,
+    devices: OnceLock<Vec<DeviceDescription>>,
 }
 
 /// The functions that describe devices.
@@ -79,7 +79,7 @@ impl Driver {
 
     /// Returns the devices, asked for once. Initialises the driver the first time, as any CUDA program does; there are none
     /// yet on a thread that is doing so.
-    pub(crate) fn devices(&self) -> &[Device] {
+    pub(crate) fn devices(&self) -> &[DeviceDescription] {
         if is_inside_init() {
             return &[];
         }

@@ -3,7 +3,7 @@
 
 use super::driver::{Driver, version_text};
 use crate::collector::library::Library;
-use crate::collector::{Capabilities, Device, DeviceTimer, NotTimed, Token, Unavailable, Why};
+use crate::collector::{Capabilities, DeviceDescription, DeviceTimer, NotTimed, Token, Unavailable, Why};
 use crate::os::fork;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
@@ -166,7 +166,7 @@ impl DeviceTimer for CudaEvents {
         }
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|(driver, _)| driver.devices().to_vec()).unwrap_or_default()
     }
 }

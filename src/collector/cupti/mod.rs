@@ -32,7 +32,7 @@ use super::clock::{now, on_their_clock};
 use super::library::{Attempt, Places};
 use super::orders::EndLimits;
 use super::sought::Sought;
-use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
+use super::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
 use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -195,7 +195,7 @@ impl Collector for Cupti {
         Cupti::attempts(self)
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.driver.devices().to_vec()).unwrap_or_default()
     }
 

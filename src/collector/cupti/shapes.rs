@@ -3,7 +3,7 @@
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
-use crate::collector::{Device, Name, Shape, Shaped};
+use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;
 
@@ -129,8 +129,8 @@ pub(super) fn marker_words(domain: Name, details: &Details) -> [u64; 3] {
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 
-impl Shape for CudaShape {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for CudaShape {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
             CudaShape::Kernel => kernel(record, each),
             CudaShape::Copy => copy(record, each),
@@ -156,7 +156,7 @@ impl Shape for CudaShape {
     }
 }
 
-fn kernel(record: &Shaped<'_>, each: Each<'_>) {
+fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     let registers = record.word(0) & 0xFFFF;
     let (static_shared, dynamic_shared) = (record.high(2), record.low(2));
     let plus_one = |value: u32| i64::from(value.wrapping_add(1));
@@ -189,7 +189,7 @@ fn kernel(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// What a device has, for the occupancy of kernels.
-fn capacity(device: &Device) -> occupancy::Device {
+fn capacity(device: &DeviceDescription) -> occupancy::Device {
     let known = |key: &str| device.property(key).map(counted);
     let has = |key: &str| known(key).unwrap_or(0);
     let compute = (has("computeMajor"), has("computeMinor"));
@@ -242,12 +242,12 @@ fn occupied(device: &occupancy::Device, kernel: &occupancy::Kernel, grid: [u32; 
     each("occupancy", ArgValue::Dict(&figures));
 }
 
-fn copy(record: &Shaped<'_>, each: Each<'_>) {
+fn copy(record: &RecordView<'_>, each: Each<'_>) {
     device_and_context(record, record.high(1), each);
     copied(record, each);
 }
 
-fn peer_copy(record: &Shaped<'_>, each: Each<'_>) {
+fn peer_copy(record: &RecordView<'_>, each: Each<'_>) {
     each("fromDevice", ArgValue::U64(record.high(4).into()));
     each("inDevice", ArgValue::U64(record.low(6).into()));
     each("toDevice", ArgValue::U64(record.low(4).into()));
@@ -259,7 +259,7 @@ fn peer_copy(record: &Shaped<'_>, each: Each<'_>) {
 
 /// What all copies and fills have in the end.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copied(record: &Shaped<'_>, each: Each<'_>) {
+fn copied(record: &RecordView<'_>, each: Each<'_>) {
     each("stream", stream(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
     let bytes = record.word(0);
@@ -272,7 +272,7 @@ fn copied(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// Graph, priority (which new versions say) and channel; the numbers are those of the words for flags, graph and node.
-fn ran_in_graph(record: &Shaped<'_>, [flags, graph, node]: [usize; 3], each: Each<'_>) {
+fn ran_in_graph(record: &RecordView<'_>, [flags, graph, node]: [usize; 3], each: Each<'_>) {
     let word = record.word(flags);
     each("graph id", ArgValue::U64(record.low(graph).into()));
     each("graph node id", ArgValue::U64(record.word(node)));
@@ -284,7 +284,7 @@ fn ran_in_graph(record: &Shaped<'_>, [flags, graph, node]: [usize; 3], each: Eac
     each("channel_type", ArgValue::I64((word >> 16 & 0xFF).cast_signed()));
 }
 
-fn sync(record: &Shaped<'_>, each: Each<'_>) {
+fn sync(record: &RecordView<'_>, each: Each<'_>) {
     const EVENT_SYNC: usize = 1;
     const STREAM_WAIT_EVENT: usize = 2;
     let what = record.low(0) as usize;
@@ -303,7 +303,7 @@ fn sync(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// What NVTX says of a range, under the names of the fields by which a span says it. No payload looks like one of 0.
-fn marker(record: &Shaped<'_>, each: Each<'_>) {
+fn marker(record: &RecordView<'_>, each: Each<'_>) {
     each("nvtx.domain", ArgValue::Str(record.text(0)));
     if record.high(0) != 0 {
         each("nvtx.category", ArgValue::U64(record.high(0).into()));
@@ -322,12 +322,12 @@ fn marker(record: &Shaped<'_>, each: Each<'_>) {
     }
 }
 
-fn correlated(record: &Shaped<'_>, context: u32, each: Each<'_>) {
+fn correlated(record: &RecordView<'_>, context: u32, each: Each<'_>) {
     each("correlation", ArgValue::U64(record.correlation));
     device_and_context(record, context, each);
 }
 
-fn device_and_context(record: &Shaped<'_>, context: u32, each: Each<'_>) {
+fn device_and_context(record: &RecordView<'_>, context: u32, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("context", ArgValue::U64(context.into()));
 }

@@ -9,7 +9,8 @@ pub use clock::{AlignedBy, Alignment, DeviceClock};
 use super::clock::now;
 use super::contained::attempt;
 use super::{
-    Capabilities, Collector, Device, HostCall, RecordSink, Selection, Shape, Shaped, Thread, Unavailable, Why,
+    Capabilities, Collector, DeviceDescription, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    Unavailable, Why,
 };
 use crate::os::{fork, thread};
 use crate::time::Timestamp;
@@ -36,10 +37,10 @@ use taken::{Resolved, Taken};
 /// snapshot has none. While nothing is recorded, `submit` is a load.
 ///
 /// ```
-/// use tracing_kineto::collector::{DeferredEvents, Device, DeviceClock};
+/// use tracing_kineto::collector::{DeferredEvents, DeviceDescription, DeviceClock};
 ///
 /// let gpu = DeferredEvents::new("toy");
-/// gpu.set_device(Device::new(0, "Toy 3000"));
+/// gpu.set_device(DeviceDescription::new(0, "Toy 3000"));
 /// gpu.set_clock(DeviceClock::ticking(52.083));
 /// let (layer, guard) = tracing_kineto::KinetoLayer::builder().no_output().collector(gpu.clone()).build()?;
 /// # drop(layer);
@@ -78,7 +79,7 @@ type Calibrator = dyn Fn() -> Option<(u64, u64, Duration)> + Send + Sync;
 
 #[derive(Clone)]
 struct Settings {
-    device: Device,
+    device: DeviceDescription,
     call: ActivityType,
     most: usize,
     resolver: Option<Arc<Resolver>>,
@@ -88,7 +89,7 @@ struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         let (call, most) = (ActivityType::PrivateUse1Runtime, 1 << 17);
-        Settings { device: Device::new(0, "device"), call, most, resolver: None, calibrator: None }
+        Settings { device: DeviceDescription::new(0, "device"), call, most, resolver: None, calibrator: None }
     }
 }
 
@@ -134,8 +135,8 @@ thread_local! {
 #[derive(Debug)]
 struct Submitted;
 
-impl Shape for Submitted {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for Submitted {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("correlation", ArgValue::U64(record.correlation));
     }
 }
@@ -169,7 +170,7 @@ impl DeferredEvents {
     }
 
     /// Says which device it is; before that it is device 0 without properties.
-    pub fn set_device(&self, device: Device) {
+    pub fn set_device(&self, device: DeviceDescription) {
         self.shared.settings.lock().device = device;
     }
 
@@ -426,7 +427,7 @@ impl Collector for DeferredEvents {
         }
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         vec![self.shared.settings.lock().device.clone()]
     }
 

@@ -2,7 +2,7 @@
 
 use super::Submission;
 use super::clock::{AlignedBy, Alignment, Knowledge};
-use crate::collector::{DeviceWork, Name, RecordSink, Shape, Shaped};
+use crate::collector::{DeviceWork, Name, RecordLayout, RecordSink, RecordView};
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue};
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ pub(super) struct Resolved {
 #[derive(Debug)]
 struct Deferred;
 
-impl Shape for Deferred {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for Deferred {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         const SOURCES: [AlignedBy; 3] = [AlignedBy::Calibrations, AlignedBy::Statement, AlignedBy::Brackets];
         each("device", ArgValue::I64(record.device_id.into()));
         each("stream", ArgValue::U64(record.stream.into()));

@@ -3,7 +3,7 @@
 
 use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
 use super::events::{Events, Refused};
-use crate::collector::Device;
+use crate::collector::DeviceDescription;
 use crate::collector::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
@@ -82,7 +82,7 @@ impl CallbackContext<Events> {
         &'static self,
         events: Events,
         process: impl FnOnce(*const Builder) -> c_int,
-    ) -> (Vec<Device>, c_int) {
+    ) -> (Vec<DeviceDescription>, c_int) {
         let (events, status) = self.during(events, |handle| {
             let builder = Builder {
                 size: Builder::KNOWN,

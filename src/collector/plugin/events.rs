@@ -3,7 +3,9 @@
 use super::abi;
 use super::event_type::{EventType, Place};
 use super::said::{self, PAIRS, Said};
-use crate::collector::{CounterSample, Device, DeviceWork, External, HostCall, Overhead, RecordSink, Stream, Thread};
+use crate::collector::{
+    CounterSample, DeviceDescription, DeviceWork, External, HostCall, Overhead, RecordSink, Stream, Thread,
+};
 use crate::text::boundary;
 use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use serde_json::Value;
@@ -17,7 +19,7 @@ pub(super) struct Events {
     types: ActivityTypes,
     process: i32,
     last: Option<Event>,
-    devices: BTreeMap<i32, Device>,
+    devices: BTreeMap<i32, DeviceDescription>,
     faults: Faults,
 }
 
@@ -136,7 +138,7 @@ impl Events {
         let (name, label) = (cut(name), cut(label));
         let device = self.device_of(id)?;
         let known = std::mem::take(&mut device.streams);
-        *device = Device::new(id, name);
+        *device = DeviceDescription::new(id, name);
         device.heading = Some(name.to_owned()).filter(|name| !name.is_empty());
         label.clone_into(&mut device.label);
         (device.order, device.streams) = (Some(order), known);
@@ -156,11 +158,11 @@ impl Events {
         Ok(())
     }
 
-    fn device_of(&mut self, id: i32) -> Result<&mut Device, Refused> {
+    fn device_of(&mut self, id: i32) -> Result<&mut DeviceDescription, Refused> {
         if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&id) {
             return Err(self.faults.add("devices or parts of them beyond the first 4096"));
         }
-        Ok(self.devices.entry(id).or_insert_with(|| Device::new(id, String::new())))
+        Ok(self.devices.entry(id).or_insert_with(|| DeviceDescription::new(id, String::new())))
     }
 
     /// Counts what could not even be read.
@@ -175,7 +177,7 @@ impl Events {
     }
 
     /// Ends it: returns the devices that were described; what was wrong is noted in the trace.
-    pub(super) fn finish(mut self) -> Vec<Device> {
+    pub(super) fn finish(mut self) -> Vec<DeviceDescription> {
         self.finish_last();
         for (what, count) in &self.faults.0 {
             self.sink.note(format!("not taken: {count} {what}"));
@@ -264,7 +266,7 @@ mod tests {
         Name(String),
         Flow(u32, u32, bool),
         Metadata(String, String),
-        Device(i64, String),
+        DeviceDescription(i64, String),
         Resource(i32, i32, String),
     }
 
@@ -286,7 +288,7 @@ mod tests {
             1 => ".{0,9}".prop_map(Call::Name),
             1 => (0..4u32, 0..4u32, any::<bool>()).prop_map(|(kind, id, is_start)| Call::Flow(kind, id, is_start)),
             2 => (key, json).prop_map(|(key, json)| Call::Metadata(key, json)),
-            1 => (any::<i64>(), ".{0,9}").prop_map(|(id, name)| Call::Device(id, name)),
+            1 => (any::<i64>(), ".{0,9}").prop_map(|(id, name)| Call::DeviceDescription(id, name)),
             1 => (-2..4i32, any::<i32>(), ".{0,9}").prop_map(|(device, id, name)| Call::Resource(device, id, name)),
         ]
     }
@@ -305,7 +307,7 @@ mod tests {
             Call::Name(name) => events.name(name),
             Call::Flow(kind, id, is_start) => events.flow(*kind, *id, *is_start),
             Call::Metadata(key, json) => events.metadata(key, json),
-            Call::Device(id, name) => events.device(*id, 0, name, ""),
+            Call::DeviceDescription(id, name) => events.device(*id, 0, name, ""),
             Call::Resource(device, id, name) => events.resource(*device, *id, 0, name),
         }
     }

@@ -9,7 +9,7 @@ mod event_type;
 mod events;
 mod said;
 
-use super::{Attempt, Capabilities, Collector, Device, Library, RecordSink, Selection, Unavailable, Why};
+use super::{Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
@@ -59,7 +59,7 @@ impl Drop for Away {
 struct Session {
     sink: Option<RecordSink>,
     types: ActivityTypes,
-    devices: Vec<Device>,
+    devices: Vec<DeviceDescription>,
 }
 
 /// How long a plugin may take to register, and to begin.
@@ -292,7 +292,7 @@ impl Collector for Plugin {
         vec![Attempt::new(self.file.display().to_string(), "opened")]
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.session.lock().devices.clone()
     }
 }

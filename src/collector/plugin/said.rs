@@ -1,6 +1,6 @@
 //! What a plugin says of an event beside its times: keys with values, in the words of a record.
 
-use crate::collector::{Batch, Shape, Shaped};
+use crate::collector::{Batch, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 use serde_json::Value;
 
@@ -50,8 +50,8 @@ pub(super) fn words(said: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64>
     words
 }
 
-impl Shape for Said {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for Said {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         for at in (0..record.words.len()).step_by(2) {
             let value = record.word(at + 1);
             let value = match u64::from(record.high(at)) {

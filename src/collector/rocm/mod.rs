@@ -12,7 +12,7 @@ mod shapes;
 mod streams;
 mod tracer;
 
-use super::{Attempt, Capabilities, Collector, Device, Places, RecordSink, Selection, Unavailable, Why};
+use super::{Attempt, Capabilities, Collector, DeviceDescription, Places, RecordSink, Selection, Unavailable, Why};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use sdk::Sdk;
@@ -153,7 +153,7 @@ impl Collector for Rocm {
         self.ways.iter().flat_map(|way| way.attempts()).collect()
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.way().map(Collector::devices).unwrap_or_default()
     }
 

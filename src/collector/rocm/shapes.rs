@@ -1,7 +1,7 @@
 //! What the words of HIP's records mean, as the arguments that libkineto writes, under its keys and in its order; but
 //! numbers are numbers, and addresses are texts in hexadecimal.
 
-use crate::collector::{Name, Shape, Shaped};
+use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
 /// The shapes of all records. Each is one of these, so that no two lie at one address.
@@ -147,8 +147,8 @@ impl Copy {
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 
-impl Shape for RocmShape {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for RocmShape {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
             RocmShape::Call => called(record, each),
             RocmShape::LaunchCall => launch_call(record, each),
@@ -160,12 +160,12 @@ impl Shape for RocmShape {
     }
 }
 
-fn called(record: &Shaped<'_>, each: Each<'_>) {
+fn called(record: &RecordView<'_>, each: Each<'_>) {
     each("cid", ArgValue::U64(record.low(0).into()));
     each("correlation", ArgValue::U64(record.correlation));
 }
 
-fn launch_call(record: &Shaped<'_>, each: Each<'_>) {
+fn launch_call(record: &RecordView<'_>, each: Each<'_>) {
     if let Some(kernel) = record.high(0).checked_sub(1) {
         each("kernel", ArgValue::Str(record.names.text(Name(kernel))));
     }
@@ -176,7 +176,7 @@ fn launch_call(record: &Shaped<'_>, each: Each<'_>) {
     each("shared memory", ArgValue::U64(record.word(4)));
 }
 
-fn copy_call(record: &Shaped<'_>, each: Each<'_>) {
+fn copy_call(record: &RecordView<'_>, each: Each<'_>) {
     called(record, each);
     address("src", record.word(2), each);
     address("dst", record.word(3), each);
@@ -185,7 +185,7 @@ fn copy_call(record: &Shaped<'_>, each: Each<'_>) {
     each("kind", ArgValue::Str(&record.high(0).to_string()));
 }
 
-fn memory_call(record: &Shaped<'_>, each: Each<'_>) {
+fn memory_call(record: &RecordView<'_>, each: Each<'_>) {
     if record.high(0) != 0 {
         each("bytes", ArgValue::U64(record.word(2)));
     }
@@ -193,7 +193,7 @@ fn memory_call(record: &Shaped<'_>, each: Each<'_>) {
     address("ptr", record.word(1), each);
 }
 
-fn kernel(record: &Shaped<'_>, each: Each<'_>) {
+fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     placed(record, each);
     if record.word(3) != 0 || record.word(2) != 0 {
         sizes(record, 2, each);
@@ -202,7 +202,7 @@ fn kernel(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copy(record: &Shaped<'_>, each: Each<'_>) {
+fn copy(record: &RecordView<'_>, each: Each<'_>) {
     placed(record, each);
     let bytes = record.word(2);
     if bytes > 0 {
@@ -216,7 +216,7 @@ fn copy(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// What all work of devices has.
-fn placed(record: &Shaped<'_>, each: Each<'_>) {
+fn placed(record: &RecordView<'_>, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("stream", ArgValue::I64(record.stream.into()));
     each("hsa_queue", ArgValue::U64(record.word(1)));
@@ -224,14 +224,14 @@ fn placed(record: &Shaped<'_>, each: Each<'_>) {
     each("kind", ArgValue::Str(record.names.text(Name(record.high(0)))));
 }
 
-fn in_graph(record: &Shaped<'_>, each: Each<'_>) {
+fn in_graph(record: &RecordView<'_>, each: Each<'_>) {
     if record.low(0) != 0 {
         each("graph id", ArgValue::U64(record.low(0).into()));
     }
 }
 
 /// Grid and block, in three words from that one on.
-fn sizes(record: &Shaped<'_>, at: usize, each: Each<'_>) {
+fn sizes(record: &RecordView<'_>, at: usize, each: Each<'_>) {
     each("grid", ArgValue::Ints(&[record.high(at), record.low(at), record.high(at + 1)].map(i64::from)));
     each("block", ArgValue::Ints(&[record.low(at + 1), record.high(at + 2), record.low(at + 2)].map(i64::from)));
 }
@@ -247,7 +247,7 @@ mod tests {
     use crate::time::Timestamp;
 
     fn shown(shape: RocmShape, words: &[u64], names: &Names) -> String {
-        let record = Shaped {
+        let record = RecordView {
             words,
             names,
             start: Timestamp::from_nanos(1000),

@@ -1,7 +1,7 @@
 //! Tests of `store.rs`.
 
 use super::*;
-use crate::collector::{Entry, Shaped};
+use crate::collector::{Entry, RecordView};
 use kineto_trace::activity::ArgValue;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 struct Plain;
 
-impl Shape for Plain {
-    fn visit(&self, _: &Shaped<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
+impl RecordLayout for Plain {
+    fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
 }
 
 #[derive(Debug)]

@@ -6,7 +6,10 @@ mod timer;
 pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::now;
-use super::{Capabilities, Collector, Device, DeviceWork, RecordSink, Selection, Shape, Shaped, Unavailable, Why};
+use super::{
+    Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Selection,
+    Unavailable, Why,
+};
 use crate::os::fork;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
@@ -72,8 +75,8 @@ const CAUSES: usize = 8;
 #[derive(Debug)]
 struct ByEvents;
 
-impl Shape for ByEvents {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for ByEvents {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("device", ArgValue::I64(record.device_id.into()));
         each("stream", ArgValue::I64(record.stream.into()));
         each("timing_source", ArgValue::Str("events"));
@@ -263,7 +266,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         open.chain(ended).for_each(|mark| self.release(mark));
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.timer.devices()
     }
 }

@@ -1,6 +1,6 @@
 //! What a device can do that measures times around spans.
 
-use crate::collector::{Capabilities, Device, Unavailable};
+use crate::collector::{Capabilities, DeviceDescription, Unavailable};
 use std::fmt;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub trait DeviceTimer: fmt::Debug + Send + Sync {
     fn release(&self, _token: Token) {}
 
     /// Returns the devices that are there, in the order of their numbers.
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         Vec::new()
     }
 }

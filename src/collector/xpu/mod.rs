@@ -27,7 +27,7 @@ use super::clock::now;
 use super::library::{Attempt, Places};
 use super::orders::EndLimits;
 use super::sought::Sought;
-use super::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
+use super::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
 use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -173,7 +173,7 @@ impl Collector for Xpu {
         Xpu::attempts(self)
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.streams.devices()).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use super::streams::Streams;
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
 use crate::collector::{Batch, DeviceWork, External, HostCall, Name, Overhead, RecordSink, Thread, text};
-use crate::collector::{Shape, Synchronization as Wait};
+use crate::collector::{RecordLayout, Synchronization as Wait};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -270,7 +270,7 @@ impl Reader {
         let there = text::copy(name, &mut self.text);
         let name = if there { String::from_utf8_lossy(&self.text) } else { "unknown".into() };
         let name = batch.name(&format!("xccl::{name}"));
-        let shape: &'static dyn Shape = &shapes::COMMUNICATION;
+        let shape: &'static dyn RecordLayout = &shapes::COMMUNICATION;
         let (kind, words) = (ActivityType::CollectiveComm, &[communicator]);
         batch.call(&HostCall {
             kind,

@@ -3,7 +3,7 @@
 //! A time that PTI does not know is 0 there; it has no argument here.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
-use crate::collector::{Name, Shape, Shaped};
+use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;
 
@@ -117,8 +117,8 @@ pub(super) fn overhead_words(overhead: &Overhead<'_>) -> [u64; 3] {
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 
-impl Shape for XpuShape {
-    fn visit(&self, record: &Shaped<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+impl RecordLayout for XpuShape {
+    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
             XpuShape::Kernel => kernel(record, each),
             XpuShape::Copy => copy(record, each),
@@ -142,7 +142,7 @@ impl Shape for XpuShape {
     }
 }
 
-fn kernel(record: &Shaped<'_>, each: Each<'_>) {
+fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     const BEHIND: usize = 1 + OF_WORK;
     each("correlation", ArgValue::U64(record.correlation));
     time(record, 1, ["appended", "appended_rel_to_start"], each);
@@ -161,7 +161,7 @@ fn kernel(record: &Shaped<'_>, each: Each<'_>) {
 
 /// What copies and fills have.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copy(record: &Shaped<'_>, each: Each<'_>) {
+fn copy(record: &RecordView<'_>, each: Each<'_>) {
     const BEHIND: usize = 1 + OF_WORK;
     each("correlation", ArgValue::U64(record.correlation));
     if record.high(BEHIND + 1) != 0 {
@@ -181,7 +181,7 @@ fn copy(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// Where work ran.
-fn place(record: &Shaped<'_>, each: Each<'_>) {
+fn place(record: &RecordView<'_>, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     // HTA takes rows for work of a device by `stream`, and wants a number for `context`; libkineto has a text and no stream.
     each("stream", ArgValue::I64(record.stream.into()));
@@ -196,7 +196,7 @@ fn handle(handle: u64) -> String {
 
 /// A time and how far it lies from the start, in microseconds; the former, as times of events are, from the base of a
 /// file.
-fn time(record: &Shaped<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
+fn time(record: &RecordView<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
     let word = record.word(at);
     if word & 1 == 0 {
         return;
@@ -210,7 +210,7 @@ fn time(record: &Shaped<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
     }
 }
 
-fn sync(record: &Shaped<'_>, each: Each<'_>) {
+fn sync(record: &RecordView<'_>, each: Each<'_>) {
     const TYPES: [&str; 8] = [
         "UNKNOWN",
         "GPU_BARRIER_EXECUTION",
@@ -230,7 +230,7 @@ fn sync(record: &Shaped<'_>, each: Each<'_>) {
     each("Return_code", ArgValue::I64(record.low(4).into()));
 }
 
-fn overhead(record: &Shaped<'_>, each: Each<'_>) {
+fn overhead(record: &RecordView<'_>, each: Each<'_>) {
     let (cost, observed) = (record.word(1), record.end.since(record.start));
     let occupancy = u128::from(cost) * 100 / u128::from(observed.max(1));
     each("overhead cost", ArgValue::U64(cost));
@@ -239,7 +239,7 @@ fn overhead(record: &Shaped<'_>, each: Each<'_>) {
 }
 
 /// The values of metrics, from that word on, by their types.
-fn metrics(record: &Shaped<'_>, from: usize, each: Each<'_>) {
+fn metrics(record: &RecordView<'_>, from: usize, each: Each<'_>) {
     for at in (from..usize::from(u8::MAX)).step_by(2) {
         if record.word(at) == u64::MAX {
             return;

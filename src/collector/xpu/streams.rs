@@ -1,7 +1,7 @@
 //! The devices of PTI's records, and the queues that are their streams.
 
 use super::level_zero::Gpu;
-use crate::collector::{Device, Stream};
+use crate::collector::{DeviceDescription, Stream};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -70,10 +70,10 @@ impl Streams {
     }
 
     /// Returns the devices, with the streams that were met.
-    pub(super) fn devices(&self) -> Vec<Device> {
+    pub(super) fn devices(&self) -> Vec<DeviceDescription> {
         let met = self.met();
         let device = |(id, gpu): (i32, &Gpu)| {
-            let mut device = Device::new(id, gpu.name.as_str());
+            let mut device = DeviceDescription::new(id, gpu.name.as_str());
             let streams = met.named.range((id, 0)..=(id, u32::MAX));
             let stream =
                 |(at, name): (&(i32, u32), &String)| Stream { id: at.1, name: name.clone(), order: at.1.into() };
@@ -117,7 +117,8 @@ pub(super) mod tests {
         let numbers = [0xA, 0xB, 0xA].map(|queue| streams.stream(1, without, queue) - WITHOUT_SYCL);
         assert_eq!(numbers, [0, 1, 0]);
         let devices = streams.devices();
-        let names = |device: &Device| device.streams.iter().map(|stream| stream.name.clone()).collect::<Vec<_>>();
+        let names =
+            |device: &DeviceDescription| device.streams.iter().map(|stream| stream.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&devices[0]), ["Stream 3"]);
         assert_eq!(names(&devices[1]), ["Stream 3", "Level Zero queue 0", "Level Zero queue 1"]);
         streams.clear();

@@ -1,7 +1,7 @@
 //! The calls of one thread, on their way into its rows.
 
 use super::{Linked, has_arrows};
-use crate::collector::{Collection, Entry, Shaped};
+use crate::collector::{Collection, Entry, RecordView};
 use crate::link::{Handle, Links};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ArgValue, Args};
@@ -126,7 +126,7 @@ impl Args for Call<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let records = &self.collection.records;
         let Some(shape) = records.shape(&self.entry) else { return };
-        let shaped = Shaped {
+        let shaped = RecordView {
             words: self.entry.words,
             names: &records.names,
             start: self.start,

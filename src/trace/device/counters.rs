@@ -1,7 +1,7 @@
 //! The values of devices' counters, as rows.
 
 use super::Linked;
-use crate::collector::{Collection, Entry, Shape, Shaped};
+use crate::collector::{Collection, Entry, RecordLayout, RecordView};
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
 
@@ -10,7 +10,7 @@ pub(super) struct Sample<'t> {
     collection: &'t Collection,
     entry: Entry<'t>,
     at: Timestamp,
-    shape: &'static dyn Shape,
+    shape: &'static dyn RecordLayout,
 }
 
 impl Linked {
@@ -48,7 +48,7 @@ impl Sample<'_> {
 impl Args for Sample<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let records = &self.collection.records;
-        let shaped = Shaped {
+        let shaped = RecordView {
             words: self.entry.words,
             names: &records.names,
             start: self.at,

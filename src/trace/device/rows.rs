@@ -2,7 +2,7 @@
 
 use super::lanes::{Lane, Lanes, Taken};
 use super::{Linked, Mark, NEVER, has_arrows, is_work};
-use crate::collector::{Collection, Device, Entry, Role, Shaped, Stream};
+use crate::collector::{Collection, DeviceDescription, Entry, RecordView, Role, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
@@ -45,7 +45,7 @@ impl<'w> DeviceRows<'w> {
 
     /// Hands on the groups of all devices.
     pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        let mut described: BTreeMap<i32, Cow<'_, Device>> = BTreeMap::new();
+        let mut described: BTreeMap<i32, Cow<'_, DeviceDescription>> = BTreeMap::new();
         for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
             described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
@@ -54,7 +54,7 @@ impl<'w> DeviceRows<'w> {
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
             let used = linked.links.streams().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
-                described.entry(device).or_insert_with(|| Cow::Owned(Device::new(device, "")));
+                described.entry(device).or_insert_with(|| Cow::Owned(DeviceDescription::new(device, "")));
             }
         }
         described.values().try_for_each(|device| {
@@ -338,7 +338,7 @@ impl<'w> StreamRows<'_, 'w> {
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);
-        let shaped = Shaped {
+        let shaped = RecordView {
             words: entry.words,
             names: &records.names,
             start,
@@ -445,7 +445,7 @@ struct WorkArgs<'a, 'w> {
     all: &'a DeviceRows<'w>,
     collection: &'a Collection,
     entry: &'a Entry<'a>,
-    shaped: Shaped<'a>,
+    shaped: RecordView<'a>,
     linked: u64,
     finished: bool,
     clipped: bool,
@@ -481,7 +481,8 @@ impl Args for OverheadArgs<'_> {
         let Some(shape) = records.shape(self.entry).filter(|_| !words.is_empty()) else { return };
         let (start, end) = self.collection.interval(self.entry);
         let (names, device) = (&records.names, None);
-        let shaped = Shaped { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
+        let shaped =
+            RecordView { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
         shape.visit(&shaped, each);
     }
 }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use tracing_kineto::plugin::{Event, EventType, NotStarted, Plugin, TraceBuilder};
+use tracing_kineto::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
 use tracing_kineto::{ArgValue, Timestamp};
 
 /// A call of the program's, and what it had the device do.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn mtiaRunFunction(function: *const c_char, stream: c_int)
 struct Mtia(Vec<EventType>);
 
 impl Mtia {
-    fn add(&self, out: &mut TraceBuilder<'_>, event: &Event<'_>, args: &[(&str, ArgValue<'_>)]) {
+    fn add(&self, out: &mut TraceBuilder<'_>, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) {
         if self.0.contains(&event.kind) {
             out.event(event, args);
         }
@@ -107,22 +107,22 @@ impl Plugin for Mtia {
         let runs = runs().take().unwrap_or_default();
         let mut moved = 0;
         for (run, correlation) in runs.iter().zip(1..) {
-            let call = Event::new(EventType::MtiaRuntime, "runFunction");
+            let call = PluginEvent::new(EventType::MtiaRuntime, "runFunction");
             let (start, end) = run.call;
             let call = call.between(start, end).at(0, run.thread).correlated(correlation).within(run.span);
             self.add(out, &call, &[("cmd_name", ArgValue::Str(&run.function))]);
 
             let (start, end) = run.work;
-            let work = Event::new(EventType::MtiaCcpEvents, &run.function);
+            let work = PluginEvent::new(EventType::MtiaCcpEvents, &run.function);
             let work = work.between(start, end).at(DEVICE, run.stream).correlated(correlation).within(run.span);
             self.add(out, &work, &[("stream", ArgValue::I64(run.stream.into()))]);
 
             moved += MOVES;
-            let counter = Event::new(EventType::MtiaCounters, "HBM").between(end, end).at(DEVICE, run.stream);
+            let counter = PluginEvent::new(EventType::MtiaCounters, "HBM").between(end, end).at(DEVICE, run.stream);
             self.add(out, &counter, &[("bytes", ArgValue::U64(moved))]);
         }
         if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
-            let insight = Event::new(EventType::MtiaInsight, "power: 75 W").between(first.work.0, last.work.1);
+            let insight = PluginEvent::new(EventType::MtiaInsight, "power: 75 W").between(first.work.0, last.work.1);
             self.add(out, &insight.at(DEVICE, 1000), &[]);
             out.resource(DEVICE, 1000, "insight", 1000);
         }

@@ -1,7 +1,7 @@
 //! The agents that the library knows: processors and devices.
 
 use super::records::size;
-use crate::collector::Device;
+use crate::collector::DeviceDescription;
 use kineto_trace::sorting::sort_few_by_key;
 
 /// What an agent is.
@@ -17,7 +17,7 @@ pub(super) enum Agent {
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     all: Vec<(u64, Agent)>,
-    pub(super) devices: Vec<Device>,
+    pub(super) devices: Vec<DeviceDescription>,
 }
 
 /// No machine has more.
@@ -51,7 +51,7 @@ impl Agents {
                 let number = number(record, 288).cast_signed();
                 self.all.push((word(record, 8), Agent::Gpu(number)));
                 let name = [264, 248].into_iter().find_map(|at| text(word(record, at)).filter(|name| !name.is_empty()));
-                let mut device = Device::new(number, name.unwrap_or_else(|| "AMD GPU".to_owned()));
+                let mut device = DeviceDescription::new(number, name.unwrap_or_else(|| "AMD GPU".to_owned()));
                 device.properties = properties(record);
                 self.devices.push(device);
             }

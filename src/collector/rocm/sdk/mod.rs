@@ -20,7 +20,7 @@ use crate::collector::contained::run_reader;
 use crate::collector::library::{Attempt, Places};
 use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
-use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
@@ -203,7 +203,7 @@ impl Collector for Sdk {
         self.loaded.attempts()
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         HUB.get().map(|hub| hub.known().agents.devices.clone()).unwrap_or_default()
     }
 

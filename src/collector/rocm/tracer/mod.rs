@@ -20,7 +20,7 @@ mod worker;
 use crate::collector::library::{Attempt, Places};
 use crate::collector::orders::EndLimits;
 use crate::collector::sought::Sought;
-use crate::collector::{Capabilities, Collector, Device, RecordSink, Selection, Unavailable};
+use crate::collector::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
@@ -100,7 +100,7 @@ impl Collector for Tracer {
         self.loaded.attempts()
     }
 
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.devices.clone()).unwrap_or_default()
     }
 

@@ -2,7 +2,7 @@
 //! of HIP's is read, since those have.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
-use crate::collector::Device;
+use crate::collector::DeviceDescription;
 use crate::collector::library::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::with_exposed_provenance;
@@ -73,14 +73,14 @@ impl Hip {
     }
 
     /// Returns the devices. Initialises HIP the first time, as any program of HIP's does.
-    pub(super) fn devices(&self) -> Vec<Device> {
+    pub(super) fn devices(&self) -> Vec<DeviceDescription> {
         // No machine has more; a number beyond it is an error of the library.
         (0..asked(self.device_count).unwrap_or(0).min(1024)).map(|number| self.device(number)).collect()
     }
 
-    fn device(&self, number: c_int) -> Device {
+    fn device(&self, number: c_int) -> DeviceDescription {
         // Real ones have no name sometimes.
-        let mut device = Device::new(number, self.device_name(number).unwrap_or_default());
+        let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
         device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem", bytes)));
         // Before 5.0 the numbers were others.
         if self.runtime_version().is_some_and(|is| is >= version(5, 0)) {

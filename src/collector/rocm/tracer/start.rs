@@ -11,7 +11,7 @@ use super::runtime::Hip;
 use super::worker::{Orders, Worker};
 use crate::collector::library::{Attempt, Places};
 use crate::collector::rocm::{hip, ids, search};
-use crate::collector::{Capabilities, Device, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, DeviceDescription, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Loaded {
     pub(super) hip: Hip,
     pub(super) api: Api,
     pub(super) functions: Functions,
-    pub(super) devices: Vec<Device>,
+    pub(super) devices: Vec<DeviceDescription>,
     version: (u32, u32),
     hip_version: Option<i32>,
     path: Option<PathBuf>,
