@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Capabilities, DeviceWork, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable,
+    ApiCall, Capabilities, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, KinetoLayer, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -76,7 +76,7 @@ impl Source {
                     // Faster than they can be handed over, so that all lie within the recording.
                     start += 10;
                     let (thread, correlation) = (Thread::Handle((launch % 4) as u32), launch);
-                    batch.call(&HostCall {
+                    batch.call(&ApiCall {
                         kind: ActivityType::CudaDriver,
                         name: names[0],
                         thread,

@@ -174,7 +174,7 @@ impl Site {
 
     /// Decides the class by the first value of `kineto.kind`; returns false if spans cannot be that.
     pub(crate) fn decide(&self, kind: &str, rules: &Rules) -> bool {
-        let named = kind.parse::<ActivityType>().ok().filter(|kind| kind.is_host());
+        let named = kind.parse::<ActivityType>().ok().filter(|kind| kind.is_cpu());
         self.store(named.unwrap_or(ActivityType::CpuOp), rules);
         named.is_some()
     }
@@ -215,7 +215,7 @@ impl Rules {
         if has(KIND_FIELD) {
             return None;
         }
-        let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_host());
+        let by_user = self.classifier.as_ref().and_then(|classify| classify(metadata)).filter(|kind| kind.is_cpu());
         let by_target = || self.annotation_targets.iter().any(|prefix| metadata.target().starts_with(prefix.as_str()));
         Some(match by_user {
             Some(kind) => kind,

@@ -184,7 +184,7 @@ impl KinetoLayerBuilder {
 
     /// Decides what the spans of a callsite are; `None` leaves it to the other rules. Asked once for each callsite.
     ///
-    /// Types that a host span cannot be ([`ActivityType::is_host`]) count as `None`.
+    /// Types that a host span cannot be ([`ActivityType::is_cpu`]) count as `None`.
     pub fn classify(
         mut self,
         classify: impl Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync + 'static,

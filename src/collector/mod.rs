@@ -55,7 +55,7 @@ pub(crate) use plugin::{abi, plugins};
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
 pub use record::{
-    CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
+    ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
 pub use rocm::Rocm;

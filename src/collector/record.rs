@@ -6,7 +6,7 @@ use kineto_trace::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver on a thread of the host.
 #[derive(Clone, Copy, Debug)]
-pub struct HostCall<'r> {
+pub struct ApiCall<'r> {
     /// Its type, such as [`CudaRuntime`](ActivityType::CudaRuntime).
     pub kind: ActivityType,
     /// The function.

@@ -8,7 +8,7 @@ use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SL
 use super::names::{Name, Names};
 use super::pauses::Pauses;
 use super::record::{
-    CounterSample, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Overhead, Synchronization, Thread,
+    ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 use super::shape::RecordLayout;
 use super::threads::Threads;
@@ -214,7 +214,7 @@ impl Held {
     }
 
     /// Remembers that a launch is not kept.
-    fn refuse(&mut self, call: &HostCall<'_>) {
+    fn refuse(&mut self, call: &ApiCall<'_>) {
         if call.launches && call.correlation != 0 {
             if self.unwanted.len() >= UNWANTED {
                 self.unwanted.clear();
@@ -319,7 +319,7 @@ impl Batch<'_> {
 
     /// Adds a call.
     #[inline]
-    pub fn call(&mut self, call: &HostCall<'_>) {
+    pub fn call(&mut self, call: &ApiCall<'_>) {
         self.held.threads.add(call.thread);
         let (flag, thread) = match call.thread {
             Thread::Handle(handle) => (BY_HANDLE, u64::from(handle)),

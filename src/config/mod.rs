@@ -455,9 +455,9 @@ mod tests {
         let answers = ["1", "", "0", "2", "true"].map(|text| asked(&Overrides::default(), text));
         assert_eq!(answers, [true, false, false, false, false]);
         assert!(!asked(&Overrides { collectives: Some(false), ..Overrides::default() }, "1"));
-        let only_host =
+        let only_cpu =
             Overrides { collectives: Some(true), activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
-        assert!(asked(&only_host, "") && config(&only_host, &[], "").activities == comms.with(ActivityType::CpuOp));
+        assert!(asked(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
     }
 
     #[test]

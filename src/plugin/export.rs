@@ -245,7 +245,7 @@ impl Out<'_> {
         unsafe { (self.0.set_name)(self.0.handle, name.as_ptr()) };
         if correlation != 0 {
             // Of the two ends, that of the host is where it starts.
-            let is_start = u8::from(kind.kind().is_host());
+            let is_start = u8::from(kind.kind().is_cpu());
             let flow = EventFlow { size: EventFlow::KNOWN, kind: ASYNC, id: correlation, is_start };
             // SAFETY: the host's function, with its handle and a struct that is there during the call.
             unsafe { (self.0.set_flow)(self.0.handle, &raw const flow) };

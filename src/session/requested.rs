@@ -179,9 +179,9 @@ impl Session {
     /// What is recorded from the start on. Of the host, a request has all or nothing, and so has the program when its
     /// file says something else: callsites are judged for the layer, once.
     pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
-        let has_host = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
-        let is_as_judged = state.guest.ticket().is_none() && !has_host(&self.config);
-        match has_host(&state.config) || is_as_judged {
+        let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
+        let is_as_judged = state.guest.ticket().is_none() && !has_cpu(&self.config);
+        match has_cpu(&state.config) || is_as_judged {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),
         }

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use support::faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_host, go_through, rows_of, whole};
+use support::faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_cpu, go_through, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, machine};
 use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
@@ -144,7 +144,7 @@ fn recorded(settings: &str) -> (gpu::Machine, File) {
     assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
     assert_eq!(cuda::count("synchronizes"), u64::from(ends), "the program's own alone");
     assert_eq!(cuda::count("push_depth"), 0, "nothing is left pushed");
-    check_host(&file, calls(&file));
+    check_cpu(&file, calls(&file));
     (machine, file)
 }
 
@@ -244,7 +244,7 @@ fn child_without_its_buffers() {
     let machine = machine(&settings);
     let file =
         record_with(|builder| gpu::all(builder).flush_timeout(Duration::from_secs(1)), || program(&machine, &settings));
-    check_host(&file, calls(&file));
+    check_cpu(&file, calls(&file));
     assert_eq!((kernels(&file).len(), calls(&file).len()), (0, 0));
     assert!(matches!(losses(&file)[..], [(Loss::DeviceBuffersKept, 1..)]), "{:?}", losses(&file));
     if settings.starts_with("hanging_flush") {

@@ -133,7 +133,7 @@ fn a_group_is_paused_by_itself() {
             launch(&machine, "both", 1);
             profiler.pause_activities(ActivityGroup::Cuda).unwrap();
             assert_eq!(profiler.status(), Status::Recording);
-            launch(&machine, "host_alone", 2);
+            launch(&machine, "cpu_alone", 2);
             machine.synchronize();
             profiler.pause_activities(ActivityGroup::Cpu).unwrap();
             profiler.resume_activities(ActivityGroup::Cuda).unwrap();
@@ -144,7 +144,7 @@ fn a_group_is_paused_by_itself() {
         },
     );
     assert_eq!(found, counts([("both", 1), ("device_alone", 3), ("again", 4)]));
-    assert_eq!(spans(&file), ["both", "host_alone", "again"]);
+    assert_eq!(spans(&file), ["both", "cpu_alone", "again"]);
     for kernel in kernels(&file) {
         assert_eq!(under(&file, kernel), if name(kernel) == "device_alone" { "" } else { name(kernel) });
     }

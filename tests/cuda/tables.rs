@@ -30,8 +30,8 @@ fn device_time_stands_with_the_span_that_launched_it_and_once_with_the_kernel() 
     assert_eq!((op("ProfilerStep*").self_device_ns(), averages.unlaunched_ns()), (0, 0));
     assert_eq!(op("forward").device_ns(), averages.device_base_ns());
     assert_eq!(averages.device_annotations()[0].name(), "ProfilerStep*");
-    let steps = op("ProfilerStep*").host_ns();
-    assert_eq!(averages.host_base_ns(), steps.cast_signed(), "all else lies in the steps");
+    let steps = op("ProfilerStep*").cpu_ns();
+    assert_eq!(averages.cpu_base_ns(), steps.cast_signed(), "all else lies in the steps");
 
     let mut text = Vec::new();
     file.trace.write_chrome(&mut text).unwrap();

@@ -58,8 +58,8 @@ fn check_ops(trace: &str, averages: &KeyAverages, expected: &Value, key: fn(&Ave
             (expected["name"].as_str().unwrap(), expected["annotation"] == true)
         );
         assert_eq!(row.count(), expected["count"], "{what}");
-        same(row.self_host_ns() as f64, &expected["self_cpu"], &what);
-        same(row.host_ns() as f64, &expected["cpu_total"], &what);
+        same(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
+        same(row.cpu_ns() as f64, &expected["cpu_total"], &what);
         same(row.self_device_ns() as f64, &expected["self_device"], &what);
         same(row.device_ns() as f64, &expected["device_total"], &what);
     }
@@ -91,10 +91,10 @@ fn operations_of_every_trace_have_the_counts_and_times_that_are_known() {
     for (trace, averages, figures) in all() {
         let total = &figures["ops_total"];
         assert_eq!(averages.ops().len() as u64, total["rows"], "{trace}");
-        same(averages.host_base_ns() as f64, &total["self_cpu_sum"], trace);
+        same(averages.cpu_base_ns() as f64, &total["self_cpu_sum"], trace);
         same(averages.device_base_ns() as f64, &total["device_sum"], trace);
         same((averages.device_base_ns() - averages.unlaunched_ns()) as f64, &total["self_device_sum"], trace);
-        check_ops(trace, averages, &figures["ops_top20"], Average::self_host_ns);
+        check_ops(trace, averages, &figures["ops_top20"], Average::self_cpu_ns);
         check_ops(trace, averages, &figures["ops_device_top20"], |row| row.self_device_ns().cast_signed());
     }
 }
@@ -124,9 +124,9 @@ fn torchs_own_rows_are_ours_where_its_rules_are() {
             let row =
                 averages.ops().iter().find(|row| row.name() == name && row.is_annotation() == annotation).unwrap();
             assert_eq!(row.count(), expected["count"], "{what}");
-            same(row.host_ns() as f64, &expected["cpu_total"], &what);
+            same(row.cpu_ns() as f64, &expected["cpu_total"], &what);
             if !frames {
-                same(row.self_host_ns() as f64, &expected["self_cpu"], &what);
+                same(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
             }
             if by_id {
                 same(row.self_device_ns() as f64, &expected["self_device"], &what);
@@ -202,7 +202,7 @@ fn memory_and_flops_add_up_to_what_the_allocator_and_torch_say() {
         Some(tracing_kineto::ArgValue::I64(bytes)) => bytes,
         other => unreachable!("{other:?}"),
     });
-    assert_eq!(averages.total_average().host_bytes(), bytes.sum::<i64>());
+    assert_eq!(averages.total_average().cpu_bytes(), bytes.sum::<i64>());
     let flops = |name| averages.get(Section::Ops, name).unwrap().flops();
     assert_eq!(flops("aten::conv2d"), 3 * 2 * 4 * 14 * 14 * 3 * 3 * 3 * 8);
     assert_eq!((flops("aten::addmm"), flops("aten::mm")), (376_320, 752_640));

@@ -15,7 +15,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
 use tracing_kineto::collector::{
-    Capabilities, DeviceDescription, DeviceWork, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    ApiCall, Capabilities, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread,
     Unavailable,
 };
 use tracing_kineto::{
@@ -206,7 +206,7 @@ fn launch() {
         sink.as_ref().unwrap().record(|batch| {
             let (kind, name, end) = (ActivityType::CudaDriver, batch.name("launch"), start + 50);
             let (external, launches) = (0, true);
-            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+            batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
             let (kind, name, device, stream) = (ActivityType::ConcurrentKernel, batch.name("kernel"), 0, 7);
             let (start, end) = (start + 60, start + 90);
             batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });

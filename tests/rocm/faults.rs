@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use support::amd::Way;
-use support::faults::{Fault, KERNELS, STEPS, check_clock, check_host, rows_of, whole};
+use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, name};
 use support::rocm::Hip;
 use support::{File, amd, faults, gpu, record_with, rocm};
@@ -168,18 +168,18 @@ fn recorded_on(hip: &Hip, settings: &str) -> File {
             if has_devices {
                 program(hip, ends);
             } else {
-                host_alone();
+                cpu_alone();
             }
         },
     );
     assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
     assert_eq!(rocm::count("synchronizes"), u64::from(ends && has_devices), "the program's own alone");
-    check_host(&file, calls(&file));
+    check_cpu(&file, calls(&file));
     file
 }
 
 /// The spans of the program, without a device.
-fn host_alone() {
+fn cpu_alone() {
     for _ in 0..STEPS {
         let _step = info_span!("step").entered();
         info_span!("one").in_scope(|| ());

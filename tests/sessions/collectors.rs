@@ -9,8 +9,8 @@ use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::collector::{
-    Attempt, Capabilities, CollectorReport, CounterSample, Device, DeviceWork, HostCall, Name, Overhead, RecordLayout,
-    RecordSink, RecordView, Selection, Thread, Unavailable, Why,
+    ApiCall, Attempt, Capabilities, CollectorReport, CounterSample, DeviceDescription, DeviceWork, Name, Overhead,
+    RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable, Why,
 };
 use tracing_kineto::{
     ActivityType, ActivityTypes, ArgValue, Collective, Collector, Loss, ProcessGroup, Timestamp, annotate,
@@ -92,8 +92,8 @@ impl Collector for Toy {
         self.state.stops.fetch_add(1, Ordering::Relaxed);
         self.state.sink.lock().unwrap().take();
     }
-    fn devices(&self) -> Vec<Device> {
-        let mut device = Device::new(0, "Toy \"1\"");
+    fn devices(&self) -> Vec<DeviceDescription> {
+        let mut device = DeviceDescription::new(0, "Toy \"1\"");
         device.properties = vec![("totalGlobalMem", 1024)];
         vec![device]
     }
@@ -118,7 +118,7 @@ impl Toy {
             let name: Name = batch.name("cuLaunchKernel");
             let kind = ActivityType::CudaDriver;
             let thread = Thread::Id(thread_id());
-            batch.call(&HostCall {
+            batch.call(&ApiCall {
                 kind,
                 name,
                 thread,
@@ -220,7 +220,7 @@ impl Collector for Broken {
         self.at("attempts");
         Vec::new()
     }
-    fn devices(&self) -> Vec<Device> {
+    fn devices(&self) -> Vec<DeviceDescription> {
         self.at("devices");
         Vec::new()
     }
@@ -381,7 +381,7 @@ fn annotations_whose_work_touches_lie_on_one_row() {
                 let (name, kind, thread) = (batch.name("c"), ActivityType::CudaDriver, Thread::Id(thread_id()));
                 let (start, end, correlation) = (at + nth, at + nth + 1, nth + 1);
                 let (launches, shape, words) = (true, &ToyShape, &[][..]);
-                batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+                batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
                 let (kind, device, stream) = (ActivityType::ConcurrentKernel, 0, 7);
                 let (start, end) = (at + 1000 * nth + 1000, at + 1000 * nth + 2000);
                 batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
@@ -418,8 +418,8 @@ fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
     assert!(events(&file, "X", "overhead").iter().all(|row| row["pid"] == 0x1FFF_FFFF), "apart from the device");
     assert!(file.events().any(|row| row["pid"] == 0x1FFF_FFFF && row["args"]["name"] == "Overhead"));
     assert!(file.trace.events().iter().all(|event| event.name() != "Buffer Flush" || event.process().is_none()));
-    let of_host = |row: &Value| row["pid"] == std::process::id();
-    let rows = file.events().filter(|row| row["name"] == "thread_name" && !of_host(row));
+    let of_cpu = |row: &Value| row["pid"] == std::process::id();
+    let rows = file.events().filter(|row| row["name"] == "thread_name" && !of_cpu(row));
     let names: Vec<_> = rows.map(|row| row["args"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["stream 7 ", "TOY Overhead", "stream 7 (2)", "TOY Overhead"]);
     let labels = file.events().filter(|row| row["name"] == "process_labels" && row["pid"] == 0);
@@ -836,7 +836,7 @@ fn calls_without_end_leave_room_for_work() {
                 let (kind, name, shape, at) = (ActivityType::CudaDriver, batch.name("cuEventQuery"), &ToyShape, now());
                 let (thread, correlation, external, launches, words) = (Thread::Id(1), 0, 0, false, &[][..]);
                 let (start, end) = (at, at + 1);
-                let call = HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words };
+                let call = ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words };
                 (0..20_000).for_each(|_| batch.call(&call));
             });
             info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));

@@ -141,7 +141,7 @@ fn the_error_stands_in_the_statistics_and_in_the_header() {
 fn calibrations_against_a_clock_of_the_host_put_times_where_they_were() {
     // The host's clock is a thousand seconds behind CLOCK_REALTIME, the device drifts by 20 ppm against it.
     let host = |real: u64| real - 1_000_000_000_000;
-    let gpu = DeferredEvents::with_host_clock("gpu", move || host(now()));
+    let gpu = DeferredEvents::with_cpu_clock("gpu", move || host(now()));
     gpu.set_clock(DeviceClock::ticking(1.0));
     let origin = now();
     let device = |real: u64| 5_000_000_000 + (real - origin) + (real - origin) / 50_000;
@@ -207,7 +207,7 @@ fn recordings_are_calibrated_at_both_ends() {
 #[test]
 fn a_false_statement_about_the_clock_is_said() {
     let gpu = DeferredEvents::new("gpu");
-    gpu.set_clock(DeviceClock::of_host());
+    gpu.set_clock(DeviceClock::of_cpu());
     let file = record(&gpu, || {
         let (submission, [start, end]) = run(&gpu, 0);
         gpu.resolve(submission, "true", start, end);
@@ -341,7 +341,7 @@ fn each_of_two_devices_has_its_slices_whatever_the_order_in_which_they_are_left(
     one.set_device(DeviceDescription::new(1, "one"));
     two.set_device(DeviceDescription::new(2, "two"));
     for gpu in [&one, &two] {
-        gpu.set_clock(DeviceClock::of_host());
+        gpu.set_clock(DeviceClock::of_cpu());
     }
     let run = |gpu: &DeferredEvents, name: &str| {
         let (submission, [start, end]) = run(gpu, 0);

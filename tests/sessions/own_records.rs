@@ -36,7 +36,7 @@ fn rows<'f>(file: &'f Value, name: &str) -> Vec<&'f Value> {
 #[test]
 fn a_file_is_made_without_a_layer() {
     let mut builder = CpuTraceBuilder::new(at(0), "PyTorch Profiler");
-    let hosts = ActivityType::ALL.into_iter().filter(|kind| kind.is_host());
+    let hosts = ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu());
     for (number, kind) in (0u64..).zip(hosts) {
         builder.push(&slice(kind, kind.as_str(), 7, 10 * number, 10 * number + 5)).unwrap();
     }
@@ -59,7 +59,7 @@ fn a_file_is_made_without_a_layer() {
     trace.save(&path).unwrap();
     let events = Events::read(&path).unwrap();
     assert_eq!(events.len(), kinds + 2);
-    for kind in ActivityType::ALL.into_iter().filter(|kind| kind.is_host()) {
+    for kind in ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu()) {
         let event = events.iter().find(|event| event.name() == kind.as_str()).unwrap();
         assert_eq!((event.kind(), event.duration_ns()), (Some(kind), 5000));
     }

@@ -10,7 +10,7 @@ use tracing::info_span;
 use tracing_kineto::activity::{Accelerator, ArgValue, CorrelationId, DeviceType};
 use tracing_kineto::analysis::{Event, Events};
 use tracing_kineto::collector::{
-    Capabilities, DeviceTimer, DeviceWork, HostCall, NotTimed, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Selection, Thread,
     Token, Unavailable,
 };
 use tracing_kineto::{
@@ -48,7 +48,7 @@ impl Npu {
         let (start, end, external) = (now(), now() + 100, INSIDE.get());
         self.0.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
             let (call, kernel) = (batch.name("npuLaunch"), batch.name(kernel));
-            batch.call(&HostCall {
+            batch.call(&ApiCall {
                 kind: ActivityType::PrivateUse1Runtime,
                 name: call,
                 thread: Thread::Id(0),

@@ -130,7 +130,7 @@ fn crossed_guards_count_each_moment_of_a_thread_once() {
         covered_ns += slice.end().since(slice.start().max(until));
         until = until.max(slice.end());
     }
-    assert_eq!(events.key_averages().host_base_ns(), covered_ns.cast_signed());
+    assert_eq!(events.key_averages().cpu_base_ns(), covered_ns.cast_signed());
     let tree = events.tree();
     let around = |name: &str| {
         let slice = events.iter().find(|event| event.name() == name).unwrap();

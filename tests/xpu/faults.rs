@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "tests count little")]
 
 use std::time::{Duration, Instant};
-use support::faults::{Fault, KERNELS, STEPS, check_clock, check_host, check_spans, go_through, ids, rows_of};
+use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, check_spans, go_through, ids, rows_of};
 use support::gpu::{kernels, losses};
 use support::intel::{Counts, Machine, driver, launches, machine};
 use support::xpu::Wait;
@@ -140,7 +140,7 @@ fn recorded(settings: &str) -> (Machine, File) {
     assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
     assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "the program's own alone");
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "nothing is left behind");
-    check_host(&file, launches(&file).into_iter().chain(driver(&file)).collect());
+    check_cpu(&file, launches(&file).into_iter().chain(driver(&file)).collect());
     (machine, file)
 }
 

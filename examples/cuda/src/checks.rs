@@ -23,7 +23,7 @@ pub struct Counts {
     pub kernels: usize,
     pub of_graphs: usize,
     pub to_device: usize,
-    pub to_host: usize,
+    pub to_cpu: usize,
     pub between_devices: usize,
     pub fills: usize,
 }
@@ -42,7 +42,7 @@ pub fn expected(gpus: usize, done: Done) -> Counts {
         kernels: lanes * PLAIN_KERNELS + of_graphs,
         of_graphs,
         to_device: 2 * lanes + runtime,
-        to_host: lanes,
+        to_cpu: lanes,
         between_devices: done.peer_copies,
         fills: lanes + runtime,
     }
@@ -56,7 +56,7 @@ pub fn counted(view: &View) -> Counts {
         kernels: kernels().count(),
         of_graphs: kernels().filter(|row| is_of_graph(row)).count(),
         to_device: copies("HtoD"),
-        to_host: copies("DtoH"),
+        to_cpu: copies("DtoH"),
         between_devices: copies("PtoP"),
         fills: view.of("gpu_memset").count(),
     }
@@ -113,8 +113,8 @@ impl Checks<'_> {
         );
         report.check("kernels", kernels(found) == kernels(expected) && others == 0, figures);
         let rest = |counts: Counts| Counts { kernels: 0, of_graphs: 0, ..counts };
-        let Counts { to_device, to_host, between_devices, fills, .. } = found;
-        let figures = format_args!("{to_device} HtoD, {to_host} DtoH, {between_devices} PtoP, {fills} fills");
+        let Counts { to_device, to_cpu, between_devices, fills, .. } = found;
+        let figures = format_args!("{to_device} HtoD, {to_cpu} DtoH, {between_devices} PtoP, {fills} fills");
         report.check("copies and fills", rest(found) == rest(expected), figures);
         let rows = self.view.work().count() as u64;
         let figures = format_args!("{rows} in the file, {} by the statistics", stats.device_activities);

@@ -27,7 +27,7 @@ pub struct Gpu {
 impl Gpu {
     /// Makes the GPU of that number in the trace, which no other collector's device should have.
     pub fn new(number: i32) -> Gpu {
-        Gpu { events: DeferredEvents::with_host_clock("wgpu", monotonic), number, as_cuda: false }
+        Gpu { events: DeferredEvents::with_cpu_clock("wgpu", monotonic), number, as_cuda: false }
     }
 
     /// Has the host's rows look like CUDA's (`cudaLaunchKernel`, `cudaMemcpyAsync`, `cudaMemsetAsync`), by which alone HTA's queue
@@ -69,7 +69,7 @@ impl Gpu {
     /// and calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
     pub fn attach(&self, adapter: &Adapter, device: wgpu::DeviceDescription, queue: wgpu::Queue, align: Align) -> Timestamps {
         let ticking = DeviceClock::ticking(f64::from(queue.get_timestamp_period()));
-        self.events.set_clock(if align == Align::HostClock { DeviceClock::of_host() } else { ticking });
+        self.events.set_clock(if align == Align::HostClock { DeviceClock::of_cpu() } else { ticking });
         let mut described = DeviceDescription::new(self.number, adapter.get_info().name);
         described.label = format!("GPU {} (wgpu)", self.number);
         self.events.set_device(described);

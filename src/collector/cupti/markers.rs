@@ -3,7 +3,7 @@
 use super::records::{Marker, MarkerData};
 use super::shapes;
 use crate::buffer::Loss;
-use crate::collector::{Batch, HostCall, Name, Thread, text};
+use crate::collector::{ApiCall, Batch, Name, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
@@ -148,7 +148,7 @@ impl Markers {
 
     fn hand_over(&self, known: &Known, batch: &mut Batch<'_>) {
         let Some(begun) = known.begun.filter(|begun| !begun.is_own && self.types.contains(begun.kind)) else { return };
-        batch.call(&HostCall {
+        batch.call(&ApiCall {
             kind: begun.kind,
             name: begun.name,
             thread: begun.thread,

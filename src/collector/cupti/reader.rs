@@ -11,7 +11,7 @@ use super::steps::Steps;
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
 use crate::collector::{
-    Batch, DeviceMemory, DeviceWork, EventRecord, External, HostCall, Name, Overhead, RecordSink,
+    ApiCall, Batch, DeviceMemory, DeviceWork, EventRecord, External, Name, Overhead, RecordSink,
     Synchronization as Wait, Thread,
 };
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
@@ -212,7 +212,7 @@ impl Reader {
         if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
             self.ledger.launched(correlation, call.start());
         }
-        batch.call(&HostCall {
+        batch.call(&ApiCall {
             kind: if domain == RUNTIME { ActivityType::CudaRuntime } else { ActivityType::CudaDriver },
             name: function.name,
             thread: Thread::Handle(thread),

@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceClock {
     ns_per_tick: f64,
-    is_hosts: bool,
+    is_cpu_clock: bool,
     drift_ppm: u32,
 }
 
@@ -71,12 +71,12 @@ const KEPT: usize = 8192;
 impl DeviceClock {
     /// A clock of which a tick takes so many nanoseconds, and which began at whatever time.
     pub const fn ticking(ns_per_tick: f64) -> DeviceClock {
-        DeviceClock { ns_per_tick, is_hosts: false, drift_ppm: 100 }
+        DeviceClock { ns_per_tick, is_cpu_clock: false, drift_ppm: 100 }
     }
 
     /// The host's clock itself: ticks are its nanoseconds.
-    pub const fn of_host() -> DeviceClock {
-        DeviceClock { is_hosts: true, ..DeviceClock::ticking(1.0) }
+    pub const fn of_cpu() -> DeviceClock {
+        DeviceClock { is_cpu_clock: true, ..DeviceClock::ticking(1.0) }
     }
 
     /// By how many millionths it runs faster or slower than the host's at most. Default: 100; quartzes keep to 50 each.
@@ -157,7 +157,7 @@ impl Knowledge {
         let fitting = self.brackets.fitting_drift(self.clock.drift_ppm);
         let (source, observations, drift_ppm) = if !self.calibrations.is_empty() {
             (AlignedBy::Calibrations, self.seen, self.clock.drift_ppm)
-        } else if self.clock.is_hosts {
+        } else if self.clock.is_cpu_clock {
             (AlignedBy::Statement, 1, self.clock.drift_ppm)
         } else {
             (AlignedBy::Brackets, self.brackets.seen(), fitting.unwrap_or(1_000_000))
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_stated_to_be_the_hosts_is_held_against_brackets() {
         let mut known = Knowledge::default();
-        known.begin(DeviceClock::of_host());
+        known.begin(DeviceClock::of_cpu());
         known.bracket([1000, 5000], [2000, 3000]);
         let mut aligned = known.aligned();
         assert_eq!((aligned.at(2000), aligned.report.contradicted), (Some((2000, 3)), 0));
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_calibration_says_more_than_a_statement_or_brackets() {
         let mut known = Knowledge::default();
-        known.begin(DeviceClock::of_host());
+        known.begin(DeviceClock::of_cpu());
         known.calibrate(2000, 5000, 10);
         assert_eq!(known.aligned().at(2000), Some((5000, 14)));
         known.begin(DeviceClock::ticking(1.0));

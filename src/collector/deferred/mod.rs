@@ -9,7 +9,7 @@ pub use clock::{AlignedBy, Alignment, DeviceClock};
 use super::clock::now;
 use super::contained::attempt;
 use super::{
-    Capabilities, Collector, DeviceDescription, HostCall, RecordLayout, RecordSink, RecordView, Selection, Thread,
+    ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Selection, Thread,
     Unavailable, Why,
 };
 use crate::os::{fork, thread};
@@ -62,7 +62,7 @@ struct Shared {
     /// Which it is of the process.
     number: u64,
     /// Reads the host's clock, if that is not CLOCK_REALTIME.
-    host_clock: Option<Box<ReadClock>>,
+    cpu_clock: Option<Box<ReadClock>>,
     /// Submissions are taken now.
     runs: AtomicBool,
     /// The number of the recording, or of the last one.
@@ -148,17 +148,17 @@ impl DeferredEvents {
     }
 
     /// Makes one whose host's clock is read by `read`, in nanoseconds, such as CLOCK_MONOTONIC: what
-    /// [calibrations](DeferredEvents::calibrate) are against, and what a device's clock may be [stated](DeviceClock::of_host) to
+    /// [calibrations](DeferredEvents::calibrate) are against, and what a device's clock may be [stated](DeviceClock::of_cpu) to
     /// be. The session turns its times into those of CLOCK_REALTIME.
-    pub fn with_host_clock(name: &'static str, read: impl Fn() -> u64 + Send + Sync + 'static) -> DeferredEvents {
+    pub fn with_cpu_clock(name: &'static str, read: impl Fn() -> u64 + Send + Sync + 'static) -> DeferredEvents {
         DeferredEvents::made(name, Some(Box::new(read)))
     }
 
-    fn made(name: &'static str, host_clock: Option<Box<ReadClock>>) -> DeferredEvents {
+    fn made(name: &'static str, cpu_clock: Option<Box<ReadClock>>) -> DeferredEvents {
         let shared = Shared {
             name,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            host_clock,
+            cpu_clock,
             runs: AtomicBool::new(false),
             recording: AtomicU64::new(0),
             settings: fork::Own::default(),
@@ -252,7 +252,7 @@ impl DeferredEvents {
             let (name, thread) = (batch.name(name), Thread::Id(thread::id()));
             let (start, end, correlation) = (before, after.max(before + 1), submission.id);
             let (launches, shape, words) = (true, &Submitted, &[]);
-            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+            batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
         });
         (submission, done)
     }
@@ -296,7 +296,7 @@ impl DeferredEvents {
 
     /// Reads the host's clock, in nanoseconds.
     pub fn now(&self) -> u64 {
-        self.shared.host_clock.as_ref().map_or_else(now, |read| read())
+        self.shared.cpu_clock.as_ref().map_or_else(now, |read| read())
     }
 
     /// Returns when a tick was on the host's clock, for all that is known now, and how far from there it may have been, in
@@ -432,6 +432,6 @@ impl Collector for DeferredEvents {
     }
 
     fn clock(&self) -> Option<u64> {
-        self.shared.host_clock.as_ref().map(|read| read())
+        self.shared.cpu_clock.as_ref().map(|read| read())
     }
 }

@@ -140,7 +140,7 @@ mod tests {
             let (kind, place) = (each.kind(), each.place());
             assert_eq!(kind.is_counter(), place == Place::Counter, "{kind}");
             if matches!(place, Place::Host | Place::Device) && kind.is_slice() {
-                assert_eq!(kind.is_host(), place == Place::Host, "{kind}");
+                assert_eq!(kind.is_cpu(), place == Place::Host, "{kind}");
             }
         }
         assert_eq!((EventType::from_number(0), EventType::from_number(32)), (None, None));

@@ -4,7 +4,7 @@ use super::abi;
 use super::event_type::{EventType, Place};
 use super::said::{self, PAIRS, Said};
 use crate::collector::{
-    CounterSample, DeviceDescription, DeviceWork, External, HostCall, Overhead, RecordSink, Stream, Thread,
+    ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread,
 };
 use crate::text::boundary;
 use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
@@ -213,7 +213,7 @@ impl Event {
             let (kind, shape) = (self.kind, &Said);
             let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
             match place {
-                Place::Host => batch.call(&HostCall {
+                Place::Host => batch.call(&ApiCall {
                     kind,
                     name,
                     thread: Thread::Id(self.raw.resource.into()),

@@ -47,7 +47,7 @@ fn each_kind_of_record_is_read_back() {
     sink.record(|batch| {
         let (kind, shape) = (ActivityType::CudaRuntime, &Plain);
         let name = batch.name("cudaLaunchKernel");
-        let call = HostCall {
+        let call = ApiCall {
             kind,
             name,
             thread: Thread::Handle(u32::MAX),
@@ -60,7 +60,7 @@ fn each_kind_of_record_is_read_back() {
             words: &[5, 0, 6, 0],
         };
         batch.call(&call);
-        batch.call(&HostCall { thread: Thread::Id(-9), launches: false, words: &[0], ..call });
+        batch.call(&ApiCall { thread: Thread::Id(-9), launches: false, words: &[0], ..call });
         work(batch, 10, &[1]);
         let (kind, name, context, stream, event) = (ActivityType::CudaSync, batch.name("s"), 2, u32::MAX, 8);
         let (start, end, correlation, words) = (20, 0, 21, &[9][..]);
@@ -124,7 +124,7 @@ fn calls_leave_room_for_work() {
         let (kind, name, shape) = (ActivityType::CudaRuntime, batch.name("c"), &Plain);
         let (thread, words) = (Thread::Id(1), &[][..]);
         let (start, end, correlation, external, launches) = (1, 2, 3, 4, false);
-        batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+        batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
     };
     (0..10_000).for_each(|_| sink.record(call));
     sink.record(|batch| work(batch, 1, &[]));
@@ -177,7 +177,7 @@ fn what_lies_in_a_pause_takes_no_room() {
             let (kind, name, shape) = (ActivityType::CudaDriver, batch.name("launch"), &Plain);
             let (end, thread, external, launches) = (start + 1, Thread::Id(1), 0, true);
             let words = &[];
-            batch.call(&HostCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
+            batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
         });
     };
     let work = |start: u64| sink.record(|batch| work(batch, start, &[]));

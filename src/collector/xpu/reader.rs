@@ -8,7 +8,7 @@ use super::shapes;
 use super::streams::Streams;
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
-use crate::collector::{Batch, DeviceWork, External, HostCall, Name, Overhead, RecordSink, Thread, text};
+use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, Overhead, RecordSink, Thread, text};
 use crate::collector::{RecordLayout, Synchronization as Wait};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
@@ -192,7 +192,7 @@ impl Reader {
         if is_owed && !batch.meets_pause(call.start(), call.end()) {
             self.owed.launched(call.correlation());
         }
-        batch.call(&HostCall {
+        batch.call(&ApiCall {
             kind,
             name: function.name,
             thread: Thread::Id(call.thread().into()),
@@ -272,7 +272,7 @@ impl Reader {
         let name = batch.name(&format!("xccl::{name}"));
         let shape: &'static dyn RecordLayout = &shapes::COMMUNICATION;
         let (kind, words) = (ActivityType::CollectiveComm, &[communicator]);
-        batch.call(&HostCall {
+        batch.call(&ApiCall {
             kind,
             name,
             thread,

@@ -97,7 +97,7 @@ impl CpuTraceBuilder {
 
     /// Copies an activity and returns its number, from 0: in any order, of any rows.
     ///
-    /// Slices are of a [host type](ActivityType::is_host), instants and counters of
+    /// Slices are of a [host type](ActivityType::is_cpu), instants and counters of
     /// [`CpuInstantEvent`](ActivityType::CpuInstantEvent). Ids, links, arrows and arguments are kept as they are. The process
     /// 0 stands for this one. A slice that ends before it starts has not ended: it is drawn until the builder's end and
     /// marked `"finished": false`, as in libkineto. On a row that the recording has too, slices lie among its own; those that
@@ -108,7 +108,7 @@ impl CpuTraceBuilder {
     /// which the trace's statistics count too.
     pub fn push(&mut self, activity: &Activity<'_>) -> Result<usize, Error> {
         let fits = match activity.body {
-            Body::Slice { .. } => activity.kind.is_host(),
+            Body::Slice { .. } => activity.kind.is_cpu(),
             Body::Instant { .. } | Body::Counter { .. } => activity.kind == ActivityType::CpuInstantEvent,
         };
         if !fits {

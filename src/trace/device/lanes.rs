@@ -37,8 +37,8 @@ impl Taken {
 
     /// Takes a row; `false` if somebody has it.
     fn take(&mut self, group: i64, id: i64) -> bool {
-        let is_hosts = group == self.process && self.threads.contains(&id.rem_euclid(NEXT_ROW));
-        !is_hosts && self.rows.insert((group, id))
+        let is_cpu_row = group == self.process && self.threads.contains(&id.rem_euclid(NEXT_ROW));
+        !is_cpu_row && self.rows.insert((group, id))
     }
 }
 

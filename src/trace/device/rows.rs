@@ -50,7 +50,7 @@ impl<'w> DeviceRows<'w> {
             described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
         for (collection, linked) in self.collections() {
-            let on_device = |mark: &&Mark| !is_of_host(collection, mark);
+            let on_device = |mark: &&Mark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
             let used = linked.links.streams().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
@@ -83,7 +83,7 @@ impl<'w> DeviceRows<'w> {
                 let lanes = self.lanes(device, stream, 0);
                 let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, lanes, taken };
                 out.all(&on)?;
-                let is_thread = on.marks.first().is_some_and(|mark| is_of_host(collection, mark));
+                let is_thread = on.marks.first().is_some_and(|mark| is_of_cpu(collection, mark));
                 if is_thread {
                     out.threads_names(at)?
                 } else {
@@ -423,7 +423,7 @@ fn is_beside(entry: &Entry<'_>) -> bool {
 }
 
 /// Whether it is a wait of a thread of the host's, which has a row beside what collectors cost, as in libkineto.
-fn is_of_host(collection: &Collection, mark: &Mark) -> bool {
+fn is_of_cpu(collection: &Collection, mark: &Mark) -> bool {
     collection.records.entry(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
 }
 

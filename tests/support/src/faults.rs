@@ -26,7 +26,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
 /// The host's part of the trace is whole, whatever the fault, and none of these calls nor a kernel lies where no
 /// recording was.
 #[track_caller]
-pub fn check_host(file: &File, calls: Vec<&Value>) {
+pub fn check_cpu(file: &File, calls: Vec<&Value>) {
     let slices = tally(file.slices().iter().map(|slice| slice.name.clone()));
     assert_eq!(slices, counts([("step", STEPS), ("one", STEPS), ("two", STEPS)]));
     let losses = &file.json["tracing_kineto"]["losses"];

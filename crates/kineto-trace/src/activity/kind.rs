@@ -183,7 +183,7 @@ impl ActivityType {
     /// accelerator. These are `cpu_op`, `user_annotation`, `python_function`, `overhead`, `collective_comm`, `xpu_sync`
     /// and the runtime and driver calls of every vendor. A span cannot be an instant or a counter, nor can it claim
     /// device time.
-    pub const fn is_host(self) -> bool {
+    pub const fn is_cpu(self) -> bool {
         match self {
             ActivityType::CpuOp
             | ActivityType::UserAnnotation
@@ -312,7 +312,7 @@ mod tests {
             let on_host = [Accelerator::Cuda, Accelerator::Xpu, Accelerator::PrivateUse1]
                 .into_iter()
                 .all(|accelerator| kind.device(accelerator) == DeviceType::Cpu);
-            assert_eq!(kind.is_host(), on_host && kind.is_slice(), "{kind}");
+            assert_eq!(kind.is_cpu(), on_host && kind.is_slice(), "{kind}");
         }
     }
 

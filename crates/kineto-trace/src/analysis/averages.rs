@@ -9,7 +9,7 @@ use std::fmt;
 ///
 /// Operations of the host and work of devices are two sections, never added up: a kernel's time stands once in its own
 /// row, and once as device time of the operation that launched it. What percentages are of: for host times,
-/// [`host_base_ns`](KeyAverages::host_base_ns); for device times, of either section,
+/// [`cpu_base_ns`](KeyAverages::cpu_base_ns); for device times, of either section,
 /// [`device_base_ns`](KeyAverages::device_base_ns).
 ///
 /// ```
@@ -63,8 +63,8 @@ pub struct Average {
     pub(super) first: u32,
     /// Slices of futures beyond the first of each.
     pub(super) further_polls: u64,
-    pub(super) self_host_ns: i64,
-    pub(super) host_ns: u64,
+    pub(super) self_cpu_ns: i64,
+    pub(super) cpu_ns: u64,
     pub(super) self_device_ns: u64,
     pub(super) device_ns: u64,
     pub(super) own: Bytes,
@@ -79,7 +79,7 @@ impl fmt::Debug for Average {
         f.debug_struct("Average")
             .field("name", &self.name)
             .field("count", &self.count())
-            .field("self_host_ns", &self.self_host_ns)
+            .field("self_cpu_ns", &self.self_cpu_ns)
             .field("self_device_ns", &self.self_device_ns)
             .finish_non_exhaustive()
     }
@@ -171,9 +171,9 @@ impl KeyAverages {
     /// Returns what host percentages are of: the self times of all operations, in nanoseconds.
     ///
     /// That is each nanosecond of each thread that some operation took, once, where a trace is of this crate; see
-    /// [`Average::self_host_ns`].
-    pub fn host_base_ns(&self) -> i64 {
-        self.ops.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add)
+    /// [`Average::self_cpu_ns`].
+    pub fn cpu_base_ns(&self) -> i64 {
+        self.ops.iter().map(|row| row.self_cpu_ns).fold(0, i64::saturating_add)
     }
 
     /// Returns what device percentages are of: the durations of all kernels, copies and fills, in nanoseconds.
@@ -200,12 +200,12 @@ impl KeyAverages {
     pub fn total_average(&self) -> Average {
         let mut total = Average { name: "Total".to_owned(), ..Average::default() };
         for row in &self.ops {
-            total.self_host_ns = total.self_host_ns.saturating_add(row.self_host_ns);
+            total.self_cpu_ns = total.self_cpu_ns.saturating_add(row.self_cpu_ns);
             total.own.add(row.own);
             total.durations.extend_from_slice(&row.durations);
         }
         total.durations.sort_unstable();
-        total.host_ns = u64::try_from(total.self_host_ns).unwrap_or(0);
+        total.cpu_ns = u64::try_from(total.self_cpu_ns).unwrap_or(0);
         total.self_device_ns = self.device_base_ns();
         total.device_ns = total.self_device_ns;
         total.own.add(self.outside.as_ref().map(|row| row.own).unwrap_or_default());
@@ -256,13 +256,13 @@ impl Average {
     ///
     /// Each moment of a thread counts once: where operations overlap without nesting, for the one that began last. In files of
     /// other programs, which have those on one row, it counts for both, as in torch's tables.
-    pub fn self_host_ns(&self) -> i64 {
-        self.self_host_ns
+    pub fn self_cpu_ns(&self) -> i64 {
+        self.self_cpu_ns
     }
 
     /// Returns the time on the host from begin to end, in nanoseconds; nested ones of one name count each.
-    pub fn host_ns(&self) -> u64 {
-        self.host_ns
+    pub fn cpu_ns(&self) -> u64 {
+        self.cpu_ns
     }
 
     /// Returns the time of the kernels, copies and fills that these operations launched themselves, in nanoseconds.
@@ -279,12 +279,12 @@ impl Average {
     }
 
     /// Returns the host memory that was allocated directly inside, less what was freed, in bytes.
-    pub fn self_host_bytes(&self) -> i64 {
+    pub fn self_cpu_bytes(&self) -> i64 {
         self.own.host
     }
 
     /// Returns the host memory that was allocated inside, less what was freed, in bytes.
-    pub fn host_bytes(&self) -> i64 {
+    pub fn cpu_bytes(&self) -> i64 {
         self.all.host
     }
 

@@ -143,7 +143,7 @@ impl<'e> Averaging<'e> {
                 Section::DeviceAnnotations => averages.annotations.push(row),
             }
         }
-        sort_few_by_key(&mut averages.ops, |row| std::cmp::Reverse(row.self_host_ns));
+        sort_few_by_key(&mut averages.ops, |row| std::cmp::Reverse(row.self_cpu_ns));
         sort_few_by_key(&mut averages.kernels, |row| std::cmp::Reverse(row.self_device_ns));
         sort_few_by_key(&mut averages.annotations, |row| std::cmp::Reverse(row.self_device_ns));
         let missing = events.notes().filter(|(note, _)| note.is_loss());
@@ -364,8 +364,8 @@ impl<'a, 'e> Rows<'a, 'e> {
             if row.first as usize == event.index() {
                 row.is_top_level = forest.parent(number).is_none();
             }
-            row.host_ns = row.host_ns.saturating_add(event.duration_ns());
-            row.self_host_ns = row.self_host_ns.saturating_add(*self_ns);
+            row.cpu_ns = row.cpu_ns.saturating_add(event.duration_ns());
+            row.self_cpu_ns = row.self_cpu_ns.saturating_add(*self_ns);
             row.self_device_ns = row.self_device_ns.saturating_add(cost.own_device_ns);
             row.device_ns = row.device_ns.saturating_add(cost.device_ns);
             row.own.add(cost.own);
@@ -452,8 +452,8 @@ mod tests {
     fn rows(rows: &[Average]) -> Vec<String> {
         let row = |row: &Average| {
             let [own, all, device, devices] = [
-                row.self_host_ns() / 1000,
-                i64::try_from(row.host_ns()).unwrap() / 1000,
+                row.self_cpu_ns() / 1000,
+                i64::try_from(row.cpu_ns()).unwrap() / 1000,
                 i64::try_from(row.self_device_ns()).unwrap() / 1000,
                 i64::try_from(row.device_ns()).unwrap() / 1000,
             ];
@@ -473,8 +473,8 @@ mod tests {
             .host(ActivityType::CpuOp, "a", 2, (0, 1000), crate::activity::NO_ARGS);
         let averages = sample.events().key_averages();
         assert_eq!(rows(averages.ops()), ["a x3 1040/1070 0/0", "ProfilerStep* x2 60/130 0/0", "b x1 30/30 0/0"]);
-        assert_eq!((averages.host_base_ns(), averages.ops()[1].is_annotation()), (1_130_000, true));
-        assert_eq!(averages.total_average().host_ns(), 1_130_000);
+        assert_eq!((averages.cpu_base_ns(), averages.ops()[1].is_annotation()), (1_130_000, true));
+        assert_eq!(averages.total_average().cpu_ns(), 1_130_000);
     }
 
     #[test]
@@ -578,12 +578,12 @@ mod tests {
         let averages = sample.events().key_averages();
         let bytes = |name| {
             let row = averages.get(Section::Ops, name).unwrap();
-            [row.self_host_bytes(), row.host_bytes(), row.self_device_bytes(), row.device_bytes()]
+            [row.self_cpu_bytes(), row.cpu_bytes(), row.self_device_bytes(), row.device_bytes()]
         };
         assert_eq!([bytes("a"), bytes("b"), bytes("c")], [[-24, 1000, 4096, 4096], [1024, 1024, 0, 0], [7, 7, 0, 0]]);
         assert_eq!(averages.unattributed_bytes(), (5, 6));
         let total = averages.total_average();
-        assert_eq!((total.host_bytes(), total.device_bytes()), (1012, 4102));
+        assert_eq!((total.cpu_bytes(), total.device_bytes()), (1012, 4102));
     }
 
     #[test]
@@ -676,10 +676,10 @@ mod tests {
         assert_eq!(events.len(), 14);
         let averages = events.key_averages();
         let op = &averages.ops()[0];
-        assert_eq!((op.self_host_ns(), op.host_bytes(), op.device_bytes()), (i64::MAX, i64::MIN, i64::MAX));
+        assert_eq!((op.self_cpu_ns(), op.cpu_bytes(), op.device_bytes()), (i64::MAX, i64::MIN, i64::MAX));
         assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (u64::MAX, u64::MAX));
         assert_eq!(op.mean_ns(), 9.2e18);
-        assert_eq!(averages.total_average().self_host_ns(), i64::MAX);
+        assert_eq!(averages.total_average().self_cpu_ns(), i64::MAX);
         assert!(!averages.table().spread(true).to_string().is_empty());
         for metric in [crate::analysis::StackMetric::SelfHost, crate::analysis::StackMetric::SelfDevice] {
             let mut stacks = Vec::new();

@@ -40,10 +40,10 @@ impl KeyAverages {
         json!({
             "groups": self.groups,
             "device": self.device,
-            "host_base_ns": self.host_base_ns(),
+            "cpu_base_ns": self.cpu_base_ns(),
             "device_base_ns": self.device_base_ns(),
             "unlaunched_ns": self.unlaunched_ns,
-            "unattributed_host_bytes": self.unattributed_bytes().0,
+            "unattributed_cpu_bytes": self.unattributed_bytes().0,
             "unattributed_device_bytes": self.unattributed_bytes().1,
             "total_flops": self.flops,
             "ops": rows(&self.ops),
@@ -74,8 +74,8 @@ type Number = (&'static str, fn(&Average) -> Value);
 /// The numbers of a row.
 const NUMBERS: [Number; 18] = [
     ("count", |row| row.count().into()),
-    ("self_host_ns", |row| row.self_host_ns.into()),
-    ("host_ns", |row| row.host_ns.into()),
+    ("self_cpu_ns", |row| row.self_cpu_ns.into()),
+    ("cpu_ns", |row| row.cpu_ns.into()),
     ("self_device_ns", |row| row.self_device_ns.into()),
     ("device_ns", |row| row.device_ns.into()),
     ("min_ns", |row| row.min_ns().into()),
@@ -86,8 +86,8 @@ const NUMBERS: [Number; 18] = [
     ("p90_ns", |row| row.percentile_ns(0.9).into()),
     ("p95_ns", |row| row.percentile_ns(0.95).into()),
     ("p99_ns", |row| row.percentile_ns(0.99).into()),
-    ("self_host_bytes", |row| row.own.host.into()),
-    ("host_bytes", |row| row.all.host.into()),
+    ("self_cpu_bytes", |row| row.own.host.into()),
+    ("cpu_bytes", |row| row.all.host.into()),
     ("self_device_bytes", |row| row.own.device.into()),
     ("device_bytes", |row| row.all.device.into()),
     ("flops", |row| row.flops.into()),
@@ -120,9 +120,7 @@ mod tests {
         averages().to_csv(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
-        assert!(
-            lines[0].starts_with("section,name,Thread,count,self_host_ns,host_ns,self_device_ns,device_ns,min_ns,")
-        );
+        assert!(lines[0].starts_with("section,name,Thread,count,self_cpu_ns,cpu_ns,self_device_ns,device_ns,min_ns,"));
         assert!(
             lines[1].starts_with("ops,\"a \"\"b\"\", c\",1,1,6000,10000,0,5000,10000,10000,10000.0,0.0,10000,"),
             "{text}"
@@ -135,12 +133,12 @@ mod tests {
     #[test]
     fn json_has_rows_by_section_and_the_bases() {
         let json: Value = serde_json::from_str(&averages().to_json()).unwrap();
-        assert_eq!((json["host_base_ns"].as_i64(), json["device_base_ns"].as_i64()), (Some(10_000), Some(5000)));
+        assert_eq!((json["cpu_base_ns"].as_i64(), json["device_base_ns"].as_i64()), (Some(10_000), Some(5000)));
         assert_eq!(
             (json["ops"][1]["name"].as_str(), json["ops"][1]["keys"]["Thread"].as_str()),
             (Some("mm"), Some("1"))
         );
-        assert_eq!(json["ops"][1]["self_host_bytes"].as_i64(), Some(-8));
+        assert_eq!(json["ops"][1]["self_cpu_bytes"].as_i64(), Some(-8));
         assert_eq!(json["kernels"][0]["p95_ns"].as_i64(), Some(5000));
         assert_eq!(json["device_annotations"], Value::Array(Vec::new()));
     }

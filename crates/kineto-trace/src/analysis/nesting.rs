@@ -264,8 +264,8 @@ mod tests {
             let expected = if nests_on_rows { self_ns(&shown) } else { torchs_self_ns(&shown) };
             let averages = events.key_averages();
             let mut found = BTreeMap::new();
-            averages.ops().iter().for_each(|row| *found.entry(row.name().to_owned()).or_default() += row.self_host_ns());
-            prop_assert_eq!(averages.host_base_ns(), expected.values().sum::<i64>());
+            averages.ops().iter().for_each(|row| *found.entry(row.name().to_owned()).or_default() += row.self_cpu_ns());
+            prop_assert_eq!(averages.cpu_base_ns(), expected.values().sum::<i64>());
             prop_assert_eq!(found, expected);
 
             let tree = events.tree();

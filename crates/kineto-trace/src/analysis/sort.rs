@@ -62,8 +62,8 @@ impl SortBy {
     pub(super) fn compare(self, a: &Average, b: &Average) -> Ordering {
         let of = |row: &Average| -> i128 {
             match self {
-                SortBy::SelfHost => row.self_host_ns.into(),
-                SortBy::HostTotal => row.host_ns.into(),
+                SortBy::SelfHost => row.self_cpu_ns.into(),
+                SortBy::HostTotal => row.cpu_ns.into(),
                 SortBy::SelfDevice => row.self_device_ns.into(),
                 SortBy::DeviceTotal => row.device_ns.into(),
                 SortBy::SelfHostBytes => row.own.host.into(),
@@ -77,7 +77,7 @@ impl SortBy {
             }
         };
         match self {
-            SortBy::HostMean => a.per_call(a.host_ns).total_cmp(&b.per_call(b.host_ns)),
+            SortBy::HostMean => a.per_call(a.cpu_ns).total_cmp(&b.per_call(b.cpu_ns)),
             SortBy::DeviceMean => a.per_call(a.device_ns).total_cmp(&b.per_call(b.device_ns)),
             SortBy::Std => a.std_ns().total_cmp(&b.std_ns()),
             _ => of(a).cmp(&of(b)),

@@ -167,7 +167,7 @@ impl<'a> Table<'a> {
         columns.extend(self.group_columns(rows, |title| title == OVERLOAD));
         let (ops, devices) = (sections.contains(&Section::Ops), sections.contains(&Section::Kernels));
         if ops {
-            columns.extend(self.host_columns());
+            columns.extend(self.cpu_columns());
         }
         if self.any(|row| row.self_device_ns > 0) && (ops || devices) {
             columns.extend(self.device_columns(ops));
@@ -222,14 +222,14 @@ impl<'a> Table<'a> {
         groups.filter_map(column).collect()
     }
 
-    fn host_columns(&self) -> Vec<Column<'a>> {
-        let base = self.averages.host_base_ns() as f64;
+    fn cpu_columns(&self) -> Vec<Column<'a>> {
+        let base = self.averages.cpu_base_ns() as f64;
         vec![
-            Column::new("Self CPU %", NUMBER, 4, move |row| share(row.self_host_ns as f64, base)),
-            self.time_column("Self CPU".to_owned(), 0, |row| row.self_host_ns as f64),
-            Column::new("CPU total %", NUMBER, 6, move |row| share(row.host_ns as f64, base)),
-            self.time_column("CPU total".to_owned(), 1, |row| row.host_ns as f64),
-            self.time_column("CPU time avg".to_owned(), 3, |row| row.per_call(row.host_ns)),
+            Column::new("Self CPU %", NUMBER, 4, move |row| share(row.self_cpu_ns as f64, base)),
+            self.time_column("Self CPU".to_owned(), 0, |row| row.self_cpu_ns as f64),
+            Column::new("CPU total %", NUMBER, 6, move |row| share(row.cpu_ns as f64, base)),
+            self.time_column("CPU total".to_owned(), 1, |row| row.cpu_ns as f64),
+            self.time_column("CPU time avg".to_owned(), 3, |row| row.per_call(row.cpu_ns)),
         ]
     }
 
@@ -362,7 +362,7 @@ impl<'a> Table<'a> {
         let device = &averages.device;
         let shown = |ns: f64| time(ns, self.unit);
         let why = |text: &str| if self.as_torch { String::new() } else { format!(" ({text})") };
-        let base = averages.host_base_ns() as f64;
+        let base = averages.cpu_base_ns() as f64;
         writeln!(f, "Self CPU time total: {}{}", shown(base), why("100 % of CPU columns"))?;
         if self.any(|row| row.self_device_ns > 0) {
             let base = averages.device_base_ns() as f64;

@@ -11,7 +11,7 @@ use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
-use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Selection, Thread};
+use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Selection, Thread};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -200,7 +200,7 @@ impl Reader {
         let sink = self.sink.clone();
         sink.record(|batch| {
             let name = self.function(call, batch);
-            batch.call(&HostCall {
+            batch.call(&ApiCall {
                 kind: ActivityType::CudaRuntime,
                 name,
                 thread: Thread::Id(call.thread),

@@ -10,7 +10,7 @@ use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{Launch, Launches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
-use crate::collector::{Batch, DeviceWork, External, HostCall, Name, RecordSink, Thread, text};
+use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
@@ -154,7 +154,7 @@ impl Recording {
             let name = *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name));
             let kernel = self.launches.get(call.correlation).and_then(|launch| launch.kernel);
             let (shape, words) = shaped(call, kernel);
-            batch.call(&HostCall {
+            batch.call(&ApiCall {
                 kind: ActivityType::CudaRuntime,
                 name,
                 thread: Thread::Id(call.thread),

@@ -202,7 +202,7 @@ mod tests {
             let names = ["", "kernel", "a \"b\"", "forward", "a name of more than thirty-two bytes: \u{1}é"];
             let sites: Vec<SiteRow> = (0..40_u8)
                 .map(|i| {
-                    let kind = ActivityType::from_number(i % 29).filter(|kind| kind.is_host());
+                    let kind = ActivityType::from_number(i % 29).filter(|kind| kind.is_cpu());
                     site(usize::from(i), kind.unwrap_or(ActivityType::CpuOp), names[usize::from(i) % names.len()])
                 })
                 .collect();
