@@ -3,6 +3,7 @@
 //! The library never logs through `tracing`, whose layers it may be called from. Lines look as the Rust world's do, as
 //! libkineto's, or are JSON ([`LogFormat`]); times are in UTC. Nothing here panics, holds a lock while it calls foreign code,
 //! or fails when stderr is closed.
+#![expect(clippy::disallowed_methods, reason = "this is the place that writes to stderr")]
 
 mod format;
 mod line;

@@ -1,4 +1,6 @@
-//! Rust source as a row of tokens: enough to see paths, words and string literals, and to leave comments out.
+//! Rust source as a list of tokens without comments: the groups of `proc-macro2` are opened.
+
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 
 /// One token and the line on which it begins, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,11 +12,11 @@ pub(crate) struct Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word(String),
-    /// A string literal, byte and raw ones too, as it stands between its quotes.
+    /// A string literal, byte and raw ones too, as it is written between its quotes.
     Text(String),
     /// `::`
     PathSeparator,
-    /// Anything else that is no number, lifetime or character literal.
+    /// Anything else but a number, a lifetime or a character literal.
     Sign(char),
 }
 
@@ -41,140 +43,63 @@ impl Token {
 }
 
 /// Splits a source into tokens.
+#[expect(clippy::panic, reason = "this runs in tests alone")]
 pub(crate) fn tokens(source: &str) -> Vec<Token> {
-    let mut lexer = Lexer { chars: source.chars().collect(), at: 0, line: 1, tokens: Vec::new() };
-    while let Some(c) = lexer.peek(0) {
-        lexer.token(c);
-    }
-    lexer.tokens
+    let stream = source.parse().unwrap_or_else(|error| panic!("cannot split a source into tokens: {error}"));
+    let mut tokens = Tokens(Vec::new());
+    tokens.add(stream);
+    tokens.0
 }
 
-struct Lexer {
-    chars: Vec<char>,
-    at: usize,
-    line: usize,
-    tokens: Vec<Token>,
-}
+struct Tokens(Vec<Token>);
 
-impl Lexer {
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.chars.get(self.at + ahead).copied()
+impl Tokens {
+    fn push(&mut self, kind: Kind, span: Span) {
+        self.0.push(Token { kind, line: span.start().line });
     }
 
-    fn next(&mut self) -> Option<char> {
-        let c = self.peek(0)?;
-        self.at += 1;
-        self.line += usize::from(c == '\n');
-        Some(c)
-    }
-
-    fn push(&mut self, kind: Kind, line: usize) {
-        self.tokens.push(Token { kind, line });
-    }
-
-    fn token(&mut self, c: char) {
-        let line = self.line;
-        match (c, self.peek(1)) {
-            ('/', Some('/')) => while self.next().is_some_and(|c| c != '\n') {},
-            ('/', Some('*')) => self.block_comment(),
-            ('"', _) => self.text(0, true, line),
-            ('\'', _) => self.quote(),
-            (':', Some(':')) => {
-                self.at += 2;
-                self.push(Kind::PathSeparator, line);
-            }
-            _ if c.is_alphabetic() || c == '_' => self.word(line),
-            _ if c.is_ascii_digit() => {
-                while self.peek(0).is_some_and(|c| c.is_alphanumeric() || c == '_') {
-                    self.at += 1;
+    fn add(&mut self, stream: TokenStream) {
+        let mut trees = stream.into_iter().peekable();
+        while let Some(tree) = trees.next() {
+            let span = tree.span();
+            match tree {
+                TokenTree::Ident(word) => {
+                    self.push(Kind::Word(word.to_string().trim_start_matches("r#").to_owned()), span);
                 }
-            }
-            _ => {
-                self.next();
-                if !c.is_whitespace() {
-                    self.push(Kind::Sign(c), line);
+                TokenTree::Literal(literal) => {
+                    let written = literal.to_string();
+                    let text = written.trim_start_matches(['b', 'c', 'r']).trim_matches('#').strip_prefix('"');
+                    if let Some(text) = text {
+                        self.push(Kind::Text(text.trim_end_matches('"').to_owned()), span);
+                    }
                 }
+                TokenTree::Group(group) => self.add_group(&group),
+                TokenTree::Punct(sign) => match (sign.as_char(), trees.peek()) {
+                    // A lifetime.
+                    ('\'', _) => drop(trees.next()),
+                    (':', Some(TokenTree::Punct(next))) if next.as_char() == ':' => {
+                        trees.next();
+                        self.push(Kind::PathSeparator, span);
+                    }
+                    (sign, _) => self.push(Kind::Sign(sign), span),
+                },
             }
         }
     }
 
-    fn block_comment(&mut self) {
-        let mut depth = 0;
-        loop {
-            match (self.peek(0), self.peek(1)) {
-                (Some('/'), Some('*')) => depth += 1,
-                (Some('*'), Some('/')) => depth -= 1,
-                (None, _) => return,
-                _ => {
-                    self.next();
-                    continue;
-                }
-            }
-            self.at += 2;
-            if depth == 0 {
-                return;
-            }
+    fn add_group(&mut self, group: &Group) {
+        let words = group.stream().into_iter().take(2).map(|tree| tree.to_string());
+        if words.eq(["doc", "="]) {
+            return;
         }
-    }
-
-    /// A word, or what begins like one: `r"…"`, `br#"…"#`, `b'…'`, `r#word`.
-    fn word(&mut self, line: usize) {
-        let mut word = String::new();
-        while let Some(c) = self.peek(0).filter(|c| c.is_alphanumeric() || *c == '_') {
-            word.push(c);
-            self.at += 1;
-        }
-        let hashes = (0..).take_while(|ahead| self.peek(*ahead) == Some('#')).count();
-        let is_raw = matches!(word.as_str(), "r" | "br" | "cr");
-        if (is_raw || matches!(word.as_str(), "b" | "c") && hashes == 0) && self.peek(hashes) == Some('"') {
-            self.at += hashes;
-            return self.text(hashes, !is_raw, line);
-        }
-        if word == "b" && self.peek(0) == Some('\'') {
-            return self.quote();
-        }
-        if word == "r" && hashes == 1 {
-            self.at += 1;
-            return self.word(line);
-        }
-        self.push(Kind::Word(word), line);
-    }
-
-    /// A string literal from its opening quote on.
-    fn text(&mut self, hashes: usize, escapes: bool, line: usize) {
-        self.next();
-        let mut text = String::new();
-        while let Some(c) = self.next() {
-            if c == '"' && (0..hashes).all(|ahead| self.peek(ahead) == Some('#')) {
-                self.at += hashes;
-                break;
-            }
-            text.push(c);
-            if escapes && c == '\\' {
-                text.extend(self.next());
-            }
-        }
-        self.push(Kind::Text(text), line);
-    }
-
-    /// A character literal or a lifetime; neither says anything.
-    fn quote(&mut self) {
-        self.next();
-        match (self.peek(0), self.peek(1)) {
-            (Some('\\'), _) => {
-                self.at += 2;
-                while self.next().is_some_and(|c| c != '\'') {}
-            }
-            (Some(_), Some('\'')) => {
-                self.next();
-                self.next();
-            }
-            _ => {
-                while self.peek(0).is_some_and(|c| c.is_alphanumeric() || c == '_') {
-                    self.at += 1;
-                }
-            }
-        }
+        let (open, close) = match group.delimiter() {
+            Delimiter::Parenthesis => ('(', ')'),
+            Delimiter::Brace => ('{', '}'),
+            Delimiter::Bracket | Delimiter::None => ('[', ']'),
+        };
+        self.push(Kind::Sign(open), group.span_open());
+        self.add(group.stream());
+        self.push(Kind::Sign(close), group.span_close());
     }
 }
 
@@ -187,24 +112,18 @@ mod tests {
     }
 
     #[test]
-    fn comments_characters_and_lifetimes_hide_nothing_behind_them() {
+    fn comments_lifetimes_and_numbers_are_no_words() {
         assert_eq!(words("a // b\n/* c /* d */ e */ f"), ["a", "f"]);
-        assert_eq!(words("fn f<'a>(x: &'a u8) { '\"'; '\\''; b'\"'; g('/', '/') }"), ["fn", "f", "x", "u8", "g"]);
-        assert_eq!(words("0x_ff_u8 1e5 r#type"), ["type"]);
+        assert_eq!(words("//! a\n/// b\nfn f<'a>(x: &'a u8) { '\"'; b'\"'; 1e5 }"), ["fn", "f", "x", "u8"]);
+        assert_eq!(words("r#type"), ["type"]);
     }
 
     #[test]
-    fn literals_are_texts_and_their_words_are_none() {
-        let found = tokens("f(\"a \\\" unsafe\", r#\"b\"c\"#, b\"d\") x");
+    fn literals_are_texts_on_their_lines() {
+        let found = tokens("a\n/*\n*/ f(\"a \\\" unsafe\", r#\"b\"c\"#, b\"\nd\") x");
         let texts: Vec<_> = found.iter().filter_map(Token::text).collect();
-        assert_eq!(texts, ["a \\\" unsafe", "b\"c", "d"]);
-        assert_eq!(found.last().and_then(Token::word), Some("x"));
-    }
-
-    #[test]
-    fn lines_are_counted_through_everything() {
-        let found = tokens("a\n/*\n*/ b \"\n\" c\n// d\ne");
+        assert_eq!(texts, ["a \\\" unsafe", "b\"c", "\nd"]);
         let lines: Vec<_> = found.iter().filter(|token| token.word().is_some()).map(|token| token.line).collect();
-        assert_eq!(lines, [1, 3, 4, 6]);
+        assert_eq!(lines, [1, 3, 4]);
     }
 }

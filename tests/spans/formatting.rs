@@ -2,6 +2,7 @@
 //!
 //! A hang is a failure here, so each scenario runs in a child process with a watchdog. The subscriber is the process's:
 //! `tracing` passes over what a `Debug` does under one that is a thread's.
+#![expect(clippy::disallowed_methods, reason = "another layer holds the lock of a span's extensions")]
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,5 +1,6 @@
 //! The command `kineto`.
 #![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a command prints")]
 
 mod doctor;
 #[cfg(target_os = "linux")]
