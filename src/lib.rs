@@ -40,6 +40,7 @@
 //!
 //! # Features
 //!
+//! - `cuda` (on by default): records NVIDIA's GPUs.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
@@ -81,6 +82,7 @@ mod link;
 mod macros;
 pub mod memory;
 mod observer;
+#[cfg(feature = "cuda")]
 mod occupancy;
 #[cfg(target_os = "linux")]
 mod ondemand;

@@ -1,9 +1,7 @@
 //! What is recorded of devices, and by whom.
 
 use super::KinetoLayerBuilder;
-use crate::collector::{
-    self, Collector, CollectorSet, Contained, CudaEvents, DeviceTimer, EventTimers, Unavailable, VENDORS, Why,
-};
+use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
 use crate::config::{Config, Mode};
 use crate::diag::diag;
 use std::path::PathBuf;
@@ -24,6 +22,8 @@ impl KinetoLayerBuilder {
     /// would have it counted twice, so what is reported of CUDA's devices is left out then, and counted. The totals are kept
     /// from the start of the recording on; with what is given back that was there before, they begin with that. The host's
     /// memory is recorded by [`with_memory`](Self::with_memory) alone.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn with_device_memory(mut self, on: bool) -> Self {
         self.overrides.device_memory = Some(on);
         self
@@ -57,6 +57,8 @@ impl KinetoLayerBuilder {
     ///
     /// A graph of a thousand kernels takes a thousand records for each launch, and what it costs CUPTI to make them; as
     /// one row it takes one, and shows nothing of its inside.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn graph_trace(mut self, on: bool) -> Self {
         self.overrides.graph_trace = Some(on);
         self
@@ -70,6 +72,8 @@ impl KinetoLayerBuilder {
     /// any thread; ranges do not nest. [`Profiler::pause`](crate::Profiler::pause) and
     /// [`resume`](crate::Profiler::resume) do the same, and each range takes as much memory as a stretch between pauses.
     /// The calls are seen by CUPTI: where that cannot record, the trace is empty and says why.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn profiler_range(mut self, on: bool) -> Self {
         self.overrides.profiler_range = Some(on);
         self
@@ -85,6 +89,8 @@ impl KinetoLayerBuilder {
     /// libcupti when the program starts; if it does not, the report of the collector says what to set. Where it does, that
     /// libcupti is the one in use unless `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans do
     /// not come a second time.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn nvtx_ranges(mut self, on: bool) -> Self {
         self.overrides.nvtx_ranges = Some(on);
         self
@@ -121,24 +127,32 @@ pub(super) fn collectors(
     }
     let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
     let mut off = Vec::new();
-    let mut not = |name, why: &str, advice: &str| off.push((name, Unavailable::new(Why::Disabled, why, advice)));
+    let disabled = |why: &str, advice: &str| Unavailable::new(Why::Disabled, why, advice);
     let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
     let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
     for vendor in &VENDORS {
-        match fallback {
-            Some(mode) => not(vendor.name, &format!("the mode is {}", mode.as_str()), "use the mode kineto"),
+        let maker = match fallback {
+            Some(mode) => Err(disabled(&format!("the mode is {}", mode.as_str()), "use the mode kineto")),
             None if gpu.off.contains(&vendor.switch) => {
-                not(vendor.name, &format!("switched off by {}", vendor.switch), "");
+                Err(disabled(&format!("switched off by {}", vendor.switch), ""))
             }
-            None => collectors.push((vendor.make)(gpu.places.clone())),
+            None => vendor.maker(),
+        };
+        match maker {
+            Ok(make) => collectors.push(make(gpu.places.clone())),
+            Err(reason) => off.push((vendor.name, reason)),
         }
     }
     match (fallback, timer) {
         (None, _) => {}
-        (Some(Mode::KinetoGpuFallback), _) => collectors.push(Arc::new(EventTimers::new(CudaEvents::new()))),
+        (Some(Mode::KinetoGpuFallback), _) => match collector::cuda::timers() {
+            Ok(timers) => collectors.push(timers),
+            Err(reason) => off.push(("timers", reason)),
+        },
         (Some(_), Some(timer)) => collectors.push(Arc::new(Contained::new(timer))),
         (Some(_), None) => {
-            not("timers", "the program has no timer for this mode", "use KinetoLayerBuilder::device_timer");
+            let advice = "use KinetoLayerBuilder::device_timer";
+            off.push(("timers", disabled("the program has no timer for this mode", advice)));
         }
     }
     match &gpu.plugin_folder {
@@ -147,7 +161,7 @@ pub(super) fn collectors(
             collectors.extend(plugins.into_iter().map(|plugin| Arc::new(plugin) as Arc<dyn Collector>));
             off.extend(others);
         }
-        Some(_) => not("plugins", "switched off by DISABLE_PLUGINS", ""),
+        Some(_) => off.push(("plugins", disabled("switched off by DISABLE_PLUGINS", ""))),
         None => {}
     }
     collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));

@@ -9,16 +9,23 @@ mod apart;
 mod clock;
 mod collected;
 mod contained;
+#[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_cuda.rs"]
+pub(crate) mod cuda;
+#[cfg(feature = "cuda")]
 mod cupti;
 mod deferred;
 mod demangle;
 mod device;
 mod library;
 mod names;
+pub(crate) mod nvidia;
 mod orders;
 mod pauses;
 mod plugin;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "CUPTI's collector alone polls its counts"))]
 mod pool;
 mod range;
 mod record;
@@ -42,9 +49,12 @@ mod xpu;
 
 pub(crate) use collected::{Entry, Role};
 pub(crate) use contained::{Contained, attempt};
+#[cfg(feature = "cuda")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use cuda::CudaEvents;
+#[cfg(feature = "cuda")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use cupti::Cupti;
-pub(crate) use cupti::{OWN_DOMAIN as OWN_NVTX_DOMAIN, nvtx_fault};
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use device::{DeviceDescription, Stream};
 pub(crate) use library::Library;

@@ -38,6 +38,12 @@ impl Unavailable {
         Unavailable { why, message: message.into(), advice: advice.into() }
     }
 
+    /// The collector is not in this build: a Cargo feature is off.
+    pub(crate) fn not_built(feature: &str) -> Unavailable {
+        let message = format!("this build lacks tracing-kineto's feature `{feature}`");
+        Unavailable::new(Why::Disabled, message, "enable it in Cargo.toml")
+    }
+
     /// The process is a fork of one that `did` what does not work in a fork, such as "recorded CUDA".
     pub(super) fn in_fork(did: &str) -> Unavailable {
         let message = format!("this process was forked from one that {did}, which does not work in a fork");

@@ -1,6 +1,6 @@
 //! The vendors whose devices this crate records by itself.
 
-use super::{Collector, Cupti, Places, Rocm, Xpu};
+use super::{Collector, Places, Unavailable};
 use std::sync::Arc;
 
 /// A vendor's collector, not made yet.
@@ -10,13 +10,52 @@ pub(crate) struct Vendor {
     pub(crate) name: &'static str,
     /// The key of the configuration that leaves its devices alone.
     pub(crate) switch: &'static str,
-    /// Makes the collector, which looks for the vendor's library in these places too.
-    pub(crate) make: fn(Places) -> Arc<dyn Collector>,
+    /// The Cargo feature that its code is in.
+    feature: &'static str,
+    /// Makes the collector; `None` if the feature is off.
+    make: Option<Maker>,
+}
+
+/// Makes a vendor's collector, which looks for the vendor's library in these places too.
+type Maker = fn(Places) -> Arc<dyn Collector>;
+
+macro_rules! vendor {
+    ($name:literal, $switch:literal, $feature:tt, $collector:ident) => {
+        Vendor {
+            name: $name,
+            switch: $switch,
+            feature: $feature,
+            #[cfg(feature = $feature)]
+            make: Some(|places| Arc::new(super::$collector::new(places))),
+            #[cfg(not(feature = $feature))]
+            make: None,
+        }
+    };
 }
 
 /// All of them, in the order in which they are started.
 pub(crate) const VENDORS: [Vendor; 3] = [
-    Vendor { name: "cupti", switch: "DISABLE_CUPTI", make: |places| Arc::new(Cupti::new(places)) },
-    Vendor { name: "rocm", switch: "DISABLE_ROCM", make: |places| Arc::new(Rocm::new(places)) },
-    Vendor { name: "xpu", switch: "DISABLE_XPU", make: |places| Arc::new(Xpu::new(places)) },
+    vendor!("cupti", "DISABLE_CUPTI", "cuda", Cupti),
+    Vendor {
+        name: "rocm",
+        switch: "DISABLE_ROCM",
+        feature: "rocm",
+        make: Some(|places| Arc::new(super::Rocm::new(places))),
+    },
+    Vendor {
+        name: "xpu",
+        switch: "DISABLE_XPU",
+        feature: "xpu",
+        make: Some(|places| Arc::new(super::Xpu::new(places))),
+    },
 ];
+
+impl Vendor {
+    /// Returns the function that makes the collector.
+    ///
+    /// # Errors
+    /// The collector is not in this build.
+    pub(crate) fn maker(&self) -> Result<Maker, Unavailable> {
+        self.make.ok_or_else(|| Unavailable::not_built(self.feature))
+    }
+}

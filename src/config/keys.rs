@@ -333,6 +333,28 @@ impl Key {
         }
     }
 
+    /// Returns the Cargo feature that it needs and this build lacks.
+    pub(super) fn missing_feature(self) -> Option<&'static str> {
+        let (feature, is_on) = self.feature()?;
+        (!is_on).then_some(feature)
+    }
+
+    /// Returns the Cargo feature that has all code that acts on it, and whether that is on.
+    ///
+    /// A key that leaves a vendor's devices alone needs none: without the feature, they are left alone in any case.
+    fn feature(self) -> Option<(&'static str, bool)> {
+        match self {
+            Key::CuptiPerThreadBuffer
+            | Key::GraphTrace
+            | Key::ProfilerRange
+            | Key::NvtxRanges
+            | Key::TeardownCupti
+            | Key::CuptiPath
+            | Key::DeviceMemory => Some(("cuda", cfg!(feature = "cuda"))),
+            _ => None,
+        }
+    }
+
     /// Returns the first key of those that are decided together.
     ///
     /// Of such keys, those of one source are taken and those of lower ones are not: a type list in the file does not
@@ -401,7 +423,8 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 5] = [
+const FEATURES: [(&str, &str, &str); 6] = [
+    ("cuda", "on", "records NVIDIA's GPUs"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
@@ -522,6 +545,24 @@ mod tests {
         let names =
             features.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).filter(|name| *name != "default");
         assert_eq!(names.collect::<Vec<_>>(), FEATURES.map(|(name, _, _)| name));
+    }
+
+    #[test]
+    fn keys_of_one_vendor_need_its_feature() {
+        let needs = |feature: &str| {
+            let of = |key: &&Key| key.feature().is_some_and(|(needed, _)| needed == feature);
+            Key::ALL.iter().filter(of).map(|key| key.spec().name).collect::<Vec<_>>()
+        };
+        let named = |words: &[&str]| {
+            let names = Key::ALL.iter().map(|key| key.spec().name).filter(|name| !name.starts_with("DISABLE_"));
+            names.filter(|name| words.iter().any(|word| name.contains(word))).collect::<Vec<_>>()
+        };
+        let mut cuda = named(&["CUPTI", "CUDA", "NVTX", "DEVICE_MEMORY"]);
+        // AMD's and plugins' devices wait for events too; nothing samples counters.
+        let elsewhere =
+            [Key::CudaSyncWaitEvents, Key::PmSamplingMetrics, Key::PmSamplingDevice].map(|key| key.spec().name);
+        cuda.retain(|name| !elsewhere.contains(name));
+        assert_eq!(needs("cuda"), cuda);
     }
 
     #[test]

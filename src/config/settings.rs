@@ -30,7 +30,13 @@ impl Settings {
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
             }
-            (Ok(value), _) => self.set(key, value),
+            (Ok(value), _) => match key.missing_feature() {
+                Some(feature) => {
+                    let name = key.spec().name;
+                    warnings.push(format!("{name} needs tracing-kineto's feature `{feature}` and is ignored"));
+                }
+                None => self.set(key, value),
+            },
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use crate::collector::Why;
-use crate::collector::cuda::version_text;
+use crate::collector::nvidia::cuda_version;
 
 /// What is known beside a reason.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ pub(super) fn fitting_library(driver: i32) -> Option<String> {
         12 => "nvidia-cuda-cupti-cu12",
         _ => return None,
     };
-    let driver_for = version_text(driver);
+    let driver_for = cuda_version(driver);
     Some(format!(
         "the driver is for {driver_for}, so a libcupti of a newer CUDA does not count: `pip install {package}`, or update \
          the driver"
@@ -109,7 +109,7 @@ pub(super) fn too_new(cupti: i32, driver: i32) -> Option<String> {
         19..130_000 => 12,
         _ => cupti / 10_000,
     };
-    let driver_for = version_text(driver);
+    let driver_for = cuda_version(driver);
     (library > driver / 1000).then(|| {
         format!(
             "libcupti is of CUDA {library}, newer than the driver, which is for {driver_for}: it is likely to refuse"

@@ -8,11 +8,10 @@ mod page;
 pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Verdict};
 
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::cuda::{Driver, version_text};
+use crate::collector::cuda::Driver;
+use crate::collector::nvidia::{cuda_version, nvtx_fault};
 use crate::collector::trial::Trial;
-use crate::collector::{
-    self, Capabilities, Collector, Contained, Selection, Unavailable, VENDORS, Vendor, Why, nvtx_fault,
-};
+use crate::collector::{self, Capabilities, Collector, Contained, Selection, Unavailable, VENDORS, Vendor, Why};
 use crate::config::{Config, Env, Overrides, Switch};
 use advice::Circumstances;
 use kineto_trace::activity::{ActivityGroup, ActivityType, ActivityTypes};
@@ -74,6 +73,8 @@ impl Doctor {
     }
 
     /// Examines this libcupti, or the one in this folder, in place of the one that would be found.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn cupti(mut self, path: impl Into<PathBuf>) -> Doctor {
         self.cupti = Some(path.into());
         self
@@ -138,7 +139,10 @@ impl Doctor {
         }
         let mut places = config.gpu.places.clone();
         places.cupti = self.cupti.clone().or(places.cupti);
-        self.examine_collector(&*(vendor.make)(places), config.activities)
+        match vendor.maker() {
+            Ok(make) => self.examine_collector(&*make(places), config.activities),
+            Err(reason) => CollectorDiagnosis::refused(vendor.name, reason),
+        }
     }
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
@@ -328,7 +332,7 @@ fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
 fn driver_facts(driver: &DriverState, circumstances: &Circumstances<'_>) -> Vec<(&'static str, String)> {
     let Machine { module, device_files, .. } = circumstances.machine;
     let mut facts = match driver {
-        Ok(driver) => vec![("cuda", version_text(driver.version()))],
+        Ok(driver) => vec![("cuda", cuda_version(driver.version()))],
         Err(reason) => vec![("missing", reason.message().to_owned())],
     };
     let library = driver.as_ref().ok().and_then(Driver::path);

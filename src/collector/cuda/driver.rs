@@ -3,6 +3,7 @@
 
 use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library};
+use crate::collector::nvidia::cuda_version;
 use crate::collector::{DeviceDescription, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -58,7 +59,7 @@ impl Driver {
             STUB_LIBRARY => none("libcuda.so.1 is the toolkit's stub, not a driver"),
             _ => none(&format!("the CUDA driver does not answer: cuDriverGetVersion gives {code}")),
         })?;
-        attempts.push(Attempt::new("cuDriverGetVersion", version_text(driver.version)));
+        attempts.push(Attempt::new("cuDriverGetVersion", cuda_version(driver.version)));
         Ok(driver)
     }
 
@@ -118,11 +119,6 @@ impl Driver {
         let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
         calls.handles().into_iter().filter_map(|(number, handle)| Some((number, calls.id(handle)?))).collect()
     }
-}
-
-/// Returns a version as it is spoken of: "13.0" for 13000.
-pub(crate) fn version_text(version: i32) -> String {
-    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }
 
 impl DeviceCalls {
@@ -204,8 +200,8 @@ mod tests {
 
     #[test]
     fn versions_read_as_people_say_them() {
-        assert_eq!(version_text(13_000), "CUDA 13.0");
-        assert_eq!(version_text(12_090), "CUDA 12.9");
-        assert_eq!(version_text(11_080), "CUDA 11.8");
+        assert_eq!(cuda_version(13_000), "CUDA 13.0");
+        assert_eq!(cuda_version(12_090), "CUDA 12.9");
+        assert_eq!(cuda_version(11_080), "CUDA 11.8");
     }
 }

@@ -1,8 +1,9 @@
 //! Times on CUDA's devices by the driver's events.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
-use super::driver::{Driver, version_text};
+use super::driver::Driver;
 use crate::collector::library::Library;
+use crate::collector::nvidia::cuda_version;
 use crate::collector::{Capabilities, DeviceDescription, DeviceTimer, NotTimed, Token, Unavailable, Why};
 use crate::os::fork;
 use std::collections::HashMap;
@@ -96,7 +97,7 @@ impl CudaEvents {
         }
         let driver = Driver::open(&mut Vec::new())?;
         let calls = Calls::find(driver.library()).ok_or_else(|| {
-            let message = format!("the CUDA driver ({}) lacks functions for events", version_text(driver.version()));
+            let message = format!("the CUDA driver ({}) lacks functions for events", cuda_version(driver.version()));
             Unavailable::new(Why::Incompatible, message, "update NVIDIA's driver")
         })?;
         Ok(self.loaded.get_or_init(|| (driver, calls)))

@@ -3,12 +3,11 @@
 use super::records::{Marker, MarkerData};
 use super::shapes;
 use crate::buffer::Loss;
-use crate::collector::{ApiCall, Batch, Name, Thread, text};
+use crate::collector::nvidia::OWN_NVTX_DOMAIN;
+use crate::collector::{Batch, ApiCall, Name, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
-/// The domain of the ranges that this crate makes itself where libcupti listens: those spans are recorded already.
-pub(crate) const OWN_DOMAIN: &str = "tracing-kineto";
 /// What has no domain is of this one.
 const DEFAULT_DOMAIN: &str = "default";
 
@@ -113,7 +112,7 @@ impl Markers {
         };
         let is_instant = marker.flags() & INSTANT != 0;
         let kind = if is_instant { ActivityType::CpuInstantEvent } else { ActivityType::UserAnnotation };
-        let is_own = marker.domain() != 0 && self.text == OWN_DOMAIN.as_bytes();
+        let is_own = marker.domain() != 0 && self.text == OWN_NVTX_DOMAIN.as_bytes();
         Begun { kind, name, domain, is_own, thread, at: marker.timestamp() }
     }
 

@@ -10,7 +10,6 @@ mod error;
 mod ffi;
 mod holders;
 mod hub;
-mod injection;
 mod kernels;
 mod kinds;
 mod ledger;
@@ -24,9 +23,6 @@ mod start;
 mod steps;
 mod subscription;
 mod worker;
-
-pub(crate) use injection::nvtx_fault;
-pub(crate) use markers::OWN_DOMAIN;
 
 use super::clock::{now, on_their_clock};
 use super::library::{Attempt, Places};

@@ -4,15 +4,15 @@ use super::callbacks::{self, UNLOADS};
 use super::error::CuptiError;
 use super::ffi::{Api, DRIVER, RUNTIME, Subscriber};
 use super::hub::{HUB, Lease};
-use super::injection::nvtx_fault;
 use super::kinds::Kinds;
 use super::reader::Reader;
 use super::records::kind;
 use super::subscription::Subscription;
 use super::worker::{Orders, Worker};
 use super::{holders, names, search};
-use crate::collector::cuda::{Driver, is_inside_init, version_text};
+use crate::collector::cuda::{Driver, is_inside_init};
 use crate::collector::library::{Attempt, Places};
+use crate::collector::nvidia::{cuda_version, nvtx_fault};
 use crate::collector::orders::SaysEnded;
 use crate::collector::pool::{Instead, Scraps};
 use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
@@ -65,7 +65,7 @@ impl Loaded {
         }
         let driver = Driver::open(attempts)?;
         let library = search::find(places, driver.version(), attempts).ok_or_else(|| {
-            let message = format!("there is no libcupti for {}", version_text(driver.version()));
+            let message = format!("there is no libcupti for {}", cuda_version(driver.version()));
             let advice = "`pip install nvidia-cuda-cupti` (nvidia-cuda-cupti-cu12 for CUDA 12), or set KINETO_CUPTI_PATH \
                           to the file";
             Unavailable::new(Why::LibraryNotFound, message, advice)

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
 use crate::collector::cuda::Driver;
-use crate::collector::{Library, OWN_NVTX_DOMAIN, Unavailable, Why};
+use crate::collector::nvidia::OWN_NVTX_DOMAIN;
+use crate::collector::{Library, Unavailable, Why};
 use crate::os::thread;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -208,9 +209,9 @@ impl Client {
         };
         // libcupti is such a tool, and one of its versions ends the process where there is no driver.
         let is_cupti = path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
-        if is_cupti && Driver::open(&mut Vec::new()).is_err() {
-            let why = "the tool in NVTX_INJECTION64_PATH is libcupti, and there is no CUDA driver for it";
-            return Err(Unavailable::new(Why::NoDevice, why, ""));
+        if is_cupti && let Err(missing) = Driver::open(&mut Vec::new()) {
+            let why = format!("the tool in NVTX_INJECTION64_PATH is libcupti, and {}", missing.message());
+            return Err(Unavailable::new(missing.why(), why, missing.advice()));
         }
         TOOL.get_or_init(|| Client::ask_to_listen(path, is_cupti)).clone()
     }

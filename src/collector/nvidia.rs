@@ -1,10 +1,18 @@
-//! Whether NVTX's calls come to libcupti: each library that makes some asks one variable who listens, at its first call.
+//! What is known of NVIDIA's software without a call into it, for every build.
 
 use std::path::Path;
 
+/// The domain of the NVTX ranges that this crate makes where libcupti listens: those spans are recorded already.
+pub(crate) const OWN_NVTX_DOMAIN: &str = "tracing-kineto";
+
+/// Returns a version of CUDA as text: "CUDA 13.0" for 13000.
+pub(crate) fn cuda_version(version: i32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+}
+
 /// Says why the NVTX ranges of the process do not come to that libcupti, and what to do about it; `None` if they do.
 ///
-/// The variable has to be there when the program starts: setting it in a running one is unsound where others read it.
+/// Each library that makes ranges asks one variable for the listener, at its first call. The variable has to be there when the program starts: setting it in a running one is unsound where others read it.
 pub(crate) fn nvtx_fault(injection: Option<&Path>, library: &Path) -> Option<String> {
     let why = match injection {
         None => "NVTX_INJECTION64_PATH is not set, so nobody listens to them".to_owned(),
