@@ -41,6 +41,8 @@
 //! # Features
 //!
 //! - `cuda` (on by default): records NVIDIA's GPUs.
+//! - `rocm` (on by default): records AMD's GPUs.
+//! - `xpu` (on by default): records Intel's GPUs.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a

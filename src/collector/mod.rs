@@ -4,6 +4,15 @@
 //! told which slice each thread is in ([`push`](Collector::push), [`pop`](Collector::pop)). What it records it gives to
 //! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
 //! leaves a reason in the trace, never an error: the recording of the host goes on.
+#![cfg_attr(
+    not(all(feature = "cuda", feature = "rocm", feature = "xpu")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        reason = "the vendors' collectors share tools, and each uses a part of them"
+    )
+)]
 
 mod apart;
 mod clock;
@@ -25,11 +34,11 @@ pub(crate) mod nvidia;
 mod orders;
 mod pauses;
 mod plugin;
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "CUPTI's collector alone polls its counts"))]
 mod pool;
 mod range;
 mod record;
 mod report;
+#[cfg(feature = "rocm")]
 mod rocm;
 mod scope;
 mod set;
@@ -45,6 +54,7 @@ mod turn;
 mod unavailable;
 mod vendor;
 mod walk;
+#[cfg(feature = "xpu")]
 mod xpu;
 
 pub(crate) use collected::{Entry, Role};
@@ -68,6 +78,8 @@ pub use record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 pub use report::CollectorReport;
+#[cfg(feature = "rocm")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
 pub use rocm::Rocm;
 pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
@@ -78,6 +90,8 @@ pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub use unavailable::{Unavailable, Why};
 pub(crate) use vendor::{VENDORS, Vendor};
+#[cfg(feature = "xpu")]
+#[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use xpu::Xpu;
 
 use crate::time::Timestamp;

@@ -45,6 +45,30 @@ impl Turn {
     }
 }
 
+/// The process that has something for good once it has settled for it: a forked child has a copy that is not its own.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// 0 while there is none.
+    process: AtomicU32,
+}
+
+impl Home {
+    pub(super) const fn new() -> Home {
+        Home { process: AtomicU32::new(0) }
+    }
+
+    /// It is this process, unless there is one.
+    pub(crate) fn settle(&self) {
+        let _ = self.process.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether it is another process, of which this one is a fork.
+    pub(crate) fn is_inherited(&self) -> bool {
+        let process = self.process.load(Ordering::Relaxed);
+        process != 0 && process != std::process::id()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +99,16 @@ mod tests {
         turn.release();
         assert!(turn.take());
         assert_eq!(forget(u32::MAX), u32::MAX - (1 << 16), "a library that never ends");
+    }
+
+    #[test]
+    fn a_fork_is_not_at_home() {
+        let home = Home::new();
+        assert!(!home.is_inherited(), "nobody has it");
+        home.settle();
+        assert!(!home.is_inherited());
+        home.process.fetch_add(1, Ordering::Relaxed);
+        home.settle();
+        assert!(home.is_inherited());
     }
 }

@@ -36,18 +36,8 @@ macro_rules! vendor {
 /// All of them, in the order in which they are started.
 pub(crate) const VENDORS: [Vendor; 3] = [
     vendor!("cupti", "DISABLE_CUPTI", "cuda", Cupti),
-    Vendor {
-        name: "rocm",
-        switch: "DISABLE_ROCM",
-        feature: "rocm",
-        make: Some(|places| Arc::new(super::Rocm::new(places))),
-    },
-    Vendor {
-        name: "xpu",
-        switch: "DISABLE_XPU",
-        feature: "xpu",
-        make: Some(|places| Arc::new(super::Xpu::new(places))),
-    },
+    vendor!("rocm", "DISABLE_ROCM", "rocm", Rocm),
+    vendor!("xpu", "DISABLE_XPU", "xpu", Xpu),
 ];
 
 impl Vendor {

@@ -351,6 +351,12 @@ impl Key {
             | Key::TeardownCupti
             | Key::CuptiPath
             | Key::DeviceMemory => Some(("cuda", cfg!(feature = "cuda"))),
+            Key::RoctracerMaxEvents | Key::RocprofilerPath | Key::RoctracerPath => {
+                Some(("rocm", cfg!(feature = "rocm")))
+            }
+            Key::PtiPath | Key::XpuMetrics | Key::XpuPerKernel | Key::XpuMaxScopes | Key::XpuDevices => {
+                Some(("xpu", cfg!(feature = "xpu")))
+            }
             _ => None,
         }
     }
@@ -423,8 +429,10 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 6] = [
+const FEATURES: [(&str, &str, &str); 8] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
+    ("rocm", "on", "records AMD's GPUs"),
+    ("xpu", "on", "records Intel's GPUs"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
@@ -563,6 +571,8 @@ mod tests {
             [Key::CudaSyncWaitEvents, Key::PmSamplingMetrics, Key::PmSamplingDevice].map(|key| key.spec().name);
         cuda.retain(|name| !elsewhere.contains(name));
         assert_eq!(needs("cuda"), cuda);
+        assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
+        assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));
     }
 
     #[test]

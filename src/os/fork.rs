@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form; links between processes' values are raw pointers")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A value of which each forked child has one of its own.
@@ -115,30 +115,6 @@ impl<T: Default> Default for Own<T> {
     }
 }
 
-/// The process that has something for good once it has settled for it: a forked child has a copy that is not its own.
-#[derive(Debug, Default)]
-pub(crate) struct Home {
-    /// 0 while there is none.
-    process: AtomicU32,
-}
-
-impl Home {
-    pub(crate) const fn new() -> Home {
-        Home { process: AtomicU32::new(0) }
-    }
-
-    /// It is this process, unless there is one.
-    pub(crate) fn settle(&self) {
-        let _ = self.process.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Whether it is another process, of which this one is a fork.
-    pub(crate) fn is_inherited(&self) -> bool {
-        let process = self.process.load(Ordering::Relaxed);
-        process != 0 && process != std::process::id()
-    }
-}
-
 /// How many forks lie between this process and the one that first recorded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -193,16 +169,5 @@ pub(crate) mod tests {
         let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!(ended, child, "it was forked and waited for");
         status == 0
-    }
-
-    #[test]
-    fn a_fork_is_not_at_home() {
-        let home = Home::new();
-        assert!(!home.is_inherited(), "nobody has it");
-        home.settle();
-        assert!(!home.is_inherited());
-        home.process.fetch_add(1, Ordering::Relaxed);
-        home.settle();
-        assert!(home.is_inherited());
     }
 }

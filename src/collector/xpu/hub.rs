@@ -2,8 +2,7 @@
 
 use super::views::Views;
 use crate::collector::pool::Pool;
-use crate::collector::turn::Turn;
-use crate::os::fork::Home;
+use crate::collector::turn::{Home, Turn};
 use std::sync::Arc;
 
 /// The one hub.

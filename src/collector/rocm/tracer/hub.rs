@@ -3,6 +3,7 @@
 use super::ffi::Pool;
 use super::recording::Recording;
 use super::start::Loaded;
+use crate::collector::turn::Home;
 use crate::os::fork;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -15,7 +16,7 @@ pub(super) struct Hub {
     /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
     recording: fork::Own<Option<(Recording, Arc<Loaded>)>>,
     /// The process that recorded first: a forked child has no HIP.
-    pub(super) home: fork::Home,
+    pub(super) home: Home,
     /// The pool, once there is one.
     pub(super) pool: OnceLock<Pool>,
 }
