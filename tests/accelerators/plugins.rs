@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::MutexGuard;
 use std::time::Duration;
-#[cfg(feature = "gzip")]
 use support::plugins::compile;
 use support::{File, cuda, simulator};
 use tempfile::TempDir;
