@@ -220,6 +220,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!((played.files(), played.report()), (vec![OUTPUT.to_owned(), "report".into()], "flushed\n".into()));
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
+    #[cfg(feature = "gzip")]
     ("two_recordings_are_both_written_at_exit", || {
         let played = play("two").succeeded();
         assert_eq!(played.files(), ["one.json", "two.json.gz"], "{}", played.stderr);

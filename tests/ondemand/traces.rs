@@ -8,6 +8,7 @@ use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_trace_for_a_time", a_trace_for_a_time),
+    #[cfg(feature = "gzip")]
     ("a_layer_that_is_built_waits_too", a_layer_that_is_built_waits_too),
     ("result_names_missing_devices_where_types_are_named", result_names_missing_devices_where_types_are_named),
     ("a_trace_of_iterations", a_trace_of_iterations),
@@ -60,6 +61,7 @@ fn a_trace_for_a_time() {
     assert_eq!(std::fs::read_dir(place.sockets()).unwrap().count(), 1);
 }
 
+#[cfg(feature = "gzip")]
 fn a_layer_that_is_built_waits_too() {
     if !is_there() {
         return;
