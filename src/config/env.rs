@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn each_key_is_read_from_its_variable_as_from_the_file() {
-        for key in Key::ALL.iter().copied() {
+        for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (text, _) = sample(key);
             let reading = Env::from_pairs([(key.variable().as_str(), text)]).read();
             assert!(reading.faults.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
@@ -210,6 +210,22 @@ mod tests {
             let expected = if key.spec().place == Place::Both { from_env } else { None };
             assert_eq!(from_file, expected, "{key:?}");
             assert_eq!(file.warnings.is_empty(), key.spec().place == Place::Both, "{key:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu")))]
+    fn keys_of_a_missing_feature_are_ignored_with_a_warning() {
+        let missing = |key: Key| Some((key, key.missing_feature()?));
+        for (key, feature) in Key::ALL.iter().copied().filter_map(missing) {
+            let (name, (text, _)) = (key.spec().name, sample(key));
+            let told = format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored");
+            let env = Env::from_pairs([(key.variable().as_str(), text)]).read();
+            assert_eq!((&env.warnings, env.faults.len(), env.settings.is_empty()), (&vec![told.clone()], 0, true));
+            if key.spec().place == Place::Both {
+                let file = parse(&format!("{name}={text}"));
+                assert_eq!((file.warnings, file.settings.is_empty()), (vec![format!("line 1: {told}")], true));
+            }
         }
     }
 

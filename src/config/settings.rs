@@ -33,7 +33,9 @@ impl Settings {
             (Ok(value), _) => match key.missing_feature() {
                 Some(feature) => {
                     let name = key.spec().name;
-                    warnings.push(format!("{name} needs tracing-kineto's feature `{feature}` and is ignored"));
+                    warnings.push(format!(
+                        "{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"
+                    ));
                 }
                 None => self.set(key, value),
             },
@@ -285,7 +287,7 @@ pub(crate) mod tests {
 
     #[test]
     fn each_key_has_the_value_of_the_first_source_that_sets_it() {
-        for key in Key::ALL.iter().copied() {
+        for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (a, b) = sample(key);
             let value = |text: &str, origin| Some((key.spec().kind.parse(text).unwrap().to_string(), origin));
             let all = merged(&[(key, a)], &[(key, b)], &[(key, b)]);

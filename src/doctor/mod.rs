@@ -365,6 +365,18 @@ mod tests {
         start: Result<Capabilities, Unavailable>,
     }
 
+    #[test]
+    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu")))]
+    fn vendors_that_are_not_built_are_reported() {
+        for vendor in VENDORS.iter().filter(|vendor| vendor.maker().is_err()) {
+            let found = Doctor::new().examine_vendor(vendor, &Config::default());
+            let reason = found.reason.unwrap();
+            assert_eq!((found.verdict, reason.why()), (Verdict::Unavailable, Why::Disabled), "{}", vendor.name);
+            assert!(reason.message().starts_with("this build lacks tracing-kineto's feature `"), "{reason}");
+            assert_eq!(reason.advice(), "enable it in Cargo.toml");
+        }
+    }
+
     const TYPES: ActivityTypes = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
 
     impl Collector for Told {
