@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod halves;
+#[cfg(feature = "cuda")]
 mod injection;
 mod program;
 
@@ -11,6 +12,7 @@ use program::{Program, Trace, libraries};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+#[cfg(feature = "cuda")]
 use support::cuda;
 
 #[test]
@@ -126,6 +128,7 @@ fn a_forked_child_records_by_itself() {
 }
 
 #[test]
+#[cfg(feature = "cuda")]
 fn kernels_are_linked_to_the_range_in_which_they_were_launched() {
     let program = Program::c("program.c");
     let paths = ["sim_cuda", "sim_cupti"].map(cuda::library);

@@ -3,8 +3,14 @@
 use std::fmt::Debug;
 use tracing_kineto::activity::{Activity, ActivityType, ActivityTypes, Body, Track};
 use tracing_kineto::analysis::{Events, FlopRegistry, Section, StackMetric};
+#[cfg(feature = "rocm")]
+use tracing_kineto::collector::Rocm;
+#[cfg(feature = "xpu")]
+use tracing_kineto::collector::Xpu;
 use tracing_kineto::collector::trial::Trial;
-use tracing_kineto::collector::{CudaEvents, Cupti, DeferredEvents, EventTimers, Places, Rocm, Selection, Xpu};
+#[cfg(feature = "cuda")]
+use tracing_kineto::collector::{CudaEvents, Cupti, EventTimers};
+use tracing_kineto::collector::{DeferredEvents, Places, Selection};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{CpuTraceBuilder, Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
@@ -83,9 +89,13 @@ fn add_tools(long: &mut Long) {
     long.add(&Schedule::new(1, 2, 3).unwrap().repeat(4));
     let gpu = DeferredEvents::new("gpu");
     long.add(&gpu);
-    long.add(&CudaEvents::new());
-    long.add(&EventTimers::new(CudaEvents::new()));
-    long.add(&(Cupti::new(Places::default()), Rocm::new(Places::default()), Xpu::new(Places::default())));
+    long.add(&Places::default());
+    #[cfg(feature = "cuda")]
+    long.add(&(CudaEvents::new(), EventTimers::new(CudaEvents::new()), Cupti::new(Places::default())));
+    #[cfg(feature = "rocm")]
+    long.add(&Rocm::new(Places::default()));
+    #[cfg(feature = "xpu")]
+    long.add(&Xpu::new(Places::default()));
     long.add(&Trial::start(&gpu, &Selection::of(ActivityTypes::ALL)).unwrap());
     long.add(&Doctor::new().collector(gpu));
     long.add(&memory::scope(Category::Parameter));

@@ -40,31 +40,55 @@ fn asked(text: &str) -> Selection {
     asked.unwrap()
 }
 
+/// Leaves each vendor's devices alone.
+const NONE: &str = "DISABLE_CUPTI=1\nDISABLE_ROCM=1\nDISABLE_XPU=1\n";
+
 #[test]
 fn collectors_are_asked_for_what_the_keys_say() {
-    const NONE: &str = "DISABLE_CUPTI=1\nDISABLE_ROCM=1\nDISABLE_XPU=1\n";
     let usual = asked(NONE);
-    assert!(!usual.per_thread_buffers && !usual.graph_trace && !usual.teardown && !usual.device_memory);
-    assert!((usual.range.is_none(), usual.nvtx_ranges) == (true, false) && usual.scope.metrics.is_empty());
     let selection = asked(&format!(
-        "{NONE}ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\n\
-         CUPTI_PER_THREAD_BUFFER_ENABLED=1\nCUDA_GRAPH_TRACE=1\nTEARDOWN_CUPTI=1\nPROFILE_DEVICE_MEMORY=1\n\
-         CUDA_PROFILER_RANGE=1\nNVTX_RANGES=1\nROCTRACER_MAX_EVENTS=77\nCUSTOM_CONFIG=a=b;c\n\
-         XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
-         XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
+        "{NONE}ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\nCUSTOM_CONFIG=a=b;c"
     ));
     let types = selection.types;
     assert!(types.contains(ActivityType::ConcurrentKernel) && types.contains(ActivityType::HpuOp));
     assert!(!types.contains(ActivityType::CpuOp) && usual.types.contains(ActivityType::CpuOp));
     assert_eq!((selection.buffer_bytes, usual.buffer_bytes), (64 << 20, 128 << 20));
+    assert_eq!((selection.custom_config.as_str(), usual.custom_config.as_str()), ("a=b;c", ""));
+}
+
+#[test]
+#[cfg(feature = "cuda")]
+fn collectors_are_asked_for_what_keys_of_cuda_say() {
+    let usual = asked(NONE);
+    assert!(!usual.per_thread_buffers && !usual.graph_trace && !usual.teardown && !usual.device_memory);
+    assert_eq!((usual.range.is_none(), usual.nvtx_ranges), (true, false));
+    let selection = asked(&format!(
+        "{NONE}CUPTI_PER_THREAD_BUFFER_ENABLED=1\nCUDA_GRAPH_TRACE=1\nTEARDOWN_CUPTI=1\nPROFILE_DEVICE_MEMORY=1\n\
+         CUDA_PROFILER_RANGE=1\nNVTX_RANGES=1"
+    ));
     assert!(selection.per_thread_buffers && selection.graph_trace && selection.teardown && selection.device_memory);
     assert!(selection.range.is_some() && selection.nvtx_ranges);
-    assert_eq!((selection.roctracer_max_events, usual.roctracer_max_events), (77, 5_000_000));
-    assert_eq!((selection.custom_config.as_str(), usual.custom_config.as_str()), ("a=b;c", ""));
-    let scope = &selection.scope;
-    assert_eq!(scope.metrics, ["GpuTime", "XVE_ACTIVE"]);
-    assert!(scope.per_kernel && !usual.scope.per_kernel);
-    assert_eq!((scope.most, usual.scope.most, scope.devices.as_slice()), (9, 1500, &[1][..]));
+}
+
+#[test]
+#[cfg(feature = "rocm")]
+fn collectors_are_asked_for_what_keys_of_rocm_say() {
+    let most = |text: &str| asked(&format!("{NONE}{text}")).roctracer_max_events;
+    assert_eq!((most(""), most("ROCTRACER_MAX_EVENTS=77")), (5_000_000, 77));
+}
+
+#[test]
+#[cfg(feature = "xpu")]
+fn collectors_are_asked_for_what_keys_of_xpu_say() {
+    let usual = asked(NONE).scope;
+    assert_eq!((usual.metrics.len(), usual.per_kernel, usual.most), (0, false, 1500));
+    let scope = asked(&format!(
+        "{NONE}XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
+         XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
+    ))
+    .scope;
+    assert_eq!((scope.metrics.len(), scope.metrics[1].as_str(), scope.per_kernel), (2, "XVE_ACTIVE", true));
+    assert_eq!((scope.most, scope.devices.as_slice()), (9, &[1][..]));
 }
 
 #[test]
