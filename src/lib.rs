@@ -43,6 +43,7 @@
 //! - `cuda` (on by default): records NVIDIA's GPUs.
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
+//! - `plugins` (on by default): loads [plugins](plugin) for other accelerators, and makes them of Rust.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
@@ -89,6 +90,8 @@ mod occupancy;
 #[cfg(target_os = "linux")]
 mod ondemand;
 mod os;
+#[cfg(feature = "plugins")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub mod plugin;
 mod profile;
 mod profiler;

@@ -4,7 +4,6 @@ use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
 use crate::config::{Config, Mode};
 use crate::diag::diag;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 impl KinetoLayerBuilder {
@@ -48,7 +47,9 @@ impl KinetoLayerBuilder {
     /// A plugin is written against `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
     /// One that cannot be used is named with the reason by [`Profiler::collectors`](crate::Profiler::collectors) and
     /// in the trace. `KINETO_DISABLE_PLUGINS` loads none.
-    pub fn plugins(mut self, folder: impl Into<PathBuf>) -> Self {
+    #[cfg(feature = "plugins")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
+    pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
         self.overrides.plugins = Some(folder.into());
         self
     }
@@ -158,7 +159,7 @@ pub(super) fn collectors(
     match &gpu.plugin_folder {
         Some(folder) if gpu.plugins => {
             let (plugins, others) = collector::plugins(folder);
-            collectors.extend(plugins.into_iter().map(|plugin| Arc::new(plugin) as Arc<dyn Collector>));
+            collectors.extend(plugins);
             off.extend(others);
         }
         Some(_) => off.push(("plugins", disabled("switched off by DISABLE_PLUGINS", ""))),

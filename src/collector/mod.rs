@@ -5,12 +5,12 @@
 //! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
 //! leaves a reason in the trace, never an error: the recording of the host goes on.
 #![cfg_attr(
-    not(all(feature = "cuda", feature = "rocm", feature = "xpu")),
+    not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")),
     allow(
         dead_code,
         unused_imports,
         unused_macros,
-        reason = "the vendors' collectors share tools, and each uses a part of them"
+        reason = "the collectors share tools, and each uses a part of them"
     )
 )]
 
@@ -33,6 +33,10 @@ mod names;
 pub(crate) mod nvidia;
 mod orders;
 mod pauses;
+#[cfg(feature = "plugins")]
+mod plugin;
+#[cfg(not(feature = "plugins"))]
+#[path = "no_plugin.rs"]
 mod plugin;
 mod pool;
 mod range;
@@ -70,8 +74,12 @@ pub use device::{DeviceDescription, Stream};
 pub(crate) use library::Library;
 pub use library::{Attempt, Places};
 pub use names::Name;
+#[cfg(feature = "plugins")]
+#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub use plugin::EventType;
-pub(crate) use plugin::{abi, plugins};
+#[cfg(feature = "plugins")]
+pub(crate) use plugin::abi;
+pub(crate) use plugin::plugins;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
 pub use record::{
@@ -88,6 +96,7 @@ pub(crate) use store::Budget;
 pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
+pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
 pub(crate) use vendor::{VENDORS, Vendor};
 #[cfg(feature = "xpu")]

@@ -6,7 +6,7 @@ use super::collected::Collected;
 use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
 use super::switch::Switch;
-use super::{Capabilities, Collector, Selection, Unavailable};
+use super::{Capabilities, Collector, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
@@ -20,7 +20,7 @@ use std::time::Instant;
 pub(crate) struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
     /// Those that were switched off, with the reason.
-    off: Vec<(&'static str, Unavailable)>,
+    off: Vec<Rejected>,
     running: fork::Own<Vec<Running>>,
     street: OnceLock<&'static Street>,
 }
@@ -90,7 +90,7 @@ impl Street {
 }
 
 impl CollectorSet {
-    pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<(&'static str, Unavailable)>) -> CollectorSet {
+    pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<Rejected>) -> CollectorSet {
         CollectorSet { collectors, off, running: fork::Own::default(), street: OnceLock::new() }
     }
 

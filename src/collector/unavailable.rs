@@ -10,6 +10,9 @@ pub struct Unavailable {
     advice: String,
 }
 
+/// The name of a collector that is not used, and the reason.
+pub(crate) type Rejected = (&'static str, Unavailable);
+
 /// What stands in the way of a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu")))]
+    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")))]
     fn keys_of_a_missing_feature_are_ignored_with_a_warning() {
         let missing = |key: Key| Some((key, key.missing_feature()?));
         for (key, feature) in Key::ALL.iter().copied().filter_map(missing) {

@@ -357,6 +357,7 @@ impl Key {
             Key::PtiPath | Key::XpuMetrics | Key::XpuPerKernel | Key::XpuMaxScopes | Key::XpuDevices => {
                 Some(("xpu", cfg!(feature = "xpu")))
             }
+            Key::PluginFolder => Some(("plugins", cfg!(feature = "plugins"))),
             _ => None,
         }
     }
@@ -429,10 +430,11 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 8] = [
+const FEATURES: [(&str, &str, &str); 9] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
+    ("plugins", "on", "loads plugins for other accelerators, and makes them of Rust (`export_plugin!`)"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
@@ -573,6 +575,7 @@ mod tests {
         assert_eq!(needs("cuda"), cuda);
         assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
         assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));
+        assert_eq!(needs("plugins"), named(&["PLUGIN_LIB"]));
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Doctor {
             return vec![CollectorDiagnosis::refused("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
         }
         let (plugins, others) = collector::plugins(folder);
-        let found = plugins.iter().map(|plugin| self.examine_collector(plugin, config.activities));
+        let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config.activities));
         // Who names the folder wants what is in it, whatever that would record.
         let refused =
             |(name, reason)| CollectorDiagnosis { is_selected: true, ..CollectorDiagnosis::refused(name, reason) };

@@ -9,7 +9,7 @@ mod event_type;
 mod events;
 mod said;
 
-use super::{Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Selection, Unavailable, Why};
+use super::{Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Rejected, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
@@ -68,8 +68,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_micros(100);
 
 /// Returns the profilers of all plugins in a folder, and why each of the others is none.
-pub(crate) fn plugins(folder: &Path) -> (Vec<Plugin>, Vec<(&'static str, Unavailable)>) {
-    let (mut found, mut off) = (Vec::new(), Vec::new());
+pub(crate) fn plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
+    let (mut found, mut off) = (Vec::<Arc<dyn Collector>>::new(), Vec::new());
     let files = std::fs::read_dir(folder).map(|entries| {
         let files = entries.flatten().map(|entry| entry.path());
         let mut files: Vec<_> = files.filter(|file| is_library(file)).collect();
@@ -85,7 +85,7 @@ pub(crate) fn plugins(folder: &Path) -> (Vec<Plugin>, Vec<(&'static str, Unavail
         let stem = name_of(&file.file_stem().unwrap_or_default().to_string_lossy());
         for profiler in load_in_time(&file, stem) {
             match profiler {
-                Ok(plugin) => found.push(plugin),
+                Ok(plugin) => found.push(Arc::new(plugin)),
                 Err(reason) => off.push((stem, reason)),
             }
         }
