@@ -9,7 +9,9 @@ mod event_type;
 mod events;
 mod said;
 
-use super::{Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Rejected, Selection, Unavailable, Why};
+use super::{
+    Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Rejected, Selection, Unavailable, Why,
+};
 use crate::os::fork;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
