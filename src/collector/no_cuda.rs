@@ -1,7 +1,7 @@
 //! Stands in for CUDA's driver in a build without the feature `cuda`: there is none, and the reason says so.
 
 use super::library::Attempt;
-use super::{Collector, Device, Unavailable};
+use super::{Collector, DeviceDescription, Unavailable};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Driver {
         match *self {}
     }
 
-    pub(crate) fn devices(&self) -> &[Device] {
+    pub(crate) fn devices(&self) -> &[DeviceDescription] {
         match *self {}
     }
 }
