@@ -9,6 +9,7 @@ use super::source::{Answer, Course, Incoming, RequestSource, id_of, tell_end};
 use crate::config::Asked;
 use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
+use crate::os::folder::Folder;
 use crate::os::inotify::{Change, Watch};
 use crate::os::{datagram, process};
 use crate::write::file;
@@ -133,7 +134,7 @@ impl Trigger {
         let text = self.open_request(&found).and_then(read);
         // Who sees the request gone looks for the answer.
         let answer = self.begin_answer(text.as_deref().ok().and_then(id_of));
-        let removed = fs::remove_file(&self.request).map_err(|why| {
+        let removed = self.remove_request(&found).map_err(|why| {
             format!("it cannot be removed: {why}; let this process's user write to {}", self.folder.display())
         });
         match text.and_then(|text| removed.map(|()| text)) {
@@ -145,6 +146,22 @@ impl Trigger {
                 None
             }
         }
+    }
+
+    /// Removes the request that was found. Another one that has taken its place is kept, for the next turn.
+    fn remove_request(&mut self, found: &Metadata) -> io::Result<()> {
+        if found.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        let aside = file::temporary_name(&self.request)?;
+        fs::rename(&self.request, &aside)?;
+        let moved = fs::symlink_metadata(&aside)?;
+        if (moved.dev(), moved.ino()) == (found.dev(), found.ino()) {
+            return fs::remove_file(&aside);
+        }
+        self.due = Some(Instant::now());
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+        Folder::open(&self.folder)?.rename_new(&name(&aside), &name(&self.request))
     }
 
     /// Returns whether the file cancels other requests; such a file does not wait for their ends.
@@ -390,6 +407,25 @@ mod tests {
         assert_eq!(taken(&mut trigger), [""; 0]);
         trigger.close(Instant::now());
         assert!(!trigger.answer_path(None).exists());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn request_that_replaces_another_one_is_taken_next() {
+        let (folder, mut trigger) = source();
+        fs::write(&trigger.request, "A=1").unwrap();
+        let first = fs::symlink_metadata(&trigger.request).unwrap();
+        let second = folder.path().join("second");
+        fs::write(&second, "B=2").unwrap();
+        fs::rename(&second, &trigger.request).unwrap();
+        trigger.remove_request(&first).unwrap();
+        assert_eq!(taken(&mut trigger), ["B=2"]);
+        fs::create_dir(&trigger.request).unwrap();
+        let found = fs::symlink_metadata(&trigger.request).unwrap();
+        assert!(trigger.remove_request(&found).is_err() && trigger.request.is_dir());
+        fs::remove_dir(&trigger.request).unwrap();
+        let mut files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        assert!(files.all(|path| path.extension().is_none_or(|end| end != "tmp")));
     }
 
     #[test]
