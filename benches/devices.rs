@@ -11,10 +11,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::collector::{
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collector, KinetoLayer, Timestamp, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, KinetoLayer, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 #[derive(Clone, Debug, Default)]

@@ -19,9 +19,10 @@ use std::hint::black_box;
 use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::Tracked;
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, ThreadFilter, Timestamp};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, ThreadFilter, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 

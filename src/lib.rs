@@ -1,7 +1,7 @@
 //! torch.profiler for Rust programs: records `tracing` spans and writes them in the trace format of PyTorch's profiler.
 //!
 //! The file opens in [Perfetto](https://ui.perfetto.dev), chrome://tracing, TensorBoard and HolisticTraceAnalysis.
-//! Where there is an NVIDIA GPU, its kernels stand there too, below the spans that launched them; see [`collector`].
+//! Where there is an NVIDIA GPU, its kernels stand there too, below the spans that launched them; see [`integration`].
 //!
 //! ```no_run
 //! use tracing_kineto::{KinetoLayer, annotate};
@@ -43,7 +43,7 @@
 //! - `cuda` (on by default): records NVIDIA's GPUs.
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
-//! - `plugins` (on by default): loads [plugins](plugin) for other accelerators, and makes them of Rust.
+//! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and makes them of Rust.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
@@ -71,7 +71,7 @@ mod callsite;
 mod capi;
 mod clock;
 mod collective;
-pub mod collector;
+mod collector;
 mod config;
 mod correlation;
 mod diag;
@@ -80,6 +80,7 @@ mod error;
 mod fields;
 mod guard;
 mod handler;
+pub mod integration;
 mod layer;
 mod link;
 mod macros;
@@ -91,8 +92,7 @@ mod occupancy;
 mod ondemand;
 mod os;
 #[cfg(feature = "plugins")]
-#[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
-pub mod plugin;
+mod plugin;
 mod profile;
 mod profiler;
 mod record_while;
@@ -109,7 +109,7 @@ pub use activity::{Activity, ActivityGroup, ActivityType, ActivityTypes, ArgValu
 pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
-pub use collector::{Collector, CollectorReport};
+pub use collector::CollectorReport;
 pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownMode};
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
@@ -127,13 +127,16 @@ pub use macros::__private;
 pub use observer::itt;
 pub use observer::{ObservedSpan, ObserverReport, SpanObserver};
 pub use os::thread_id;
+#[cfg(feature = "plugins")]
+#[doc(hidden)]
+pub use plugin::__register;
 pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
 pub use session::{Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
-pub use trace::{CpuTraceBuilder, EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
+pub use trace::{EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 
 /// The code in README.md is compiled and run as it is.

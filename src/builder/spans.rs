@@ -85,7 +85,7 @@ impl KinetoLayerBuilder {
     /// forward operation. The backward one also has `fwd_thread`, the thread that the forward one ran on: what
     /// [`thread_id`](crate::thread_id) returned there. Of several forward operations with a number the one that began last
     /// counts, and it has one arrow, to the backward operation that ends first. What a program
-    /// [pushes itself](crate::CpuTraceBuilder) is among them unless it has arrows already. Two more rules of torch hold:
+    /// [pushes itself](crate::integration::CpuTraceBuilder) is among them unless it has arrows already. Two more rules of torch hold:
     /// without `fwd_thread`, or with 0, it is a forward operation; and a span `autograd::engine::evaluate_function: …` right
     /// around a backward operation (`record_scope` 1) shares its `seq` and `fwd_thread`.
     ///

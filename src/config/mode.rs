@@ -23,7 +23,7 @@ pub enum Mode {
     /// program has a collector of its own). The default.
     Kineto,
     /// Spans are recorded, and what CUDA's devices did for them is timed by events instead of recorded by CUPTI
-    /// (`KINETO_GPU_FALLBACK`, 7): see [`CudaEvents`](crate::collector::CudaEvents).
+    /// (`KINETO_GPU_FALLBACK`, 7): see [`CudaEvents`](crate::integration::CudaEvents).
     KinetoGpuFallback,
     /// The same by the program's own [`device_timer`](crate::KinetoLayerBuilder::device_timer)
     /// (`KINETO_PRIVATEUSE1_FALLBACK`, 8).

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Makes the library a plugin: exports the function that its host looks for.
 ///
 /// ```
-/// use tracing_kineto::plugin::{PluginEvent, EventType, NotStarted, Plugin, TraceBuilder};
+/// use tracing_kineto::integration::plugin::{PluginEvent, EventType, NotStarted, Plugin, TraceBuilder};
 ///
 /// struct Tpu;
 ///
@@ -44,7 +44,7 @@ macro_rules! export_plugin {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn KinetoPlugin_register(registry: *const ::std::ffi::c_void) -> ::std::ffi::c_int {
             // SAFETY: as the caller says.
-            unsafe { $crate::plugin::__register::<$plugin>(registry) }
+            unsafe { $crate::__register::<$plugin>(registry) }
         }
     };
 }

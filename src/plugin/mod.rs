@@ -3,7 +3,7 @@
 //! A plugin is a shared library (`crate-type = ["cdylib"]`) by which an accelerator is recorded in programs that know
 //! nothing of it: they are told the library's folder by `KINETO_PLUGIN_LIB_DIR_PATH` or
 //! [`plugins`](crate::KinetoLayerBuilder::plugins). A program that knows its accelerator implements
-//! [`Collector`](crate::Collector) instead, and needs no library.
+//! [`Collector`](crate::integration::Collector) instead, and needs no library.
 //!
 //! What a plugin says goes through `include/kineto_plugin.h`, whatever compiler has made it and its host.
 

@@ -13,7 +13,7 @@ use support::plugins::compile;
 use support::{File, cuda, simulator};
 use tempfile::TempDir;
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::CollectorReport;
+use tracing_kineto::integration::CollectorReport;
 use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, KinetoLayer, KinetoLayerBuilder, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

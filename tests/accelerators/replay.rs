@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use support::plugins::compile;
 use support::{File, traces};
-use tracing_kineto::{KinetoLayer, collector::EventType};
+use tracing_kineto::{KinetoLayer, integration::EventType};
 
 const DEVICE: i64 = 17;
 

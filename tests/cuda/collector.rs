@@ -7,8 +7,8 @@ use support::cuda;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, in_child, machine};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::collector::trial::{Findings, Record, Trial};
-use tracing_kineto::collector::{Collector, Cupti, Places, Selection, Thread, Why};
+use tracing_kineto::integration::trial::{Findings, Record, Trial};
+use tracing_kineto::integration::{Collector, Cupti, Places, Selection, Thread, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, Loss};
 
 const TYPES: ActivityTypes = ActivityTypes::of(&[

@@ -13,7 +13,7 @@ use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
 use tracing_kineto::Loss;
 use tracing_kineto::analysis::Events;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_subscriber::layer::SubscriberExt;
 
 const FAULTS: &[Fault] = &[

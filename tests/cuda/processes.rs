@@ -4,7 +4,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, events, in_child, kernels, name, reason, report, under};
 use support::{File, cuda, gpu, layer};
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A kernel in a span of its name.

@@ -8,7 +8,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, calls, events, interval, kernels, machine, name, reason, tally, under};
 use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -6,7 +6,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, events, interval, kernels, machine, name, stream, under};
 use support::{File, cuda, gpu, on_thread, record_with};
 use tracing::info_span;
-use tracing_kineto::collector::{CudaEvents, EventTimers};
+use tracing_kineto::integration::{CudaEvents, EventTimers};
 use tracing_kineto::{KinetoLayerBuilder, Mode, annotate};
 
 /// Times between events are milliseconds as a float.

@@ -7,7 +7,8 @@ use tracing::field::Empty;
 use tracing::info_span;
 use tracing_kineto::activity::{Body, CorrelationId, Flow, FlowEnd, FlowKind, Track};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{Activity, ActivityType, ArgValue, CpuTraceBuilder, Timestamp, thread_id};
+use tracing_kineto::integration::CpuTraceBuilder;
+use tracing_kineto::{Activity, ActivityType, ArgValue, Timestamp, thread_id};
 
 /// Each arrow of the file: its number, and the slices where it starts and ends.
 fn arrows(file: &File) -> Vec<(u64, String, String)> {

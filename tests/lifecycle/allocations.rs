@@ -14,13 +14,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
-use tracing_kineto::collector::{
+use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread,
     Unavailable,
 };
-use tracing_kineto::{
-    ActivityTypes, ArgValue, Collector, CpuTraceBuilder, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate,
-};
+use tracing_kineto::integration::{Collector, CpuTraceBuilder};
+use tracing_kineto::{ActivityTypes, ArgValue, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[("failed_allocations", failed_allocations)];
 

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, RecordingFlags,
-    SessionObserver, SpanObserver, Status, Timestamp, memory,
+    ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, RecordingFlags, SessionObserver,
+    SpanObserver, Status, Timestamp, memory,
 };
 
 pub(crate) const SCENARIOS: &[Scenario] = &[

@@ -7,11 +7,12 @@ use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use support::traced::{self, built, from_env, input, report, serve, until_told, with_reporter, work, work_until_told};
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, KinetoGuard, KinetoLayer, Profiler, RecordingFlags, Schedule,
-    SessionObserver, Status, Timestamp,
+    ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Profiler, RecordingFlags, Schedule, SessionObserver, Status,
+    Timestamp,
 };
 use tracing_subscriber::prelude::*;
 

@@ -11,7 +11,7 @@ use support::rocm::Hip;
 use support::{File, amd, faults, gpu, record_with, rocm};
 use tracing::info_span;
 use tracing_kineto::Loss;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 
 /// The same of a process of its own, which goes that way.
 type Late = (Way, &'static str, fn(&File));

@@ -7,7 +7,7 @@ use support::gpu::{Counts, calls, in_child, kernels, losses, work};
 use support::rocm::{Hip, Stream};
 use support::{File, amd, gpu, on_thread, record_with, rocm};
 use tracing::info_span;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes};
 
 #[test]

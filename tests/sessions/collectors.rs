@@ -8,13 +8,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::collector::{
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{
     ApiCall, Attempt, Capabilities, CollectorReport, CounterSample, DeviceDescription, DeviceWork, Name, Overhead,
     RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable, Why,
 };
-use tracing_kineto::{
-    ActivityType, ActivityTypes, ArgValue, Collective, Collector, Loss, ProcessGroup, Timestamp, annotate,
-};
+use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collective, Loss, ProcessGroup, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A device of this test's own: what is launched on it begins when the launch has returned and takes a microsecond.

@@ -3,16 +3,17 @@
 use std::fmt::Debug;
 use tracing_kineto::activity::{Activity, ActivityType, ActivityTypes, Body, Track};
 use tracing_kineto::analysis::{Events, FlopRegistry, Section, StackMetric};
+use tracing_kineto::integration::CpuTraceBuilder;
 #[cfg(feature = "rocm")]
-use tracing_kineto::collector::Rocm;
+use tracing_kineto::integration::Rocm;
 #[cfg(feature = "xpu")]
-use tracing_kineto::collector::Xpu;
-use tracing_kineto::collector::trial::Trial;
+use tracing_kineto::integration::Xpu;
+use tracing_kineto::integration::trial::Trial;
 #[cfg(feature = "cuda")]
-use tracing_kineto::collector::{CudaEvents, Cupti, EventTimers};
-use tracing_kineto::collector::{DeferredEvents, Places, Selection};
+use tracing_kineto::integration::{CudaEvents, Cupti, EventTimers};
+use tracing_kineto::integration::{DeferredEvents, Places, Selection};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
-use tracing_kineto::{CpuTraceBuilder, Doctor, KinetoLayer, Schedule, Timestamp};
+use tracing_kineto::{Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
 
 /// A longer text hides what it is printed for.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::activity::DeviceType;
-use tracing_kineto::collector::{
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{
     AlignedBy, CollectorReport, DeferredEvents, DeviceClock, DeviceDescription, Submission,
 };
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, Loss, annotate};
+use tracing_kineto::{ActivityType, ActivityTypes, Loss, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// How far this test's device is behind CLOCK_REALTIME: it has run for a day.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{File, enter, exit, layer, nanos, on_thread, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Average;
-use tracing_kineto::collector::{Capabilities, DeviceTimer, EventTimers, NotTimed, Token, Unavailable, Why};
+use tracing_kineto::integration::{Capabilities, DeviceTimer, EventTimers, NotTimed, Token, Unavailable, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Mode, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -3,8 +3,9 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
-use tracing_kineto::{ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Timestamp};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Timestamp};
 
 /// A collector that keeps what it is asked for.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use support::{File, layer};
 use tracing::{error_span, info, info_span, subscriber};
 use tracing_kineto::activity::{ArgValue, Args};
-use tracing_kineto::collector::{Unavailable, Why};
+use tracing_kineto::integration::{Unavailable, Why};
 use tracing_kineto::{Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -8,7 +8,8 @@ use tracing_kineto::activity::{
     Activity, ActivityType, ArgValue, Body, CorrelationId, Flow, FlowEnd, FlowKind, Lane, NO_ARGS, Track,
 };
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{ActivityTypes, CpuTraceBuilder, ErrorKind, Loss, Timestamp, Trace};
+use tracing_kineto::integration::CpuTraceBuilder;
+use tracing_kineto::{ActivityTypes, ErrorKind, Loss, Timestamp, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// So many microseconds after a time in 2026.

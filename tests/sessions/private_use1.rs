@@ -9,13 +9,12 @@ use support::{File, layer, record_with};
 use tracing::info_span;
 use tracing_kineto::activity::{Accelerator, ArgValue, CorrelationId, DeviceType};
 use tracing_kineto::analysis::{Event, Events};
-use tracing_kineto::collector::{
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{
     ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Selection, Thread,
     Token, Unavailable,
 };
-use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver,
-};
+use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
 
 thread_local! {
     static INSIDE: Cell<u64> = const { Cell::new(0) };

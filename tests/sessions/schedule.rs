@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use support::{File, layer, on_thread};
 use tracing::info_span;
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink,
-    Profiler, ProfilerAction, Schedule, Status, StepState, Timestamp, Trace, tensorboard_trace_handler,
+    ActivityType, ActivityTypes, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Profiler,
+    ProfilerAction, Schedule, Status, StepState, Timestamp, Trace, tensorboard_trace_handler,
 };
 use tracing_subscriber::layer::SubscriberExt;
 

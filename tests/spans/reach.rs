@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use support::{File, enter, exit, layer, on_thread, record_with};
 use tracing::{error, info, info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::collector::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::Collector;
+use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ActivityType, ActivityTypes, Collector, ErrorKind, Loss, Mode, ObservedSpan, SpanObserver, ThreadFilter, Timestamp,
+    ActivityType, ActivityTypes, ErrorKind, Loss, Mode, ObservedSpan, SpanObserver, ThreadFilter, Timestamp,
 };
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;

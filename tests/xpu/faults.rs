@@ -10,7 +10,7 @@ use support::xpu::Wait;
 use support::{File, faults, gpu, intel, record_with, xpu};
 use tracing::info_span;
 use tracing_kineto::Loss;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 
 const FAULTS: &[Fault] = &[
     ("", |file| whole(file, &[])),

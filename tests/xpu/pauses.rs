@@ -6,7 +6,7 @@ use support::intel::{Counts, Machine, launches, machine};
 use support::xpu::{Queue, Wait};
 use support::{File, gpu, intel, layer, xpu};
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_kineto::{Loss, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -7,7 +7,7 @@ use support::intel::{Counts, launches, machine, record};
 use support::xpu::{Place, Queue, Wait, Xpu};
 use support::{File, gpu, intel, layer, record_with, spawn, xpu};
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes, Loss, Profiler, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -6,7 +6,7 @@ use support::intel::Counts;
 use support::xpu::{Place, Wait, Xpu};
 use support::{gpu, intel, xpu};
 use tracing::info_span;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 
 /// Versions that record, 2.0 being none yet, and whether they record collectives.
 const VERSIONS: [(&str, bool); 10] = [

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tracing::info_span;
-use tracing_kineto::collector::Why;
+use tracing_kineto::integration::Why;
 use tracing_kineto::{Profiler, Trace};
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -4,7 +4,7 @@ use crate::STEPS;
 use crate::program::ROWS;
 use std::error::Error;
 use tracing_kineto::analysis::Event;
-use tracing_kineto::collector::DeferredEvents;
+use tracing_kineto::integration::DeferredEvents;
 use tracing_kineto::{ActivityType, Trace};
 
 /// The checks, and what they need to know of the run.

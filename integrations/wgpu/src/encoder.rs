@@ -4,7 +4,7 @@ use crate::queries::Queries;
 use crate::timestamps::Inner;
 use std::sync::Arc;
 use tracing_kineto::ActivityType;
-use tracing_kineto::collector::Submission;
+use tracing_kineto::integration::Submission;
 use wgpu::{
     CommandBuffer, CommandEncoder, ComputePass, ComputePassDescriptor, ComputePassTimestampWrites, Features,
     RenderPass, RenderPassDescriptor, RenderPassTimestampWrites,

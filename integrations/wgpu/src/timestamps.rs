@@ -6,7 +6,7 @@ use crate::encoder::{Pass, TimedEncoder};
 use crate::queries::Queries;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tracing_kineto::collector::{AlignedBy, DeferredEvents};
+use tracing_kineto::integration::{AlignedBy, DeferredEvents};
 use wgpu::{CommandEncoderDescriptor, Device, Features, PollType, Queue, SubmissionIndex};
 
 /// By what the device's clock is put against the host's.

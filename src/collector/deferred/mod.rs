@@ -37,7 +37,7 @@ use taken::{Resolved, Taken};
 /// snapshot has none. While nothing is recorded, `submit` is a load.
 ///
 /// ```
-/// use tracing_kineto::collector::{DeferredEvents, DeviceDescription, DeviceClock};
+/// use tracing_kineto::integration::{DeferredEvents, DeviceDescription, DeviceClock};
 ///
 /// let gpu = DeferredEvents::new("toy");
 /// gpu.set_device(DeviceDescription::new(0, "Toy 3000"));
@@ -205,7 +205,7 @@ impl DeferredEvents {
     /// is known. It must not call the [`Profiler`](crate::Profiler).
     ///
     /// ```
-    /// use tracing_kineto::collector::DeferredEvents;
+    /// use tracing_kineto::integration::DeferredEvents;
     ///
     /// # fn read_both_clocks() -> Option<(u64, u64, std::time::Duration)> { None }
     /// let events = DeferredEvents::new("gpu");

@@ -21,7 +21,8 @@ use std::sync::Arc;
 ///
 /// ```
 /// use tracing_kineto::activity::{Activity, ActivityType, ArgValue, Body, Track};
-/// use tracing_kineto::{CpuTraceBuilder, Timestamp};
+/// use tracing_kineto::integration::{CpuTraceBuilder};
+/// use tracing_kineto::{Timestamp};
 ///
 /// let at = |us: u64| Timestamp::from_nanos(1_790_857_026_000_000_000 + us * 1000);
 /// let mut builder = CpuTraceBuilder::new(at(0), "interpreter");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard};
 use tracing::{info_span, subscriber};
-use tracing_kineto::collector::{CollectorReport, Unavailable};
+use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityTypes, KinetoLayerBuilder, Profiler, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing_kineto::Loss;
-use tracing_kineto::collector::CollectorReport;
+use tracing_kineto::integration::CollectorReport;
 
 /// Each program takes so many steps, of two kernels each.
 pub const STEPS: usize = 10;

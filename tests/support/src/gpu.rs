@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::process::Output;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
-use tracing_kineto::collector::{CollectorReport, Unavailable};
+use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
 
 /// All that is recorded of GPUs.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::MutexGuard;
-use tracing_kineto::collector::{CollectorReport, Unavailable};
+use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
 
 /// All that is recorded of Intel's GPUs, but for metrics.

@@ -46,7 +46,7 @@ impl Timed {
     }
 }
 
-/// Whether a row of a device lasts from one event around an operation to another, as `tracing_kineto::collector::EventTimers`
+/// Whether a row of a device lasts from one event around an operation to another, as `tracing_kineto::integration::EventTimers`
 /// measures it.
 pub(super) fn is_timed(event: &Event<'_>) -> bool {
     event.kind() == Some(ActivityType::GpuUserAnnotation)

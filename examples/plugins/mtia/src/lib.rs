@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use tracing_kineto::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
+use tracing_kineto::integration::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
 use tracing_kineto::{ArgValue, Timestamp};
 
 /// A call of the program's, and what it had the device do.
