@@ -67,13 +67,7 @@ impl Gpu {
 
     /// Does the same with a device that is open already, such as a framework's: passes are timed if it has `TIMESTAMP_QUERY`,
     /// and calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
-    pub fn attach(
-        &self,
-        adapter: &Adapter,
-        device: wgpu::DeviceDescription,
-        queue: wgpu::Queue,
-        align: Align,
-    ) -> Timestamps {
+    pub fn attach(&self, adapter: &Adapter, device: wgpu::Device, queue: wgpu::Queue, align: Align) -> Timestamps {
         let ticking = DeviceClock::ticking(f64::from(queue.get_timestamp_period()));
         self.events.set_clock(if align == Align::HostClock { DeviceClock::of_cpu() } else { ticking });
         let mut described = DeviceDescription::new(self.number, adapter.get_info().name);
