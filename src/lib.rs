@@ -23,7 +23,7 @@
 //! stop hands out a [`Trace`], to be saved or looked into: [`profile!`] prints a table of a block, [`analysis`] makes
 //! such tables of recordings and files. A [`Schedule`] has a trace made of some steps of a loop. What a trace lacks is
 //! counted by cause, see [`Loss`].
-//! [`KinetoLayerBuilder::reference`] is the table of all settings, which README has too.
+//! [`KinetoLayerBuilder::reference`] returns the table of all settings.
 //!
 //! # Words
 //!
@@ -139,17 +139,35 @@ pub use time::Timestamp;
 pub use trace::{EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 
-/// The code in README.md is compiled and run as it is.
+/// Compiles the code of README.md and of the book.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// So is that of the guide for users of torch.profiler.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/guide-from-torch.md")]
-struct Guide;
-
-/// So is that of the guide for those who trace programs in service.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/guide-on-demand.md")]
-struct OnDemandGuide;
+mod book {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/src/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../docs/src/gpus.md")]
+    struct Gpus;
+    #[doc = include_str!("../docs/src/torch-users.md")]
+    struct TorchUsers;
+    #[doc = include_str!("../docs/src/tables-and-analysis.md")]
+    struct TablesAndAnalysis;
+    #[doc = include_str!("../docs/src/memory-and-counters.md")]
+    struct MemoryAndCounters;
+    #[doc = include_str!("../docs/src/production.md")]
+    struct Production;
+    #[doc = include_str!("../docs/src/on-demand.md")]
+    struct OnDemand;
+    #[doc = include_str!("../docs/src/configuration.md")]
+    struct Configuration;
+    #[doc = include_str!("../docs/src/data-loss.md")]
+    struct DataLoss;
+    #[doc = include_str!("../docs/src/overhead.md")]
+    struct Overhead;
+    #[doc = include_str!("../docs/src/troubleshooting.md")]
+    struct Troubleshooting;
+    #[doc = include_str!("../docs/src/c-api.md")]
+    struct CApi;
+    #[doc = include_str!("../docs/src/plugins.md")]
+    struct Plugins;
+}

@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Says how to record; made by [`KinetoLayer::builder`].
 ///
 /// What is set here goes before the environment (`KINETO_…`), which goes before the configuration file
-/// (`KINETO_CONFIG`), which goes before the defaults. README's table lists every setting.
+/// (`KINETO_CONFIG`), which goes before the defaults. [`reference`](Self::reference) returns the table of all settings.
 #[must_use = "call `build` to get a layer"]
 #[derive(Default)]
 pub struct KinetoLayerBuilder {
@@ -374,7 +374,7 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Returns the table of all switches in Markdown, as README has it; a program may show it in its help.
+    /// Returns the table of all settings in Markdown, for a program's help.
     pub fn reference() -> String {
         Config::reference()
     }

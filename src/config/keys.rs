@@ -467,7 +467,7 @@ it says nothing, that is when the program is started again.
 |---|---|---|---|---|---|
 ";
 
-/// Returns the table of all switches in Markdown, as README.md has it.
+/// Returns the table of all settings in Markdown.
 pub(super) fn markdown_table() -> String {
     let mut table = String::from(INTRODUCTION);
     let mut row = |switch: &str, builder: &str, value: &str, default: &str, change: Change, effect: &str| {
@@ -535,16 +535,6 @@ mod tests {
             assert!(*place == Both || *change == Start, "{key:?}");
             assert_eq!(*change, key.family().spec().change, "{key:?}");
         }
-    }
-
-    #[test]
-    fn the_readme_has_this_table() {
-        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-        let readme = fs::read_to_string(readme).unwrap();
-        let (_, rest) = readme.split_once("<!-- config-table -->\n").expect("README.md has no config-table marker");
-        let (table, _) = rest.split_once("<!-- /config-table -->").expect("README.md has no closing marker");
-        let expected = markdown_table();
-        assert!(table.trim() == expected.trim(), "README.md must have between its markers:\n{expected}");
     }
 
     #[test]

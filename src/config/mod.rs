@@ -300,7 +300,7 @@ impl Config {
         self.merged.origin(key)
     }
 
-    /// Returns the table of all switches in Markdown, as README.md has it.
+    /// Returns the table of all settings in Markdown.
     pub(crate) fn reference() -> String {
         keys::markdown_table()
     }

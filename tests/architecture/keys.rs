@@ -52,7 +52,7 @@ pub(crate) struct Owner {
     pub(crate) file: &'static str,
     /// What the configuration calls the key's value, and that file too.
     pub(crate) name: &'static str,
-    /// The test of it, named as in docs/from-torch.md.
+    /// The test of it, named as in docs/dev/torch-parity.md.
     pub(crate) test: &'static str,
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn faults(owner: &Owner, sources: &[Source]) -> Vec<String> {
     let Owner { key, file, name, .. } = owner;
     let says = |source: &Source| source.names(name);
     let acts = sources.iter().any(|source| source.file == *file && says(source)) && !READERS.contains(file);
-    let is_read = sources.iter().any(|source| source.room() == "config" && says(source));
+    let is_read = sources.iter().any(|source| source.top_module() == "config" && says(source));
     let nobody = (!acts).then(|| format!("src/{file} does not act on `{name}`, the value of {key}"));
     let unread = (!is_read).then(|| format!("the configuration has no `{name}` for {key}"));
     nobody.into_iter().chain(unread).collect()

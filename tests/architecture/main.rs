@@ -1,7 +1,6 @@
-//! Holds ARCHITECTURE.md: who uses whom, which file there is, and what each file may do.
+//! Checks the sources: which module imports which (`layers.md`), and what each file may do; and what the documents state.
 //!
-//! The table of rooms and the code map are read from that document, so that it cannot say anything else than what is
-//! so. The rules have tests of their own, with sources that break them.
+//! The rules have tests of their own, with sources that break them.
 
 mod keys;
 mod lexer;
@@ -19,13 +18,8 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn document() -> io::Result<String> {
-    fs::read_to_string(root().join("ARCHITECTURE.md"))
-}
-
-/// Where the libraries are, and the names of their sections in ARCHITECTURE.md: their rooms and their files.
-const LIBRARIES: [(&str, &str, &str); 2] =
-    [("src/", "rooms", "code-map"), ("crates/kineto-trace/src/", "rooms kineto-trace", "code-map kineto-trace")];
+/// Where the libraries are, and the names of their tables in layers.md.
+const LIBRARIES: [(&str, &str); 2] = [("src/", "modules"), ("crates/kineto-trace/src/", "modules kineto-trace")];
 
 /// Returns the source files of all packages.
 fn sources() -> io::Result<Vec<Source>> {
@@ -62,22 +56,22 @@ fn names(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Reads rows of `| room | what it is | what it may use |`.
+/// Reads rows of `| module | what it is | what it may import |`.
 fn table(section: &str) -> Table {
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     rows.filter_map(|row| {
         let cells: Vec<_> = row.split('|').collect();
-        let [_, room, .., uses, _] = cells.as_slice() else { return None };
-        Some((names(room).into_iter().next()?, names(uses)))
+        let [_, module, .., uses, _] = cells.as_slice() else { return None };
+        Some((names(module).into_iter().next()?, names(uses)))
     })
     .collect()
 }
 
-/// Reads `pub use room::{A, B}` of the root; macros are exported from where they are.
+/// Reads `pub use module::{A, B}` of the root; macros are exported from where they are.
 fn exports(root: &str) -> Exports {
     let tokens = lexer::tokens(root);
     let imported = paths::paths(&tokens, &[]).into_iter().filter_map(|path| match path.segments.as_slice() {
-        [room, .., name] => Some((name.clone(), room.clone())),
+        [module, .., name] => Some((name.clone(), module.clone())),
         _ => None,
     });
     let macros = ["annotate", "counter"].map(|name| (name.to_owned(), "macros".to_owned()));
@@ -89,48 +83,41 @@ fn assert_none(faults: &[String]) {
 }
 
 #[test]
-fn every_room_uses_only_what_the_table_says_and_the_table_says_no_more() {
-    let document = document().unwrap();
+fn modules_import_what_the_table_allows_and_no_less() {
+    let document = fs::read_to_string(root().join("tests/architecture/layers.md")).unwrap();
     let (all, mut faults) = (sources().unwrap(), Vec::new());
-    for (folder, rooms, _) in LIBRARIES {
-        let table = table(section(&document, rooms).expect("ARCHITECTURE.md has no table of rooms"));
+    for (folder, modules) in LIBRARIES {
+        let table = table(section(&document, modules).expect("layers.md has no table of modules"));
         let sources: Vec<_> = all.iter().filter(|source| source.path().starts_with(folder)).collect();
         let exports = exports(&fs::read_to_string(root().join(folder).join("lib.rs")).unwrap());
         let mut used = Table::new();
-        faults.extend(sources.iter().flat_map(|source| rules::rooms(source, &table, &exports, &mut used)));
-        let rooms: BTreeSet<_> = sources.iter().map(|source| source.room()).collect();
-        for (room, allowed) in &table {
-            if !rooms.contains(room) {
-                faults.push(format!("ARCHITECTURE.md has a room `{room}`, which {folder} has not"));
+        faults.extend(sources.iter().flat_map(|source| rules::imports(source, &table, &exports, &mut used)));
+        let modules: BTreeSet<_> = sources.iter().map(|source| source.top_module()).collect();
+        for (module, allowed) in &table {
+            if !modules.contains(module) {
+                faults.push(format!("layers.md has a module `{module}`, which {folder} has not"));
             }
-            let used = used.get(room).map(Vec::as_slice).unwrap_or_default();
+            let used = used.get(module).map(Vec::as_slice).unwrap_or_default();
             let idle = allowed.iter().filter(|entry| !used.contains(entry));
-            faults.extend(idle.map(|entry| format!("ARCHITECTURE.md lets `{room}` use `{entry}`, which it does not")));
+            faults.extend(idle.map(|entry| format!("layers.md lets `{module}` import `{entry}`, which it does not")));
         }
     }
     assert_none(&faults);
 }
 
+/// The first lines of the files are the map of the code.
 #[test]
-fn the_code_map_has_a_line_for_every_file() {
-    let document = document().unwrap();
-    let mut described = BTreeSet::new();
-    for (folder, _, map) in LIBRARIES {
-        let map = section(&document, map).expect("ARCHITECTURE.md has no code map");
-        let lines = map.lines().filter_map(|line| line.split_once(' ')).filter(|(file, _)| file.ends_with(".rs"));
-        let lines = lines.filter(|(_, text)| !text.trim().is_empty()).map(|(file, _)| file);
-        described.extend(
-            lines.map(|file| if file.starts_with("crates/") { file.to_owned() } else { format!("{folder}{file}") }),
-        );
-    }
-    let there: BTreeSet<_> = sources().unwrap().iter().map(Source::path).collect();
-    let missing = there.difference(&described).map(|file| format!("{file} is not in the code map"));
-    let gone = described.difference(&there).map(|file| format!("the code map has {file}, which does not exist"));
-    assert_none(&missing.chain(gone).collect::<Vec<_>>());
+fn every_file_begins_with_its_purpose() {
+    let sources = sources().unwrap();
+    let has_purpose = |source: &&Source| source.purpose().is_some_and(|purpose| purpose.split(' ').count() > 2);
+    let missing = sources.iter().filter(|source| !has_purpose(source));
+    assert_none(
+        &missing.map(|source| format!("{} does not begin with its purpose", source.path())).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
-fn every_file_keeps_the_rules_of_the_house() {
+fn every_file_keeps_the_rules() {
     let rules = [
         rules::statics_survive_forks,
         rules::debug_is_short,
@@ -143,23 +130,150 @@ fn every_file_keeps_the_rules_of_the_house() {
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
 }
 
-/// What a reader is told about losses is all that there is.
-#[test]
-fn the_readme_names_every_loss() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let losses = section(&readme, "losses").expect("README.md has no table of losses");
-    let told: BTreeSet<_> = losses.lines().filter_map(|line| line.split('|').nth(1)).flat_map(names).collect();
-    let there: BTreeSet<_> = tracing_kineto::Loss::ALL.iter().map(|loss| loss.as_str().to_owned()).collect();
-    assert_eq!(told, there);
+/// Returns the page of the book with that name.
+fn page(name: &str) -> io::Result<String> {
+    fs::read_to_string(root().join("docs/src").join(name))
 }
 
 #[test]
-fn the_comparison_with_torch_names_tests_that_exist() {
-    let document = fs::read_to_string(root().join("docs/from-torch.md")).unwrap_or_default();
+fn data_loss_page_lists_every_cause() {
+    let page = page("data-loss.md").unwrap();
+    let losses = section(&page, "losses").expect("data-loss.md has no table of losses");
+    let listed: BTreeSet<_> = losses.lines().filter_map(|line| line.split('|').nth(1)).flat_map(names).collect();
+    let known: BTreeSet<_> = tracing_kineto::Loss::ALL.iter().map(|loss| loss.as_str().to_owned()).collect();
+    assert_eq!(listed, known);
+}
+
+/// `UPDATE_DOCS=1 cargo test --test architecture settings` writes the table.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the variable is this test's own")]
+fn configuration_page_has_the_settings() {
+    let page = page("configuration.md").unwrap();
+    let actual = section(&page, "config-table").expect("configuration.md has no table of settings");
+    // The page introduces the table in words of its own, and has a table of the features.
+    let rows = tracing_kineto::KinetoLayerBuilder::reference();
+    let rows = rows.lines().filter(|line| line.starts_with('|') && !line.starts_with("| Cargo feature"));
+    let expected = rows.fold("\n".to_owned(), |table, row| table + row + "\n");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = page.replace(&format!("-->{actual}<!--"), &format!("-->{expected}<!--"));
+        fs::write(root().join("docs/src/configuration.md"), page).unwrap();
+    } else {
+        assert!(actual == expected, "the table differs: run UPDATE_DOCS=1 cargo test --test architecture settings");
+    }
+}
+
+#[test]
+fn configuration_page_lists_every_cargo_feature() {
+    let (page, manifest) = (page("configuration.md").unwrap(), fs::read_to_string(root().join("Cargo.toml")).unwrap());
+    let (_, rest) = manifest.split_once("\n[features]\n").unwrap();
+    let features = rest.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" ="));
+    let features = features.map(|(name, _)| name).filter(|name| !name.starts_with('#') && *name != "default");
+    let missing = features.filter(|name| !page.contains(&format!("\n| `{name}` |")));
+    assert_none(&missing.map(|name| format!("configuration.md does not list the feature {name}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn book_lists_and_compiles_every_page() {
+    let (summary, library) = (page("SUMMARY.md").unwrap(), fs::read_to_string(root().join("src/lib.rs")).unwrap());
+    let pages = fs::read_dir(root().join("docs/src")).unwrap().map(|page| page.unwrap().file_name());
+    let pages = pages.map(|page| page.to_string_lossy().into_owned()).filter(|page| page != "SUMMARY.md");
+    let missing = pages.filter(|page| {
+        !summary.contains(&format!("]({page})")) || !library.contains(&format!("\"../docs/src/{page}\""))
+    });
+    assert_none(
+        &missing
+            .map(|page| format!("{page} is not in SUMMARY.md, or src/lib.rs does not include it"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+/// Returns the documents for readers of the repository.
+fn documents() -> io::Result<Vec<PathBuf>> {
+    let folders =
+        ["", "docs/src", "docs/dev", "docs/decisions", "examples", "tests", "crates/kineto-trace", "crates/kineto-cli"];
+    let mut found = Vec::new();
+    for folder in folders {
+        let files = fs::read_dir(root().join(folder))?.map(|entry| entry.map(|entry| entry.path()));
+        let files = files.collect::<io::Result<Vec<_>>>()?;
+        found.extend(files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    Ok(found)
+}
+
+/// Returns the anchors of a document's headings, as GitHub and mdBook name them.
+fn anchors(document: &str) -> BTreeSet<String> {
+    let headings =
+        document.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let kept = |letter: char| letter.is_alphanumeric() || letter == ' ' || letter == '-' || letter == '_';
+    headings.map(|heading| heading.to_lowercase().replace(|letter| !kept(letter), "").replace(' ', "-")).collect()
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut faults = Vec::new();
+    for document in documents().unwrap() {
+        let text = fs::read_to_string(&document).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+        for link in links.filter(|link| !link.contains("://") && !link.contains(' ')) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { document.clone() } else { document.with_file_name(file) };
+            let is_there = anchor.is_empty() && target.exists()
+                || fs::read_to_string(&target).is_ok_and(|target| anchors(&target).contains(anchor));
+            if !is_there {
+                faults.push(format!("{}: {link} leads nowhere", document.display()));
+            }
+        }
+    }
+    assert_none(&faults);
+}
+
+/// Returns the names of files in backticks: `lane.rs`, `layer/lane.rs`, `docs/dev`.
+fn files_named_by(text: &str) -> impl Iterator<Item = String> {
+    let is_file = |name: &String| {
+        let (stem, extension) = name.rsplit_once('.').unwrap_or_default();
+        let part = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+        !stem.is_empty() && extension == "rs" && name.chars().all(part)
+    };
+    names(text).into_iter().filter(is_file)
+}
+
+/// Paths in the documents are whole, or begin anywhere: `lane.rs` is enough.
+#[test]
+fn documents_name_files_that_exist() {
+    fn collect(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true if entry.file_name() == "target" => {}
+                true => collect(&entry.path(), found),
+                false => found.push(format!("/{}", entry.path().display())),
+            }
+        }
+    }
+    let mut known = Vec::new();
+    for folder in
+        ["src", "crates", "tests", "examples", "scripts", "include", "docs", "benches", "capi", "integrations"]
+    {
+        collect(&root().join(folder), &mut known);
+    }
+    let mut faults = Vec::new();
+    for document in documents().unwrap() {
+        let text = fs::read_to_string(&document).unwrap();
+        let missing = files_named_by(&text).filter(|name| {
+            let end = format!("/{name}");
+            !root().join(name).exists() && !known.iter().any(|file| file.ends_with(&end))
+        });
+        faults.extend(missing.map(|name| format!("{}: there is no {name}", document.display())));
+    }
+    assert_none(&faults);
+}
+
+#[test]
+fn torch_parity_names_tests_that_exist() {
+    let document = fs::read_to_string(root().join("docs/dev/torch-parity.md")).unwrap_or_default();
     let mut faults = Vec::new();
     faults.extend(names(&document).iter().filter_map(|name| no_such_test(name)));
-    let counts = section(&document, "counts").expect("docs/from-torch.md has no counts");
-    let expected = counted(section(&document, "items").expect("docs/from-torch.md has no items"));
+    let counts = section(&document, "counts").expect("torch-parity.md has no counts");
+    let expected = counted(section(&document, "items").expect("torch-parity.md has no items"));
     faults
         .extend(expected.into_iter().filter(|line| !counts.contains(line)).map(|line| format!("not counted: {line}")));
     assert_none(&faults);
@@ -232,13 +346,13 @@ fn counted(items: &str) -> Vec<String> {
 
 #[test]
 fn documents_are_read_as_they_are_written() {
-    let text = "x\n<!-- rooms -->\n| Room | What | May use |\n|---|---|---|\n| `a` | first | `b`, `c::d` |\n\
-                | `b` | uses `a` not | nothing |\n<!-- /rooms -->\n| `c` | outside | `a` |";
-    let read = table(section(text, "rooms").unwrap());
+    let text = "x\n<!-- modules -->\n| Module | What | May import |\n|---|---|---|\n| `a` | first | `b`, `c::d` |\n\
+                | `b` | uses `a` not | nothing |\n<!-- /modules -->\n| `c` | outside | `a` |";
+    let read = table(section(text, "modules").unwrap());
     let expected = [("a", vec!["b", "c::d"]), ("b", vec![])];
-    let expected = expected.map(|(room, uses)| (room.to_owned(), uses.into_iter().map(str::to_owned).collect()));
+    let expected = expected.map(|(module, uses)| (module.to_owned(), uses.into_iter().map(str::to_owned).collect()));
     assert_eq!(read, Table::from(expected));
-    assert_eq!(section(text, "code-map"), None);
+    assert_eq!(section(text, "other"), None);
     let exports = exports("pub mod a; pub use a::{B, c::D}; pub use e::F;");
     assert_eq!((exports["B"].as_str(), exports["D"].as_str(), exports["F"].as_str()), ("a", "a", "e"));
     assert_eq!(exports["annotate"], "macros");

@@ -15,10 +15,10 @@ pub(crate) struct Source {
     test_lines: usize,
 }
 
-/// For each room what it may use: rooms, or modules in them.
+/// For each top-level module what it may import: others, or modules below them.
 pub(crate) type Table = BTreeMap<String, Vec<String>>;
 
-/// The names that the crate's root exports, with their rooms.
+/// The names that the crate's root exports, with their modules.
 pub(crate) type Exports = BTreeMap<String, String>;
 
 /// The only files that know what a trace file looks like.
@@ -48,13 +48,18 @@ impl Source {
         Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
     }
 
-    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
     /// Whether what is shipped of it has that name in it.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.shipped.iter().any(|token| token.is_word(name))
     }
 
-    pub(crate) fn room(&self) -> String {
+    /// Returns what the file is for: its first line, without the `//! `.
+    pub(crate) fn purpose(&self) -> Option<&str> {
+        self.text.lines().next()?.strip_prefix("//! ")
+    }
+
+    /// The first part of the module's path: `layer` for `layer/find.rs`, `lib` for the root.
+    pub(crate) fn top_module(&self) -> String {
         self.module().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
@@ -87,14 +92,14 @@ impl Source {
 
 /// What the table lets this file use, and what it uses: tests too, since they hold the code in its place.
 ///
-/// The root may use everything. Whatever is used is added to `used`, as room and entry of the table.
-pub(crate) fn rooms(source: &Source, table: &Table, exports: &Exports, used: &mut Table) -> Vec<String> {
-    let room = source.room();
-    if room == "lib" {
+/// The root may import everything. Whatever is imported is added to `used`, as module and entry of the table.
+pub(crate) fn imports(source: &Source, table: &Table, exports: &Exports, used: &mut Table) -> Vec<String> {
+    let module = source.top_module();
+    if module == "lib" {
         return Vec::new();
     }
-    let Some(allowed) = table.get(&room) else {
-        return vec![source.fault(1, &format!("the room `{room}` is not in the table"))];
+    let Some(allowed) = table.get(&module) else {
+        return vec![source.fault(1, &format!("the module `{module}` is not in the table"))];
     };
     let mut faults = Vec::new();
     for path in source.paths() {
@@ -105,14 +110,14 @@ pub(crate) fn rooms(source: &Source, table: &Table, exports: &Exports, used: &mu
             Some(maker) if !table.contains_key(first) => vec![maker.clone()],
             _ => target,
         };
-        if target.first() == Some(&room) {
+        if target.first() == Some(&module) {
             continue;
         }
         let shown = target.join("::");
         let within = |entry: &&String| shown == **entry || shown.starts_with(&format!("{entry}::"));
         match allowed.iter().find(within) {
-            Some(entry) => used.entry(room.clone()).or_default().push(entry.clone()),
-            None => faults.push(source.fault(path.line, &format!("`{room}` may not use `{shown}`"))),
+            Some(entry) => used.entry(module.clone()).or_default().push(entry.clone()),
+            None => faults.push(source.fault(path.line, &format!("`{module}` may not import `{shown}`"))),
         }
     }
     faults
@@ -280,7 +285,7 @@ mod tests {
 
     fn table(rows: &[(&str, &[&str])]) -> Table {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        rows.iter().map(|(room, uses)| ((*room).to_owned(), owned(uses))).collect()
+        rows.iter().map(|(module, uses)| ((*module).to_owned(), owned(uses))).collect()
     }
 
     #[test]
@@ -299,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn a_room_uses_what_the_table_says_and_no_more() {
+    fn a_module_imports_what_the_table_allows() {
         let table = table(&[("a", &["b", "c::rows"]), ("b", &[]), ("c", &[]), ("d", &[])]);
         let exports = Exports::from([("Maker".to_owned(), "d".to_owned())]);
         let faults = |file: &str, text: &str| {
             let mut used = Table::new();
-            (rooms(&Source::new(file, text), &table, &exports, &mut used), used)
+            (imports(&Source::new(file, text), &table, &exports, &mut used), used)
         };
         let (none, used) = faults("a/x.rs", "use crate::{b::B, c::rows::R}; use super::y; use crate::a::z;");
         assert_eq!(none, [""; 0]);
@@ -324,7 +329,7 @@ mod tests {
             assert_eq!(faults("a/x.rs", wrong).0.len(), 1, "{wrong}");
         }
         assert_eq!(faults("d/x.rs", "use crate::Maker;").0, [""; 0]);
-        assert_eq!(faults("e.rs", "").0.len(), 1, "a room that is not in the table");
+        assert_eq!(faults("e.rs", "").0.len(), 1, "a module that is not in the table");
         assert_eq!(faults("lib.rs", "use crate::d;").0, [""; 0]);
     }
 
