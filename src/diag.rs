@@ -12,7 +12,7 @@ mod site;
 
 use std::cell::Cell;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
@@ -214,8 +214,9 @@ fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
 }
 
 /// Writes a page that the program has asked for to stderr, as it is and with one call.
+#[cfg(feature = "analysis")]
 pub(crate) fn show(page: &str) {
-    let _ = io::stderr().write_all(page.as_bytes());
+    let _ = io::Write::write_all(&mut io::stderr(), page.as_bytes());
 }
 
 /// Shows a text in place of the terminal's current line, which stays the current one; nothing clears it.
@@ -252,7 +253,7 @@ fn write_now(text: &[u8]) -> bool {
     #[cfg(unix)]
     return stderr::write(text);
     #[cfg(not(unix))]
-    io::stderr().write_all(text).is_ok()
+    io::Write::write_all(&mut io::stderr(), text).is_ok()
 }
 
 fn unix_seconds() -> u64 {

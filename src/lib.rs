@@ -44,6 +44,7 @@
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
 //! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and makes them of Rust.
+//! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`], and the reader of files.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
 //! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
@@ -93,6 +94,7 @@ mod ondemand;
 mod os;
 #[cfg(feature = "plugins")]
 mod plugin;
+#[cfg(feature = "analysis")]
 mod profile;
 mod profiler;
 mod record_while;
@@ -117,9 +119,13 @@ pub use error::{Error, ErrorKind};
 pub use guard::{KinetoGuard, RecordingGuard};
 pub use handler::{Handled, HandlerError, TensorboardTraceHandler, TraceHandler, tensorboard_trace_handler};
 #[doc(inline)]
-pub use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
+pub use kineto_trace::activity;
+#[cfg(feature = "analysis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[doc(inline)]
-pub use kineto_trace::{activity, analysis};
+pub use kineto_trace::analysis;
+#[doc(inline)]
+pub use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
 pub use layer::KinetoLayer;
 #[doc(hidden)]
 pub use macros::__private;

@@ -82,6 +82,8 @@ macro_rules! counter {
 /// let answer = tracing_kineto::profile!("first look", { work() * 6 });
 /// assert_eq!(answer, 42);
 /// ```
+#[cfg(feature = "analysis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
 #[macro_export]
 macro_rules! profile {
     (@ $recording:expr, $name:literal, $body:expr) => {{
@@ -103,6 +105,7 @@ macro_rules! profile {
 /// What the macros need from where they are used.
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(feature = "analysis")]
     pub use crate::profile::Recording;
     pub use tracing;
 

@@ -331,6 +331,8 @@ impl KinetoLayerBuilder {
     /// The longest time that a trace may take to put its [events](crate::Trace::events) together; torch's
     /// `post_processing_timeout_s`. Default: none. When it is over, what is there is returned, with a note and a warning. Files
     /// are whole all the same.
+    #[cfg(feature = "analysis")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
     pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
         self.habits.post_processing_timeout = Some(limit);
         self

@@ -430,11 +430,12 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 9] = [
+const FEATURES: [(&str, &str, &str); 10] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
     ("plugins", "on", "loads plugins for other accelerators, and makes them of Rust (`export_plugin!`)"),
+    ("analysis", "on", "events of a trace in memory, tables of them, `profile!`, the reader of files"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
     ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),

@@ -18,6 +18,7 @@ pub(crate) mod process;
 pub(crate) mod signal;
 #[cfg(unix)]
 pub(crate) mod stderr;
+#[cfg(feature = "analysis")]
 pub(crate) mod terminal;
 pub(crate) mod thread;
 

@@ -31,6 +31,7 @@ pub(crate) fn register(session: &Arc<Session>) {
 }
 
 /// Returns the session that was made last, one that records nothing if there is such a one.
+#[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) fn newest() -> Option<Arc<Session>> {
     let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
     let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();

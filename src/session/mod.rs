@@ -21,7 +21,9 @@ mod while_open;
 
 pub(crate) use claim::OutputClaim;
 pub use exit::flush_all;
-pub(crate) use exit::{at_exit, newest, register};
+#[cfg(any(feature = "analysis", feature = "capi"))]
+pub(crate) use exit::newest;
+pub(crate) use exit::{at_exit, register};
 pub(crate) use observer::Observer;
 pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};

@@ -3,6 +3,8 @@
 use super::Trace;
 use crate::diag::diag;
 use crate::error::Error;
+use crate::time::Timestamp;
+use crate::write::chrome::is_reserved;
 use crate::write::file;
 use kineto_trace::analysis::{Builder, Events, KeyAverages, StackMetric};
 use std::io::BufWriter;
@@ -16,7 +18,7 @@ impl Trace {
     /// [limit](crate::KinetoLayerBuilder::post_processing_timeout) and the time is over, the events of the threads that came
     /// first are there, and [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
-        let limit = self.post_processing_timeout();
+        let limit = self.inner.facts.post_processing_timeout;
         let mut builder = Builder::within(limit);
         // The one error of `Builder` is that the time is over.
         if self.rows(&mut builder).is_err() {
@@ -48,5 +50,23 @@ impl Trace {
         let events = self.events();
         let stacks = events.stacks(metric);
         Ok(file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))?)
+    }
+
+    /// Returns when the first of the rows begins that stand for a whole: the recording, or what the program has transferred.
+    fn first_start(&self) -> Timestamp {
+        let named = self.inner.own.iter().filter(|own| !own.name.is_empty()).map(|own| own.start);
+        named.fold(self.window().0, Timestamp::min)
+    }
+
+    /// The header's entries that are about the recording, not about the file.
+    fn about_recording(&self) -> Vec<(String, String)> {
+        let devices = self.device_properties().join(",");
+        let mut entries = vec![("deviceProperties".to_owned(), format!("[{devices}]"))];
+        entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
+        const DISTRIBUTED: &str = "distributedInfo";
+        if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {
+            entries.extend(self.distributed().map(|info| (DISTRIBUTED.to_owned(), info.to_json())));
+        }
+        entries
     }
 }

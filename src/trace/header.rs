@@ -7,7 +7,7 @@ use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
-use crate::write::chrome::{PRIVATE_USE1_KEY, is_reserved};
+use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
@@ -65,6 +65,7 @@ pub(crate) struct Facts {
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
     /// How long events may be put together.
+    #[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "events are made by the analysis"))]
     pub(crate) post_processing_timeout: Option<Duration>,
     /// What the backend of PrivateUse1 calls itself.
     pub(crate) private_use1: Option<String>,
@@ -124,18 +125,6 @@ impl Trace {
             }
         }
         properties
-    }
-
-    /// The header's entries that are about the recording, not about the file.
-    pub(crate) fn about_recording(&self) -> Vec<(String, String)> {
-        let devices = self.device_properties().join(",");
-        let mut entries = vec![("deviceProperties".to_owned(), format!("[{devices}]"))];
-        entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
-        const DISTRIBUTED: &str = "distributedInfo";
-        if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {
-            entries.extend(self.distributed().map(|info| (DISTRIBUTED.to_owned(), info.to_json())));
-        }
-        entries
     }
 
     /// What this crate has to say: losses, settings, clock.

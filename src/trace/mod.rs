@@ -1,5 +1,6 @@
 //! The result of a recording: an immutable value that walks its records whenever rows are asked for.
 
+#[cfg(feature = "analysis")]
 mod analysis;
 mod args;
 mod backward;
@@ -305,11 +306,6 @@ impl Trace {
         })
     }
 
-    /// Returns how long events may be put together.
-    pub(crate) fn post_processing_timeout(&self) -> Option<Duration> {
-        self.inner.facts.post_processing_timeout
-    }
-
     /// Returns the rows of the trace: the threads that recorded something.
     pub fn tracks(&self) -> Vec<TraceTrack> {
         let mut tracks = Tracks(Vec::new());
@@ -320,12 +316,6 @@ impl Trace {
     /// Returns when the recording began and ended.
     pub fn window(&self) -> (Timestamp, Timestamp) {
         self.walk().window()
-    }
-
-    /// Returns when the first of the rows begins that stand for a whole: the recording, or what the program has transferred.
-    pub(crate) fn first_start(&self) -> Timestamp {
-        let named = self.inner.own.iter().filter(|own| !own.name.is_empty()).map(|own| own.start);
-        named.fold(self.window().0, Timestamp::min)
     }
 
     /// Returns how much was recorded, and what was lost, by cause.
