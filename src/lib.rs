@@ -44,6 +44,7 @@
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
 //! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and makes them of Rust.
+//! - `ondemand` (on by default): records for requests from outside, and by the clock (Linux).
 //! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`], and the reader of files.
 //! - `gzip` (on by default): writes `.json.gz`.
 //! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
@@ -57,7 +58,10 @@
 //! Rust 1.88 or newer. Tested on Linux, x86-64. Linux on aarch64, macOS and Windows build without warnings and record spans;
 //! no test has run there. WebAssembly is refused at compile time.
 
-#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "requests from outside are served on Linux alone"))]
+#![cfg_attr(
+    not(all(target_os = "linux", feature = "ondemand")),
+    allow(dead_code, unused_imports, reason = "requests are served on Linux alone, with the feature `ondemand`")
+)]
 
 #[cfg(target_family = "wasm")]
 compile_error!(
@@ -89,7 +93,7 @@ pub mod memory;
 mod observer;
 #[cfg(feature = "cuda")]
 mod occupancy;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "ondemand"))]
 mod ondemand;
 mod os;
 #[cfg(feature = "plugins")]

@@ -1,6 +1,7 @@
 //! Says how to record, and makes the layer and its guard.
 
 mod devices;
+#[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
 
@@ -346,24 +347,6 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Waits for requests in that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number,
-    /// in libkineto's keys, as the dynolog daemon would; an empty one for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
-    ///
-    /// The process takes a file away when whoever writes it has closed it or renamed it to its name, and no recording
-    /// goes on. It must be a regular file of one name, not older than the process, of at most 64 KiB of UTF-8, and of
-    /// root, of the process's own user or of `KINETO_DAEMON_UID`. What becomes of it stands in `<pid>.answer`, line by
-    /// line, the last of them `done` or `failed`; for a request with a `REQUEST_TRACE_ID`, in `<pid>.<id>.answer`. The
-    /// command `kineto trigger PID` writes such files and follows the answers.
-    ///
-    /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
-    /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it
-    /// root's: so it is in a sticky folder that is not the process's own. The folder must be one of this machine, as
-    /// changes that others make to a network's are not told here.
-    pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.trigger_folder = Some(path.into());
-        self
-    }
-
     /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
         self.overrides.log_level = Some(level);
@@ -468,9 +451,8 @@ impl KinetoLayerBuilder {
             signal::serve(session::at_exit);
         }
         session::register(&session);
-        if serves {
-            requests::serve(&session);
-        }
+        #[cfg(feature = "ondemand")]
+        serves.then(|| requests::serve(&session));
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
 }

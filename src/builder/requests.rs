@@ -1,8 +1,10 @@
-//! Serves requests from outside: in the process that makes the layer, and in its forks that ask for it.
+//! Serves requests from outside, and by the clock: in the process that makes the layer, and in its forks that ask for it.
 
+use super::KinetoLayerBuilder;
 use crate::error::Error;
 use crate::profiler::Profiler;
 use crate::session::Session;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Serves requests from outside with the session.
@@ -22,6 +24,28 @@ pub(super) fn serve(_session: &Arc<Session>) {
     );
 }
 
+#[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
+impl KinetoLayerBuilder {
+    /// Waits for requests in that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number,
+    /// in libkineto's keys, as the dynolog daemon would; an empty one for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
+    ///
+    /// The process takes a file away when whoever writes it has closed it or renamed it to its name, and no recording
+    /// goes on. It must be a regular file of one name, not older than the process, of at most 64 KiB of UTF-8, and of
+    /// root, of the process's own user or of `KINETO_DAEMON_UID`. What becomes of it stands in `<pid>.answer`, line by
+    /// line, the last of them `done` or `failed`; for a request with a `REQUEST_TRACE_ID`, in `<pid>.<id>.answer`. The
+    /// command `kineto trigger PID` writes such files and follows the answers.
+    ///
+    /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
+    /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it
+    /// root's: so it is in a sticky folder that is not the process's own. The folder must be one of this machine, as
+    /// changes that others make to a network's are not told here.
+    pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.overrides.trigger_folder = Some(path.into());
+        self
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl Profiler {
     /// Serves requests from outside in a forked child, from the sources that the layer was made with.
     ///

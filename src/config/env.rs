@@ -7,7 +7,7 @@ use super::distributed::LAUNCHERS;
 use super::keys::{Change, Key, OTHER_VARIABLES, Place, is_removed};
 use super::settings::{Fault, Reading};
 use super::spelling::closest;
-use super::value;
+use super::value::{self, Kind};
 use crate::error::{Error, ErrorKind};
 
 /// The environment's variables that concern this crate, as they were at one time.
@@ -36,6 +36,24 @@ const OTHERS: [&str; 5] = [
     "KINETO_PLUGIN_LIB_DIR_PATH",
     "KINETO_TRACES",
 ];
+
+/// Keys whose variables have `from_env()` make a layer that records: what, where to and how; when; for how long.
+const SWITCHES: [Key; 11] = [
+    Key::ConfigFile,
+    Key::LogFile,
+    Key::ActivityTypes,
+    Key::Activities,
+    Key::StartDelay,
+    Key::StartPeriod,
+    Key::StartWindows,
+    Key::StartIteration,
+    Key::DurationSecs,
+    Key::DurationMsecs,
+    Key::Iterations,
+];
+
+/// Keys whose variables have it make one that waits.
+const WAITING: [Key; 2] = [Key::UseDaemon, Key::TriggerFolder];
 
 const PREFIX: &str = "KINETO_";
 
@@ -86,18 +104,19 @@ impl Env {
                 )),
             };
         }
-        let is_set = |(name, text): (&String, &OsString)| {
-            let what = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
-            let when = [Key::StartDelay, Key::StartPeriod, Key::StartWindows, Key::StartIteration];
-            let how_long = [Key::DurationSecs, Key::DurationMsecs, Key::Iterations];
-            !text.is_empty() && [&what[..], &when, &how_long].concat().iter().any(|key| key.is_variable(name))
-        };
-        if self.0.iter().any(is_set) {
+        if SWITCHES.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
             return Ok(Switch::On);
         }
-        let asks_daemon = self.text(Key::UseDaemon.spec().name).is_some_and(|text| value::presence(text.trim()));
-        let waits = asks_daemon || self.text(Key::TriggerFolder.spec().name).is_some();
+        let waits = WAITING.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
         Ok(if waits { Switch::Idle } else { Switch::Off })
+    }
+
+    /// Whether the variable for a key is set to something; of a flag that is on by its presence, to none of its words for off.
+    fn is_set(&self, key: Key) -> bool {
+        let is_on = |text: &OsStr| {
+            key.spec().kind != Kind::Presence || text.to_str().is_some_and(|text| value::presence(text.trim()))
+        };
+        self.0.iter().any(|(name, text)| key.is_variable(name) && !text.is_empty() && is_on(text))
     }
 
     /// Says the same, where a value that cannot be used counts as not set.
@@ -118,8 +137,12 @@ impl Env {
         };
         let keys = || Key::ALL.iter().filter(|key| is_of_recordings(key));
         let names: Vec<_> = keys().map(|key| key.variable()).filter(|name| self.text(name).is_some()).collect();
-        if names.is_empty() || self.text(Key::Enabled.spec().name).is_some() {
+        if self.text(Key::Enabled.spec().name).is_some() {
             return None;
+        }
+        let ignored = SWITCHES.iter().chain(&WAITING).filter(|key| self.is_set(**key)).find_map(|key| key.warning());
+        if names.is_empty() || ignored.is_some() {
+            return ignored;
         }
         let are = if names.len() == 1 { "is" } else { "are" };
         Some(format!("{} {are} set, but nothing is recorded; set KINETO_ENABLED=1 as well", names.join(", ")))
@@ -214,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")))]
+    #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins", feature = "ondemand")))]
     fn keys_of_a_missing_feature_are_ignored_with_a_warning() {
         let missing = |key: Key| Some((key, key.missing_feature()?));
         for (key, feature) in Key::ALL.iter().copied().filter_map(missing) {

@@ -339,9 +339,16 @@ impl Key {
         (!is_on).then_some(feature)
     }
 
+    /// Returns the warning that it is ignored, if this build lacks the Cargo feature that it needs.
+    pub(super) fn warning(self) -> Option<String> {
+        let (name, feature) = (self.spec().name, self.missing_feature()?);
+        Some(format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"))
+    }
+
     /// Returns the Cargo feature that has all code that acts on it, and whether that is on.
     ///
-    /// A key that leaves a vendor's devices alone needs none: without the feature, they are left alone in any case.
+    /// A key that leaves a vendor's devices alone needs none: without the feature, they are left alone in any case. Nor does
+    /// `SLURM_JOB_ID`, which is set for other programs.
     fn feature(self) -> Option<(&'static str, bool)> {
         match self {
             Key::CuptiPerThreadBuffer
@@ -358,6 +365,27 @@ impl Key {
                 Some(("xpu", cfg!(feature = "xpu")))
             }
             Key::PluginFolder => Some(("plugins", cfg!(feature = "plugins"))),
+            Key::StartDelay
+            | Key::DurationSecs
+            | Key::DurationMsecs
+            | Key::StartPeriod
+            | Key::StartWindows
+            | Key::Iterations
+            | Key::StartIteration
+            | Key::StartRoundup
+            | Key::WarmupSecs
+            | Key::WarmupIterations
+            | Key::IpcFabric
+            | Key::UpdateInterval
+            | Key::UseDaemon
+            | Key::OnDemandFolder
+            | Key::LongestRequest
+            | Key::LatestStart
+            | Key::FileMode
+            | Key::SocketFolder
+            | Key::TriggerFolder
+            | Key::DaemonUser => Some(("ondemand", cfg!(feature = "ondemand"))),
+            _ if self.spec().stage == Requested => Some(("ondemand", cfg!(feature = "ondemand"))),
             _ => None,
         }
     }
@@ -430,11 +458,12 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
 ];
 
 /// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
-const FEATURES: [(&str, &str, &str); 10] = [
+const FEATURES: [(&str, &str, &str); 11] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
     ("plugins", "on", "loads plugins for other accelerators, and makes them of Rust (`export_plugin!`)"),
+    ("ondemand", "on", "records for requests from outside, and by the clock (Linux)"),
     ("analysis", "on", "events of a trace in memory, tables of them, `profile!`, the reader of files"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
     ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),

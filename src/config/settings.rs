@@ -30,13 +30,8 @@ impl Settings {
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
             }
-            (Ok(value), _) => match key.missing_feature() {
-                Some(feature) => {
-                    let name = key.spec().name;
-                    warnings.push(format!(
-                        "{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"
-                    ));
-                }
+            (Ok(value), _) => match key.warning() {
+                Some(warning) => warnings.push(warning),
                 None => self.set(key, value),
             },
         }

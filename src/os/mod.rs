@@ -2,15 +2,15 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod counters;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod datagram;
 pub(crate) mod exit;
 pub(crate) mod file_limit;
 pub(crate) mod file_lock;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod folder;
 pub(crate) mod fork;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod inotify;
 pub(crate) mod memory;
 pub(crate) mod note;
