@@ -85,7 +85,7 @@ impl fmt::Display for Changes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "ondemand"))]
 mod tests {
     use super::*;
     use crate::config::{Env, Overrides};

@@ -306,6 +306,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "ondemand")]
     fn the_switch() {
         for (pairs, expected) in [
             (&[][..], Switch::Off),

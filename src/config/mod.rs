@@ -575,6 +575,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "ondemand")]
     fn the_effective_configuration_names_sources_and_what_is_kept_for_later() {
         let env = [("KINETO_USE_DAEMON", "yes"), ("KINETO_GZIP_LEVEL", "3")];
         let config = config(&Overrides::default(), &env, "CUSTOM_CONFIG=a=\"b\"\nACTIVITIES_WARMUP_PERIOD_SECS=9");
@@ -610,6 +611,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "ondemand")]
     fn env_faults_warn_and_fall_back_unless_strict() {
         for (name, text, keeps) in [
             ("KINETO_FILTER", "app=loud", "KINETO_FILTER=app=loud"),

@@ -165,7 +165,7 @@ fn milliseconds(count: i64) -> Duration {
     Duration::from_millis(u64::try_from(count).unwrap_or(0))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "ondemand"))]
 mod tests {
     use super::*;
     use crate::config::RecordingFlags;

@@ -302,6 +302,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg(feature = "ondemand")]
     fn of_two_durations_the_last_line_holds() {
         let merged_file = merged(&[], &[], &[(Key::DurationMsecs, "20"), (Key::DurationSecs, "3")]);
         assert_eq!(merged_file.shown(Key::DurationSecs), Some(("3".into(), Origin::File)));

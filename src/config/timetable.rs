@@ -139,7 +139,7 @@ impl Timetable {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "ondemand"))]
 mod tests {
     use super::*;
     use crate::config::Asked;
