@@ -1,7 +1,8 @@
 //! torch.profiler for Rust programs: records `tracing` spans and writes them in the trace format of PyTorch's profiler.
 //!
-//! The file opens in [Perfetto](https://ui.perfetto.dev), chrome://tracing, TensorBoard and HolisticTraceAnalysis.
-//! Where there is an NVIDIA GPU, its kernels stand there too, below the spans that launched them; see [`integration`].
+//! The file opens in [Perfetto](https://ui.perfetto.dev), chrome://tracing, TensorBoard and HolisticTraceAnalysis (HTA).
+//! On a machine with NVIDIA, AMD or Intel GPUs it also contains their kernels, copies and waits, linked to the spans that
+//! launched them. The vendors' libraries are found at run time; see [`integration`].
 //!
 //! ```no_run
 //! use tracing_kineto::{KinetoLayer, annotate};
@@ -18,24 +19,32 @@
 //! }
 //! ```
 //!
-//! [`KinetoLayer::builder`] says what to record; [`KinetoLayer::from_env`] leaves that to the environment. The
-//! [`KinetoGuard`] writes the trace when it is dropped; its [`Profiler`] starts and stops recordings by hand, and each
-//! stop hands out a [`Trace`], to be saved or looked into: [`profile!`] prints a table of a block, [`analysis`] makes
-//! such tables of recordings and files. A [`Schedule`] has a trace made of some steps of a loop. What a trace lacks is
-//! counted by cause, see [`Loss`].
+//! | To | Use |
+//! |---|---|
+//! | choose what is recorded | [`KinetoLayer::builder`], or [`KinetoLayer::from_env`] for the environment |
+//! | write the trace | [`KinetoGuard`], when it is dropped |
+//! | start and stop recordings | [`Profiler`]; a stop returns a [`Trace`] |
+//! | record some steps of a loop | [`Schedule`] and [`Profiler::step`] |
+//! | name steps and parts, count things | [`annotate!`], [`counter!`] |
+//! | print what took how long | [`profile!`] for a block, [`analysis`] for recordings and files |
+//! | record allocations | [`memory`] |
+//! | record other devices | [`plugin`], [`Collector`], [`collector::DeferredEvents`] |
+//! | see what this machine can record | [`Doctor`] |
+//! | see what is missing in a trace | [`Loss`], [`Trace::stats`] |
+//!
 //! [`KinetoLayerBuilder::reference`] returns the table of all settings.
 //!
 //! # Words
 //!
 //! | Word | Meaning |
 //! |---|---|
-//! | span | what `tracing` has: something with a name and fields that a program may enter, any number of times |
+//! | span | a span of `tracing`: a name and fields; a program may enter it any number of times |
 //! | slice | one enter to exit of a span, on the thread where it happened |
 //! | [activity](Activity) | a row of the trace in Kineto's sense: a slice, an instant or a counter, of some [type](ActivityType) |
-//! | annotation | a span that names a part of the program for its reader, such as a training step: [`annotate!`] |
+//! | annotation | a span that names a part of the program for the trace's reader, such as a training step: [`annotate!`] |
 //! | [track](activity::Track) | where a row is drawn: a thread, or a span's own line |
 //! | [correlation id](activity::CorrelationId) | names one slice; Kineto's "External id" |
-//! | recording | what lies between a start and a stop |
+//! | recording | what is between a start and a stop |
 //! | chunk | 64 KiB of records of one thread |
 //!
 //! # Features
