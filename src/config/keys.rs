@@ -114,34 +114,33 @@ keys! {
     Enabled: Environment Now Start "KINETO_ENABLED", Kind::Bool,
         Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
               that says when or for how long is set"), "",
-        "whether `KinetoLayer::from_env()` makes a layer; with KINETO_USE_DAEMON or KINETO_TRIGGER_DIR alone it makes one \
-         that waits";
+        "whether `KinetoLayer::from_env()` makes a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits";
     ConfigFile: Environment Now Start "KINETO_CONFIG", Kind::Text,
         Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
     Mode: Both Now Start "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
-        "what becomes of spans: kineto records them, and its fallbacks time devices by events; nvtx, itt and privateuse1 tell \
-         other profilers; joined by `+`";
+        "how spans are used: kineto records them, its fallbacks time devices by events; nvtx, itt and privateuse1 pass \
+         them to other profilers";
     IttDomain: Both Now Start "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
-        "the domain of ITT's tasks; torch's is PyTorch";
+        "domain of ITT tasks; torch uses PyTorch";
     ActivityTypes: Both Now Next "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
-        "which activities are recorded; empty means the default";
+        "activity types to record; empty means the default";
     Activities: Both Now Next "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
-        "groups of activity types, added to ACTIVITY_TYPES";
+        "groups of activity types to record, added to ACTIVITY_TYPES";
     LogFile: Both Now Next "ACTIVITIES_LOG_FILE", Kind::LogFile,
         Says("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
-        "where the trace goes; `_<pid>` goes before `.json` or `.pt.trace.json` (not so with the builder's path, nor with \
-         `{pid}`); `{host}`, `{pid}`, `{rank}` and `{time}` in it stand for the process's";
+        "file of the trace; the environment's and the file's name get `_<pid>` before the extension, unless they contain \
+         `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced";
     Filter: Both Now Start "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
-        "which spans and events this layer records, whatever other layers do";
+        "spans and events that this layer records, by target and level";
     WithArgs: Both Now Start "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)",
         "records the fields of spans and events";
-    WithTarget: Both Now Next "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records their targets";
+    WithTarget: Both Now Next "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records targets of spans";
     WithLocation: Both Now Next "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
-        "records their source lines";
+        "records source lines of spans";
     WithModules: Both Now Next "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "with_modules(bool)",
-        "operations say which modules they are in: the field `module` of the spans around";
+        "adds `Module Hierarchy` to operations, from the field `module` of enclosing spans";
     OverloadNames: Both Now Next "CAPTURE_OVERLOAD_NAMES", Kind::Bool, Is("false"), "capture_overload_names(bool)",
-        "shows an operation as `name.overload`, by its field `overload_name`";
+        "writes an operation's name as `name.overload`, from its field `overload_name`";
     FwdBwd: Both Now Next "FWD_BWD", Kind::Bool, Is("true"), "fwd_bwd(bool)",
         "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`";
     Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", Kind::One, Is("false"),
@@ -151,158 +150,159 @@ keys! {
     Events: Both Now Start "EVENTS", Kind::Events, Is("off"), "events(level)",
         "events from this level up become instants (or, under the target `kineto::counter`, counters)";
     AsyncSpans: Both Now Next "ASYNC_SPANS", Kind::AsyncSpans, Is("auto"), "async_spans(how)",
-        "how spans are drawn that are polled";
+        "how polled spans are drawn";
     BufferLimit: Both Now Start "BUFFER_LIMIT_MB", Kind::Mebibytes, Is("512"), "buffer_limit_bytes(bytes)",
-        "the memory that a recording may take";
+        "memory limit of a recording";
     Overflow: Both Now Start "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
-        "what happens at that limit (only `stop` is available yet)";
+        "what happens at the memory limit; only `stop` is available";
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
-        "longer values of a field are cut there, end in `...` and are counted";
+        "length at which values of fields are cut";
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
-        "how long a file may take without progress; at the end of the process, how long it may take in all";
+        "how long writing may take without progress; at the end of the process, in all";
     RecordFromStart: Both Now Start "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
-        "records from `build()` on, not from `start()`";
+        "records from `build()` on; otherwise from `start()`";
     StartDelay: Both Now Start "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
-        "records only so long after `build()`: to the program's end, or as long as ACTIVITIES_DURATION_MSECS says (Linux)";
+        "starts the recording this long after `build()`; it ends with the program or after ACTIVITIES_DURATION_MSECS (Linux)";
     DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
-        "how long the trace takes, which is written then; in a request, up to KINETO_ONDEMAND_MAX_DURATION_SECS; the last of \
-         this and the next holds";
+        "duration of the recording; in a request, at most KINETO_ONDEMAND_MAX_DURATION_SECS; the later of this key and \
+         ACTIVITIES_DURATION_MSECS wins";
     DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
-        "the same in ms";
+        "duration of the recording in ms";
     StartPeriod: Both Now Start "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
-        "records again so long after each start, into files with numbers; at least as long as the trace takes";
+        "time from one start to the next, into numbered files; at least the duration of a recording";
     StartWindows: Both Now Start "START_WINDOWS", Kind::Int(1..=i32::MAX as i64), Says("until the program ends"), "",
-        "how many times, with START_PERIOD_MS";
+        "number of recordings, with START_PERIOD_MS";
     Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Says("none"), "",
-        "how many iterations the trace takes, if there is a start iteration; those of a program that counts none are \
-         waited for, but not in a request";
+        "number of iterations to record, with a start iteration; a program that counts none is waited for, but not in a \
+         request";
     StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Says("unset"), "",
-        "at which iteration, if ACTIVITIES_ITERATIONS says how many; goes before a start time";
+        "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time";
     StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
-        "starts at the next multiple of this if that iteration has passed; 0 means unset";
+        "starts at the next multiple of this number if the start iteration has passed; 0 means unset";
     WarmupSecs: Both Now Start "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Says("5; in a request without a start time, 0"), "",
-        "how long collectors run before the start time, or as long as is left; in a request, up to 60";
+        "how long collectors run before the start time, if that much time is left; in a request, at most 60";
     WarmupIterations: Both Now Start "ACTIVITIES_WARMUP_ITERATIONS", I32, Says("0"), "",
-        "for how many iterations at least before the start iteration";
+        "minimum number of iterations that collectors run before the start iteration";
     FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
-        "keeps the fields of spans made while nothing records";
+        "keeps fields of spans that are created while nothing is recorded";
     FlushOnSignals: Both Now Start "FLUSH_ON_SIGNALS", Kind::Bool, Is("true"), "flush_on_signals(bool)",
-        "writes the trace when SIGINT, SIGTERM or SIGHUP comes, then lets it end the process";
+        "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process";
     GzipLevel: Both Now Next "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)",
-        "how hard `.json.gz` is pressed";
+        "gzip level of `.json.gz`";
     ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"),
         "execution_trace(bool)",
-        "writes the operations as a graph (Chakra) beside the trace: `app.et.json` for `app.pt.trace.json`";
+        "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`";
     HostName: Both Now Next "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
     TraceId: Both Now Next "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
     GroupTraceId: Both Now Next "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "",
-        "the `group_trace_id` in the trace's header: that of all traces of one request";
+        "the `group_trace_id` in the trace's header, common to all traces of one request";
     LogLevel: Both Now AtOnce "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
-        "this crate's own messages from here up are shown; a bad value only warns";
+        "lowest severity of messages that are shown; a bad value only warns";
     LogFormat: Both Now AtOnce "LOG_FORMAT", Kind::LogFormat, Is("text"), "",
-        "how those messages look";
+        "format of messages";
     VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Says("unset"), "",
-        "if set, the same as LOG_LEVEL=verbose";
+        "any value means LOG_LEVEL=verbose";
     VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
-        "verbose messages are shown of these modules alone; empty means all";
+        "modules whose verbose messages are shown; empty means all";
     MaxGpuBufferSize: Both Now Next "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
-        "memory for a GPU library's records until they are read, in MiB; at least 8";
+        "memory for a GPU library's unread records, in MiB; at least 8";
     CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
-        "false drops \"Stream Wait Event\"";
+        "records waits of streams for events";
     CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
-        "CUPTI's buffers are per thread (CUDA 12.3 and later)";
+        "gives each thread CUPTI buffers of its own (CUDA 12.3 or later)";
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
-        "a launch of a CUDA graph is one row, not one for each node";
+        "records a launch of a CUDA graph as one row instead of one for each node";
     ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
-        "nothing is recorded but between cudaProfilerStart and cudaProfilerStop";
+        "records only between cudaProfilerStart and cudaProfilerStop";
     NvtxRanges: Both Now Start "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
-        "records the NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH has to name libcupti";
+        "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti";
     DisableCupti: Both Now Start "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
-        "leaves NVIDIA GPUs alone: no library is looked for";
+        "disables NVIDIA GPUs: no library is searched for";
     TeardownCupti: Both Now Next "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
-        "takes CUPTI out of the process after each recording, so that nothing of its cost stays";
-    CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", Kind::Text, Says("looked for"), "",
+        "removes CUPTI from the process after each recording, with its remaining cost";
+    CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", Kind::Text, Says("searched for"), "",
         "the libcupti to use, or its folder";
-    DisableRocm: Both Now Start "DISABLE_ROCM", Kind::Bool, Is("false"), "", "leaves AMD GPUs alone";
+    DisableRocm: Both Now Start "DISABLE_ROCM", Kind::Bool, Is("false"), "", "disables AMD GPUs";
     RoctracerMaxEvents: Both Now Next "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "",
-        "the most rows that are kept of AMD GPUs, calls and work together; the rest is counted";
-    RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", Kind::Text, Says("looked for"), "",
+        "maximum number of rows of AMD GPUs, calls and work; further rows are counted";
+    RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", Kind::Text, Says("searched for"), "",
         "the librocprofiler-sdk to use (ROCm 7), or its folder";
-    RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", Kind::Text, Says("looked for"), "",
+    RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", Kind::Text, Says("searched for"), "",
         "the libroctracer64 to use (ROCm 4.5 to 6), or its folder";
-    DisableXpu: Both Now Start "DISABLE_XPU", Kind::Bool, Is("false"), "", "leaves Intel GPUs alone";
-    PtiPath: Environment Now Start "KINETO_PTI_PATH", Kind::Text, Says("looked for"), "",
+    DisableXpu: Both Now Start "DISABLE_XPU", Kind::Bool, Is("false"), "", "disables Intel GPUs";
+    PtiPath: Environment Now Start "KINETO_PTI_PATH", Kind::Text, Says("searched for"), "",
         "the libpti_view to use, or its folder";
     XpuMetrics: Both Now Next "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "",
-        "metrics that Intel GPUs sample, by PTI's names; rows of `xpu_scope_profiler`, if those are selected";
+        "metrics that Intel GPUs sample, by PTI's names; rows of type `xpu_scope_profiler`, if selected";
     XpuPerKernel: Both Now Next "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "",
-        "samples them for each kernel, which is the one way there is";
+        "samples metrics for each kernel, the only mode";
     XpuMaxScopes: Both Now Next "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
-        "the most kernels that are sampled; 0 means 1500";
+        "maximum number of sampled kernels; 0 means 1500";
     XpuDevices: Both Now Next "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("the first"), "",
-        "the Intel GPU that is sampled";
+        "Intel GPU to sample";
     PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
-        "the folder of plugins for other accelerators, all of which are loaded";
-    DisablePlugins: Both Now Start "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads none of them";
+        "folder of plugins for other accelerators; all are loaded";
+    DisablePlugins: Both Now Start "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads no plugins";
     InputShapes: Both Now Next "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "record_shapes(bool)",
-        "asks the program for the shapes of inputs: its session observers are told";
-    OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "", "the same";
+        "asks the program for input shapes, through its session observers";
+    OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
+        "the same as PROFILE_REPORT_INPUT_SHAPES";
     WithFlops: Both Now Next "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "with_flops(bool)",
-        "asks it for what FLOPs are computed of, in the same way";
+        "asks the program for what FLOPs are computed from, through its session observers";
     ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
-        "records what allocators report";
+        "records allocations that allocators report";
     WithStack: Both Now Start "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
-        "records from where each span is entered: the call stack (feature `backtrace`)";
-    PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "", "the same";
+        "records the call stack of each enter of a span (feature `backtrace`)";
+    PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "",
+        "the same as PROFILE_WITH_STACK";
     StackFrames: Both Now Start "STACK_FRAMES", Kind::Int(1..=128), Is("32"), "stack_frames(count)",
-        "the most frames of such a stack";
+        "maximum number of frames of a call stack";
     StackFilter: Both Now Start "STACK_FILTER", Kind::Filter, Says("everything"), "stack_filter(targets)",
-        "whose spans have such stacks";
+        "spans whose call stacks are recorded";
     PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
-        "counts these for each thread, and shows how many each slice took: cycles, instructions, page-faults … (Linux)";
+        "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)";
     DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
-        "records what CUDA's calls allocate on devices, in place of what allocators report of it";
+        "records what CUDA's calls allocate on devices, instead of allocators' reports";
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
-        "false declines it";
+        "false declines the request";
     Cancel: Both Requested Start "CANCEL", Kind::Bool, Is("false"), "",
-        "takes back all requests that have not ended; what they have recorded is thrown away";
+        "cancels all requests that have not ended, and discards their records";
     PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
     PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "",
         "the device for PM sampling";
     ProfileMemory: Both Requested Start "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
-        "asks for a memory profile instead of a trace";
+        "records a memory profile instead of a trace";
     ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "",
-        "how long that takes";
+        "duration of the memory profile";
     StartTime: Both Requested Start "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
-        "when the trace starts, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means soon";
+        "start of the recording, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means as soon as possible";
     IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
-        "asks the dynolog daemon for requests";
-    UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by how fast it answers"),
+        "polls the dynolog daemon for requests";
+    UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by its response time"),
         "",
-        "how often it is asked, in seconds; 0 is a hundred times a second";
+        "interval at which the daemon is polled, in seconds; 0 means 100 times a second";
     CustomConfig: Both Now Next "CUSTOM_CONFIG", Kind::Text, Is(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
-         take MTIA's types out";
+         deselect MTIA's types";
     UseDaemon: Environment Now Start "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
-        "asks the dynolog daemon for requests, and records nothing else unless KINETO_RECORD_FROM_START \
-         says so (Linux)";
+        "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set (Linux)";
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
-        "the folder in which, or below which, a request may have files written";
+        "folder in or below which requests may write files";
     LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", Kind::Int(1..=86_400), Is("3600"), "",
-        "how long a request may record, and wait for an iteration";
+        "maximum time that a request records, and waits for an iteration";
     LatestStart: Environment Now Start "KINETO_ONDEMAND_MAX_AHEAD_SECS", Kind::Int(0..=86_400), Is("3600"), "",
-        "how far ahead a request's start time may lie";
+        "how far ahead a request's start time may be";
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", Kind::Mode, Is("600"), "",
-        "the permissions of files that are written for requests, in octal";
+        "permissions of files of requests, in octal";
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
-        "the folder of the daemon's sockets, an absolute path";
+        "folder of the daemon's sockets, an absolute path";
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", Kind::Text, Says("none"), "trigger_folder(path)",
-        "takes files `<pid>.request` in that folder for requests, and records nothing else unless KINETO_RECORD_FROM_START \
-         says so (Linux)";
+        "serves files `<pid>.request` in that folder as requests; records nothing else unless KINETO_RECORD_FROM_START \
+         is set (Linux)";
     DaemonUser: Environment Now Start "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
-        "the user whose daemon and files are trusted beside root's and the program's own";
+        "user whose daemon and files are trusted, in addition to root's and the program's own";
     SlurmJob: Environment Now Start "SLURM_JOB_ID", Kind::Text, Is("0"), "",
-        "the job as which the program registers with the daemon";
+        "job under which the program registers with the daemon";
 }
 
 impl Key {
@@ -435,25 +435,25 @@ pub(super) fn is_removed(name: &str) -> bool {
 
 /// Variables of the environment that are no keys, with what they do; the first column is also what is read.
 pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
-    (&["NO_COLOR"], "if set to anything, those messages have no colours on a terminal"),
-    (&["NVTX_INJECTION64_PATH"], "the tool that listens to NVTX, as its own client reads it"),
+    (&["NO_COLOR"], "any value removes colors from messages on a terminal"),
+    (&["NVTX_INJECTION64_PATH"], "tool that receives NVTX ranges, as NVTX's own client reads it"),
     (
         &["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "CONDA_PREFIX", "VIRTUAL_ENV"],
-        "folders in which the vendors' libraries are looked for, beside the loader's",
+        "folders in which vendors' libraries are searched, in addition to the loader's",
     ),
     (
         &["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"],
-        "stand in the trace's header under these names",
+        "copied into the trace's header under these names",
     ),
-    (&["RANK", "WORLD_SIZE", "LOCAL_RANK"], "`distributedInfo` in the header, as torchrun sets it"),
-    (&["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"], "the same under Slurm, if torchrun's are not there"),
+    (&["RANK", "WORLD_SIZE", "LOCAL_RANK"], "`distributedInfo` in the header, as set by torchrun"),
+    (&["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"], "`distributedInfo` under Slurm, if torchrun's are unset"),
     (
         &["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
-        "the same under Open MPI, if neither is there",
+        "`distributedInfo` under Open MPI, if both are unset",
     ),
     (
         &["CUDA_VISIBLE_DEVICES", "CUDA_INJECTION64_PATH"],
-        "the driver's own: which GPUs there are, which tool is loaded; `kineto doctor` tells them",
+        "the driver's own: visible GPUs, injected tool; `kineto doctor` prints them",
     ),
 ];
 
@@ -486,14 +486,13 @@ pub(super) fn hint(name: &str) -> String {
 }
 
 const INTRODUCTION: &str = "\
-Each switch is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
-that begin with `KINETO_` already, and those of launchers and job systems, are variables alone. The builder goes
-before the environment, that before the file, that before the default. What is said *in a request* is for those from
-outside (the dynolog daemon, a trigger folder) and does nothing elsewhere. What is *kept for later* is read and checked, and
-nothing acts on it yet. *File* says from when on it counts that the file is changed while a program serves requests; where
-it says nothing, that is when the program is started again.
+Each setting is a key of the configuration file and, with `KINETO_` before it, a variable of the environment; names
+that begin with `KINETO_` already, and those of launchers and job systems, are variables only. The builder wins over the
+environment, the environment over the file, the file over the default. Keys marked *in a request* count in requests only
+(dynolog daemon, trigger folder). Keys marked *kept for later* are read and checked; nothing uses them yet. *File* states
+when a change of the file counts while a program serves requests: where it is empty, when the program is started again.
 
-| Switch | Builder | Value | Default | File | What it changes |
+| Key | Builder | Value | Default | File | Effect |
 |---|---|---|---|---|---|
 ";
 
