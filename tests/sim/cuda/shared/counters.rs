@@ -1,13 +1,8 @@
 //! What the two libraries count, for tests to look at.
 
-#[path = "../../shared/counting.rs"]
-mod counting;
+pub(crate) use sim_core::counters::count;
 
-pub(crate) use counting::count;
-use counting::counters;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-counters! {
+sim_core::counters! {
     // The driver's: launches by the program (a graph's counts once), and what the devices were given to do.
     launches,
     kernels,

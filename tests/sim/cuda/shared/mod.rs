@@ -1,10 +1,8 @@
 //! What the simulated driver and the simulated CUPTI must agree on; each of the two libraries compiles its own copy.
-#![allow(dead_code, reason = "each library uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each library uses a part of it")]
 
 pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod counters;
-#[path = "../../shared/loader.rs"]
-pub(crate) mod loader;
 pub(crate) mod options;
 pub(crate) mod tracer;

@@ -1,26 +1,25 @@
 //! A profiler's way to HIP: finds it, and knows its options and counters.
 
 use super::counters::Counters;
-use super::loader;
 use super::options::Options;
 use super::tracer::{Hip, VERSION};
+use sim_core::ffi::StaticPointer;
+use sim_core::loader;
+use sim_core::options::OptionsStore;
 use std::ffi::c_void;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-static HIP: AtomicPtr<Hip> = AtomicPtr::new(std::ptr::null_mut());
+static HIP: StaticPointer<Hip> = StaticPointer::null();
 /// What is counted, and what holds, where there is no HIP to ask.
 static NO_COUNTERS: Counters = Counters::new();
-static NO_OPTIONS: LazyLock<Options> =
-    LazyLock::new(|| Options::parse(&std::env::var("SIM_ROCM").unwrap_or_default()).unwrap_or_default());
+static NO_OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-rocm", "SIM_ROCM", Options::parse);
 
 /// HIP, if it is loaded.
 pub(crate) fn hip() -> Option<&'static Hip> {
-    if HIP.load(Ordering::Acquire).is_null() {
-        HIP.store(find().cast_mut(), Ordering::Release);
+    if HIP.get().is_none() {
+        // SAFETY: it is null or HIP's table, which stays; libraries are not closed.
+        unsafe { HIP.set(find()) };
     }
-    // SAFETY: it is null or HIP's table, which stays; libraries are not closed.
-    unsafe { HIP.load(Ordering::Acquire).as_ref() }
+    HIP.get()
 }
 
 fn find() -> *const Hip {
@@ -37,7 +36,7 @@ fn find() -> *const Hip {
 /// The options in force: HIP's, and without it those of the environment.
 pub(crate) fn options() -> &'static Options {
     // SAFETY: HIP's options stay where they are.
-    hip().map_or(&*NO_OPTIONS, |hip| unsafe { &*(hip.options)() })
+    hip().map_or_else(|| NO_OPTIONS.get(), |hip| unsafe { &*(hip.options)() })
 }
 
 /// HIP's counters.

@@ -1,36 +1,8 @@
 //! The options of the simulator: "key=value,key=value".
 
-#[path = "../../shared/settings.rs"]
-mod settings;
+use sim_core::options::{EnableError, Text, Value};
 
-use settings::{Text, number, switch};
-
-macro_rules! options {
-    ($($name:ident: $type:ty = $default:expr;)+) => {
-        /// What the simulated machine is like, and its faults. README.md describes each key.
-        #[derive(Clone, Copy, Debug)]
-        #[repr(C)]
-        pub(crate) struct Options { $(pub(crate) $name: $type,)+ }
-
-        impl Default for Options {
-            fn default() -> Options {
-                Options { $($name: $default,)+ }
-            }
-        }
-
-        impl Options {
-            fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-                match key {
-                    $(stringify!($name) => self.$name = Value::read(value)?,)+
-                    _ => return Err("no such key".to_owned()),
-                }
-                Ok(())
-            }
-        }
-    };
-}
-
-options! {
+sim_core::options! {
     // The machine.
     hip: i32 = 70_051_831;
     devices: u32 = 1;
@@ -46,7 +18,7 @@ options! {
     locked: bool = false;
     silent_late: bool = false;
     busy: bool = false;
-    enable_error: Failure = Failure { code: 0, what: ANYTHING };
+    enable_error: EnableError<Service> = EnableError::NONE;
     start_error: i32 = 0;
     push_error: i32 = 0;
     lying_agents: bool = false;
@@ -65,74 +37,12 @@ options! {
     hanging_flush: bool = false;
 }
 
-impl Options {
-    /// Reads "key=value,key=value"; what is not named is as by default.
-    ///
-    /// # Errors
-    /// An unknown key or a value that does not fit it.
-    pub(crate) fn parse(text: &str) -> Result<Options, String> {
-        let mut options = Options::default();
-        settings::each(text, |key, value| options.set(key, value))?;
-        Ok(options)
-    }
-
-    /// What enabling a service comes to: the code that the options ask for, else 0.
-    pub(crate) fn enabling(&self, what: u32) -> i32 {
-        let Failure { code, what: fails } = self.enable_error;
-        if fails == what || fails == ANYTHING { code } else { 0 }
-    }
-}
-
 /// A version of rocprofiler-sdk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub(crate) struct Version {
     pub(crate) major: u32,
     pub(crate) minor: u32,
-}
-
-/// A result code and the service whose enabling fails with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Failure {
-    code: i32,
-    what: u32,
-}
-
-/// Services of the profilers, as options name them.
-pub(crate) const ANYTHING: u32 = 0;
-pub(crate) const CALLS: u32 = 1;
-pub(crate) const KERNELS: u32 = 2;
-pub(crate) const COPIES: u32 = 3;
-pub(crate) const CODE: u32 = 4;
-
-/// A value as a user writes it.
-trait Value: Sized {
-    fn read(text: &str) -> Result<Self, String>;
-}
-
-macro_rules! numbers {
-    ($($type:ty),+) => {$(
-        impl Value for $type {
-            fn read(text: &str) -> Result<Self, String> {
-                number(text)
-            }
-        }
-    )+};
-}
-
-numbers!(i32, u32, i64, u64);
-
-impl Value for bool {
-    fn read(text: &str) -> Result<Self, String> {
-        switch(text)
-    }
-}
-
-impl Value for Text {
-    fn read(text: &str) -> Result<Self, String> {
-        Ok(Text::new(text))
-    }
 }
 
 impl Value for Version {
@@ -142,18 +52,25 @@ impl Value for Version {
     }
 }
 
-impl Value for Failure {
+/// A service of the profilers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Service {
+    Calls,
+    Kernels,
+    Copies,
+    Code,
+}
+
+impl Value for Service {
     fn read(text: &str) -> Result<Self, String> {
-        let (code, what) = text.split_once(':').unwrap_or((text, "anything"));
-        let what = match what {
-            "anything" => ANYTHING,
-            "calls" => CALLS,
-            "kernels" => KERNELS,
-            "copies" => COPIES,
-            "code" => CODE,
+        Ok(match text {
+            "calls" => Service::Calls,
+            "kernels" => Service::Kernels,
+            "copies" => Service::Copies,
+            "code" => Service::Code,
             _ => return Err("no such service".to_owned()),
-        };
-        Ok(Failure { code: Value::read(code)?, what })
+        })
     }
 }
 
@@ -167,7 +84,8 @@ mod tests {
             Options::parse(" sdk=0.5, no_finish=slow ,clock_skew_ns=-5,enable_error=7:copies,busy=1").unwrap();
         assert_eq!(options.sdk, Version { major: 0, minor: 5 });
         assert_eq!((options.no_finish.as_str(), options.clock_skew_ns), ("slow", -5));
-        assert_eq!((options.enabling(COPIES), options.enabling(CODE)), (7, 0));
+        let code_for = |service| options.enable_error.code_for(service);
+        assert_eq!((code_for(Service::Copies), code_for(Service::Code)), (7, 0));
         assert!(options.busy && !options.locked);
         assert_eq!((options.hip, options.devices), (70_051_831, 1));
     }

@@ -1,13 +1,8 @@
 //! What the libraries count, for tests to look at.
 
-#[path = "../../shared/counting.rs"]
-mod counting;
+pub(crate) use sim_core::counters::count;
 
-pub(crate) use counting::count;
-use counting::counters;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-counters! {
+sim_core::counters! {
     // Level Zero's: calls of `zeInit`, and what the program gave the devices to do.
     inits,
     kernels,

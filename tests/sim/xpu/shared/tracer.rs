@@ -1,10 +1,11 @@
 //! The one coupling of the libraries: PTI hands Level Zero this table, and Level Zero calls what is in it.
 
 use super::counters::Counters;
+use super::options::Options;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A time that has not come: the end of work that never ends.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -22,8 +23,8 @@ pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counte
 #[repr(C)]
 pub(crate) struct Tracer {
     pub(crate) version: u32,
-    /// The options have changed, of which this is the text; also called when the tracer is set.
-    pub(crate) configured: extern "C" fn(*const c_char),
+    /// The options have changed; also called when the tracer is set.
+    pub(crate) configured: extern "C" fn(*const Options),
     /// A call has ended, on the thread that made it.
     pub(crate) called: extern "C" fn(*const Call),
     /// Work has been found to be complete: PTI looks when the program waits.

@@ -3,7 +3,6 @@
 use crate::code::{Code, Outcome, since};
 use crate::layout::{self, kind};
 use crate::link;
-use crate::shared::options::version;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,14 +20,14 @@ pub(crate) fn enable(kind: u32) -> Outcome {
     if options.privileges {
         return Err(Code::INSUFFICIENT_PRIVILEGES);
     }
-    let all_or_this = options.enable_error_kind < 0 || options.enable_error_kind == i64::from(kind);
-    if options.enable_error != 0 && all_or_this {
-        return Err(Code(options.enable_error));
+    match options.enable_error.code_for(kind) {
+        0 => {}
+        code => return Err(Code(code)),
     }
     // Before CUDA 12.0 there is one of these or the other.
     let rivals = [kind::MARKER, kind::MARKER_DATA];
     let has_rival = rivals.contains(&kind) && rivals.iter().any(|rival| *rival != kind && is_enabled(*rival));
-    if has_rival && Some(options.cupti) < version("12.0") {
+    if has_rival && !options.cupti.is_since("12.0") {
         return Err(Code::NOT_COMPATIBLE);
     }
     ENABLED.fetch_or(bit(kind)?, Ordering::Relaxed);

@@ -3,7 +3,6 @@
 use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_from_13_2, since};
 use crate::delivery::{self, Completed, Requested};
 use crate::shared::calls;
-use crate::shared::options::VERSIONS;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use crate::subscriber::{self, Callback};
 use crate::{activity, attributes, external, link, pool, walker, writer};
@@ -32,7 +31,7 @@ fn give_text(place: *mut *const c_char, text: Option<&'static std::ffi::CStr>, m
 api! {
     fn cuptiGetVersion(version: *mut u32) {
         need_driver_from_13_2()?;
-        give(version, VERSIONS[link::options().cupti].1)
+        give(version, link::options().cupti.number())
     }
 
     fn cuptiGetResultString(code: i32, text: *mut *const c_char) {

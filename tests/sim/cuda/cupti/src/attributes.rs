@@ -24,8 +24,7 @@ pub(crate) fn thread_id_type() -> u32 {
 /// The calling thread, as records name it.
 pub(crate) fn thread_id() -> u32 {
     if thread_id_type() == 1 {
-        // SAFETY: gettid takes nothing.
-        return unsafe { libc::gettid() } as u32;
+        return sim_core::clock::thread_id();
     }
     // SAFETY: pthread_self takes nothing.
     let thread = unsafe { libc::pthread_self() };

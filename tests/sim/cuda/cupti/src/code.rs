@@ -1,7 +1,7 @@
 //! The result codes of CUPTI.
 
 use crate::link;
-use crate::shared::options::version;
+use crate::shared::options::CuptiVersion;
 use std::ffi::CStr;
 
 /// A `CUptiResult` other than success.
@@ -80,7 +80,7 @@ pub(crate) fn need_driver() -> Outcome {
     if link::connected() {
         return Ok(());
     }
-    Err(if link::options().cupti < version("13.0").unwrap_or_default() { Code::NOT_INITIALIZED } else { Code::UNKNOWN })
+    Err(if link::options().cupti.is_since("13.0") { Code::UNKNOWN } else { Code::NOT_INITIALIZED })
 }
 
 /// For calls that need no driver in versions before 13.2: that one dies, and those after it answer nothing.
@@ -89,16 +89,16 @@ pub(crate) fn need_driver_from_13_2() -> Outcome {
         return Ok(());
     }
     let asked = link::options().cupti;
-    if Some(asked) == version("13.2") {
+    if asked == CuptiVersion::named("13.2") {
         eprintln!("sim-cupti: CUPTI 13.2 without a driver ends the process, as the real one does");
         std::process::abort();
     }
-    if asked > version("13.2").unwrap_or(usize::MAX) { Err(Code::UNKNOWN) } else { Ok(()) }
+    if asked.is_since("13.2") { Err(Code::UNKNOWN) } else { Ok(()) }
 }
 
 /// Passes from the version of that name on.
 pub(crate) fn since(name: &str) -> Outcome {
-    if link::options().cupti >= version(name).unwrap_or_default() { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
+    if link::options().cupti.is_since(name) { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
 }
 
 /// Gives a value to the caller of a C function.

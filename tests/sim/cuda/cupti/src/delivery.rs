@@ -47,7 +47,7 @@ pub(crate) fn request() -> Option<Buffer> {
 
 /// Sleeps as long as an option says.
 fn dawdle() {
-    match link::options().slow_callbacks_ms {
+    match link::options().slow_callbacks {
         0 => {}
         ms => std::thread::sleep(Duration::from_millis(ms)),
     }
@@ -87,10 +87,10 @@ pub(crate) fn deliver(mut buffers: Vec<Buffer>) {
     }
     buffers.iter_mut().for_each(Buffer::close);
     let options = link::options();
-    if options.late_buffers_ms == 0 && !options.foreign_thread {
+    if options.late_buffers == 0 && !options.foreign_thread {
         return complete(buffers);
     }
-    let late = Duration::from_millis(options.late_buffers_ms);
+    let late = Duration::from_millis(options.late_buffers);
     let (done, wait) = channel();
     let done = late.is_zero().then_some(done);
     let is_waiting = done.is_some();

@@ -1,6 +1,6 @@
 //! How long the records of each kind are, in each version of CUPTI.
 
-use crate::shared::options::version;
+use crate::shared::options::CuptiVersion;
 
 /// Kinds of activity.
 pub(crate) mod kind {
@@ -65,41 +65,43 @@ const KERNELS: &[(&str, usize)] =
     &[("11.7", 176), ("11.8", 200), ("12.0", 208), ("13.0", 216), ("13.1", 224), ("13.3", 232), ("13.4", 248)];
 
 /// The length of a record of that kind; none if the version has no such kind.
-pub(crate) fn length(kind: u32, of_version: usize) -> Option<usize> {
+pub(crate) fn length(kind: u32, version: CuptiVersion) -> Option<usize> {
     let (_, lengths) = LENGTHS.iter().find(|(known, _)| *known == kind)?;
-    let since = |name: &str| version(name).is_some_and(|first| first <= of_version);
-    lengths.iter().rev().find(|(first, _)| since(first)).map(|(_, length)| *length)
+    lengths.iter().rev().find(|(first, _)| version.is_since(first)).map(|(_, length)| *length)
 }
 
 /// The longest record of a version.
-pub(crate) fn longest(of_version: usize) -> usize {
-    LENGTHS.iter().filter_map(|(kind, _)| length(*kind, of_version)).max().unwrap_or_default()
+pub(crate) fn longest(version: CuptiVersion) -> usize {
+    LENGTHS.iter().filter_map(|(kind, _)| length(*kind, version)).max().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::options::VERSIONS;
+
+    fn versions() -> impl Iterator<Item = CuptiVersion> {
+        (0..CuptiVersion::ALL.len()).map(CuptiVersion)
+    }
 
     #[test]
     fn lengths_grow_and_are_whole_words() {
         for (kind, _) in LENGTHS {
-            let lengths: Vec<_> = (0..VERSIONS.len()).filter_map(|version| length(*kind, version)).collect();
+            let lengths: Vec<_> = versions().filter_map(|version| length(*kind, version)).collect();
             assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
         }
     }
 
     #[test]
     fn a_kind_begins_with_a_version() {
-        assert_eq!(length(56, version("13.0").unwrap()), None);
-        assert_eq!(length(56, version("13.1").unwrap()), Some(56));
-        assert_eq!(length(7, version("13.4").unwrap()), None);
-        assert_eq!(longest(version("13.4").unwrap()), 248);
+        assert_eq!(length(56, CuptiVersion::named("13.0")), None);
+        assert_eq!(length(56, CuptiVersion::named("13.1")), Some(56));
+        assert_eq!(length(7, CuptiVersion::named("13.4")), None);
+        assert_eq!(longest(CuptiVersion::named("13.4")), 248);
     }
 
     #[test]
     fn kernels_have_the_length_of_their_version() {
-        let all: Vec<_> = VERSIONS.iter().map(|(name, _)| length(10, version(name).unwrap()).unwrap()).collect();
+        let all: Vec<_> = versions().map(|version| length(10, version).unwrap()).collect();
         assert_eq!(all, [176, 200, 208, 208, 208, 208, 208, 208, 208, 208, 208, 216, 224, 224, 232, 248]);
     }
 }

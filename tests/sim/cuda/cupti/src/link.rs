@@ -1,17 +1,18 @@
 //! The way to the driver: finds it, and hands it the table of what it is to call.
 
 use crate::shared::counters::Counters;
-use crate::shared::loader;
-use crate::shared::options::{Options, VERSIONS};
+use crate::shared::options::{CuptiVersion, Options};
 use crate::shared::tracer::SetTracer;
 use crate::writer;
+use sim_core::ffi::StaticPointer;
+use sim_core::loader;
+use sim_core::options::OptionsStore;
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(std::ptr::null_mut());
-static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cupti", "SIM_CUDA", Options::parse);
+static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
 /// What is counted where there is no driver to ask.
 static NO_COUNTERS: Counters = Counters::new();
 static CONNECTING: Mutex<()> = Mutex::new(());
@@ -19,15 +20,15 @@ static CONNECTING: Mutex<()> = Mutex::new(());
 /// Whether there is a driver that is more than a stub, and of this CUPTI's major version or a later one. Looks for it
 /// while there is none.
 pub(crate) fn connected() -> bool {
-    if COUNTERS.load(Ordering::Acquire).is_null() {
+    if COUNTERS.get().is_none() {
         let _one_at_a_time = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if COUNTERS.load(Ordering::Acquire).is_null() {
+        if COUNTERS.get().is_none() {
             connect();
         }
     }
     let Options { driver, cupti, .. } = *options();
-    let major = VERSIONS[cupti].0.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(i32::MAX);
-    !COUNTERS.load(Ordering::Acquire).is_null() && driver / 1_000 >= major
+    let major = CuptiVersion::ALL[cupti.0].0.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(i32::MAX);
+    COUNTERS.get().is_some() && driver / 1_000 >= major
 }
 
 fn connect() {
@@ -39,7 +40,8 @@ fn connect() {
     let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(address) };
     // SAFETY: the table lives as long as the process.
     let counters = unsafe { set_tracer(&raw const writer::TRACER) };
-    COUNTERS.store(counters.cast_mut(), Ordering::Release);
+    // SAFETY: the driver's counters stay; libraries are not closed.
+    unsafe { COUNTERS.set(counters) };
 }
 
 /// `simSetTracer` of the driver that is loaded already, else of the one beside this library, else of the loader's.
@@ -59,21 +61,14 @@ fn beside_this_library() -> Vec<CString> {
 
 /// The options in force: the driver's, and without one those of the environment.
 pub(crate) fn options() -> &'static Options {
-    if OPTIONS.load(Ordering::Acquire).is_null() {
-        let text = std::env::var("SIM_CUDA").unwrap_or_default();
-        configure(&Options::parse(&text).unwrap_or_default());
-    }
-    // SAFETY: options are put there once for each configuration and never taken away.
-    unsafe { &*OPTIONS.load(Ordering::Acquire) }
+    OPTIONS.get()
 }
 
-/// Sets the options for good: other threads may still read the ones before, which are few and stay.
 pub(crate) fn configure(options: &Options) {
-    OPTIONS.store(Box::leak(Box::new(*options)), Ordering::Release);
+    OPTIONS.set(*options);
 }
 
 /// The driver's counters.
 pub(crate) fn counters() -> &'static Counters {
-    // SAFETY: the driver's counters stay; libraries are not closed.
-    unsafe { COUNTERS.load(Ordering::Acquire).as_ref() }.unwrap_or(&NO_COUNTERS)
+    COUNTERS.get().unwrap_or(&NO_COUNTERS)
 }

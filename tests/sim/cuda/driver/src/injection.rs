@@ -3,7 +3,7 @@
 use crate::control;
 use crate::error::{Error, Outcome};
 use crate::shared::calls::{self, Call};
-use crate::shared::loader;
+use sim_core::loader;
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;

@@ -5,6 +5,7 @@ use crate::error::{Error, Outcome, give};
 use crate::shared::clock::now;
 use crate::state::{self, State};
 use crate::trace;
+use sim_core::ffi::c_string;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -77,7 +78,7 @@ fn function(state: &mut State, module: u64, name: &str) -> Outcome<(u64, bool)> 
     }
     *entry = Some(fresh);
     let function = Function {
-        name: crate::control::c_string(name),
+        name: c_string(name),
         registers: number_after(name, "_regs").unwrap_or(32),
         static_shared: number_after(name, "_smem").unwrap_or(0),
         max_dynamic_shared: attributes::SHARED_PER_BLOCK,

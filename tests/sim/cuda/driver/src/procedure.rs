@@ -1,7 +1,7 @@
 //! Looks up the functions of the driver by name.
 
 use crate::error::{Error, Outcome, give};
-use crate::shared::loader;
+use sim_core::loader;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStringExt;
 

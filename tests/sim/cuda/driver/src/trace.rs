@@ -6,21 +6,22 @@ use crate::shared::clock::now;
 use crate::shared::options::Options;
 use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::{context, control, injection};
+use sim_core::ffi::StaticPointer;
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-static TRACER: AtomicPtr<Tracer> = AtomicPtr::new(std::ptr::null_mut());
+static TRACER: StaticPointer<Tracer> = StaticPointer::null();
 static CORRELATION: AtomicU32 = AtomicU32::new(0);
 
 /// Makes `tracer` the one that is called.
 pub(crate) fn set(tracer: *const Tracer) {
-    TRACER.store(tracer.cast_mut(), Ordering::Release);
+    // SAFETY: null, or a table that its owner keeps for good.
+    unsafe { TRACER.set(tracer) };
     configured(control::options());
 }
 
 fn tracer() -> Option<&'static Tracer> {
-    // SAFETY: it is null, or a table that its owner keeps for good.
-    unsafe { TRACER.load(Ordering::Acquire).as_ref() }
+    TRACER.get()
 }
 
 /// A call of the API as the function that serves it sees it.
@@ -75,7 +76,7 @@ fn code(outcome: Outcome) -> i32 {
 pub(crate) fn next_correlation() -> u32 {
     let last = match control::options().repeat_correlation {
         0 => u32::MAX,
-        last => last,
+        last => last as u32,
     };
     let next = |id: u32| if id >= last { 1 } else { id + 1 };
     CORRELATION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(next(id))).map_or(1, next)

@@ -1,11 +1,11 @@
 //! Modules: a text that names the kernels; and the kernels that a program brings along.
 
 use crate::argument::{Function as Handle, Module as ModuleHandle, Stream};
-use crate::control::{c_string, text};
 use crate::error::{Error, Outcome, give};
 use crate::shared::tracer::Symbol;
 use crate::state::{self, State};
 use crate::trace;
+use sim_core::ffi::{c_string, read_text};
 use std::ffi::{CString, c_char, c_void};
 
 /// A loaded module: its kernels by name.
@@ -96,7 +96,7 @@ pub(crate) fn tell(handle: u64) {
 }
 
 fn load(place: *mut ModuleHandle, image: *const c_void) -> Outcome {
-    let image = text(image.cast()).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::INVALID_IMAGE)?;
+    let image = read_text(image.cast()).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::INVALID_IMAGE)?;
     let mut lines = image.lines();
     if lines.next() != Some(MARK) {
         return Err(Error::INVALID_IMAGE);
@@ -123,7 +123,7 @@ api! {
     }
 
     fn hipModuleGetFunction(function: *mut Handle, module: ModuleHandle, kname: *const c_char) |_| {
-        let name = text(kname).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::NOT_FOUND)?;
+        let name = read_text(kname).ok_or(Error::INVALID_VALUE)?.to_str().map_err(|_| Error::NOT_FOUND)?;
         let state = state::ready()?;
         let module = state.modules.get(&module.0).ok_or(Error::INVALID_HANDLE)?;
         let found = module.functions.iter().find(|(known, _)| known == name).ok_or(Error::NOT_FOUND)?;
@@ -157,7 +157,7 @@ fn forget(name: CString) {
 /// A kernel that the program brings along, as a compiler would register it: the address that stands for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
-    let name = text(name).unwrap_or_default().to_string_lossy();
+    let name = read_text(name).unwrap_or_default().to_string_lossy();
     let mut state = state::lock();
     let (handle, code_object) = (state.handle(), state.code_object());
     let function = Function::new(&mut state, &name, code_object);

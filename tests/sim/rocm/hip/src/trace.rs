@@ -3,9 +3,9 @@
 use crate::error::{Error, Outcome};
 use crate::shared::clock::thread;
 use crate::shared::counters::count as add_one;
-use crate::shared::loader;
 use crate::shared::tracer::{ApiCall, Argument, HipStarts, Symbol, Tracer, Work};
 use crate::{control, module};
+use sim_core::loader;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

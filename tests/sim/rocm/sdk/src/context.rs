@@ -4,7 +4,7 @@ use crate::layout::{CODE_OBJECT, HIP_RUNTIME_API, KERNEL_DISPATCH, MEMORY_COPY, 
 use crate::registration;
 use crate::shared::counters::count;
 use crate::shared::link;
-use crate::shared::options::{CALLS, CODE, COPIES, KERNELS};
+use crate::shared::options::Service as Failing;
 use crate::status::{Status, answer};
 use crate::{buffer, layout};
 use std::ffi::{c_int, c_void};
@@ -108,8 +108,8 @@ fn create(place: *mut u64) -> Result<(), Status> {
 fn add_service(service: Service) -> Result<(), Status> {
     registration::open()?;
     let what = match service.kind {
-        HIP_RUNTIME_API => CALLS,
-        CODE_OBJECT => CODE,
+        HIP_RUNTIME_API => Failing::Calls,
+        CODE_OBJECT => Failing::Code,
         _ => return Err(Status::NOT_IMPLEMENTED),
     };
     enabled(what)?;
@@ -125,8 +125,8 @@ fn add_service(service: Service) -> Result<(), Status> {
 fn add_buffered(context: u64, kind: u32, buffer: u64) -> Result<(), Status> {
     registration::open()?;
     let what = match kind {
-        KERNEL_DISPATCH => KERNELS,
-        MEMORY_COPY => COPIES,
+        KERNEL_DISPATCH => Failing::Kernels,
+        MEMORY_COPY => Failing::Copies,
         _ => return Err(Status::NOT_IMPLEMENTED),
     };
     enabled(what)?;
@@ -140,8 +140,8 @@ fn add_buffered(context: u64, kind: u32, buffer: u64) -> Result<(), Status> {
     Ok(())
 }
 
-fn enabled(what: u32) -> Result<(), Status> {
-    match link::options().enabling(what) {
+fn enabled(what: Failing) -> Result<(), Status> {
+    match link::options().enable_error.code_for(what) {
         0 => Ok(()),
         code => Err(Status::of(code)),
     }

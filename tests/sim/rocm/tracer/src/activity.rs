@@ -10,7 +10,7 @@ use crate::shared::calls::CALLS;
 use crate::shared::clock::now;
 use crate::shared::courier::{self, Courier};
 use crate::shared::link;
-use crate::shared::options;
+use crate::shared::options::Service;
 use crate::shared::tracer::{self, ApiCall, Work};
 use crate::status::{Status, answer, is_stopped};
 use std::ffi::CStr;
@@ -119,8 +119,8 @@ fn enable(domain: u32, operation: Option<u32>, pool: Handle) -> Result<(), Statu
     if domain != HIP_OPS {
         return Ok(());
     }
-    let what = if operation == Some(COPY) { options::COPIES } else { options::KERNELS };
-    match link::options().enabling(what) {
+    let what = if operation == Some(COPY) { Service::Copies } else { Service::Kernels };
+    match link::options().enable_error.code_for(what) {
         0 => {}
         code => return Err(Status::of(code)),
     }

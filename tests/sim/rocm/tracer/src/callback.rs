@@ -7,7 +7,7 @@ use crate::names::{HIP_API, check};
 use crate::shared::calls::CALLS;
 use crate::shared::counters::count;
 use crate::shared::link;
-use crate::shared::options;
+use crate::shared::options::Service;
 use crate::shared::tracer::{ApiCall, NEVER, Symbol, Tracer};
 use crate::status::{Status, answer, is_stopped};
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ fn enable(
     if domain != HIP_API {
         return Ok(());
     }
-    match link::options().enabling(options::CALLS) {
+    match link::options().enable_error.code_for(Service::Calls) {
         0 => {}
         code => return Err(Status::of(code)),
     }

@@ -18,7 +18,7 @@ static INITIALIZED: AtomicBool = AtomicBool::new(false);
 const DRIVER: usize = 0x5e00_0000_1000;
 /// The index of a device.
 fn index(device: usize) -> Option<u32> {
-    devices::index(&control::options(), device)
+    devices::index(control::options(), device)
 }
 
 /// Initialises the drivers; without one, it says what the real loader says.
@@ -101,7 +101,7 @@ pub extern "C" fn zeDriverGetApiVersion(driver: usize, place: *mut u32) -> u32 {
         return INVALID_NULL_HANDLE;
     }
     // SAFETY: the caller promises a place.
-    unsafe { place.write(1 << 16 | control::options().driver_api) };
+    unsafe { place.write(1 << 16 | control::options().driver_api.minor) };
     SUCCESS
 }
 
@@ -114,7 +114,7 @@ pub extern "C" fn zeDriverGetProperties(driver: usize, place: *mut u8) -> u32 {
 /// Gives what a device is.
 #[unsafe(no_mangle)]
 pub extern "C" fn zeDeviceGetProperties(device: usize, place: *mut u8) -> u32 {
-    write(place, index(device).map(|index| properties::device(&control::options(), index)))
+    write(place, index(device).map(|index| properties::device(control::options(), index)))
 }
 
 /// Gives the limits of what runs on a device.

@@ -11,6 +11,8 @@ use crate::shared::tracer::{
     MEMCPY_PEER, MEMSET, NO_SYCL_QUEUE, Synchronization, Work,
 };
 use crate::trace;
+use sim_core::clock::thread_id;
+use sim_core::ffi::read_text;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -82,7 +84,7 @@ fn submit(handle: u64, work: Work, duration: u64, endless: bool, apis: (&Api, &A
     let is_sycl = queue.sycl != NO_SYCL_QUEUE;
     let correlation = trace::next_correlation();
     let work = Work { queue: handle, device: queue.device, sycl_queue: queue.sycl, correlation, ..work };
-    let mut work = Work { thread: trace::thread(), ..work };
+    let mut work = Work { thread: thread_id(), ..work };
     if is_sycl {
         work.invocation = INVOCATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         (work.task_begin, work.enqueue_begin) = (now(), now());
@@ -124,10 +126,10 @@ pub extern "C" fn simQueueDestroy(queue: u64) -> i32 {
 /// Gives a kernel to a queue. A name with `_us500` in it takes 500 us; the source file may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn simSubmitKernel(queue: u64, name: *const c_char, file: *const c_char, line: u64) -> i32 {
-    let (name, file) = (control::string(name).unwrap_or(c""), control::string(file).unwrap_or(c""));
+    let (name, file) = (read_text(name).unwrap_or(c""), read_text(file).unwrap_or(c""));
     let text = name.to_str().unwrap_or_default();
     let options = control::options();
-    let endless = !options.no_finish.is_empty() && text.contains(&options.no_finish);
+    let endless = !options.no_finish.as_str().is_empty() && text.contains(options.no_finish.as_str());
     let duration = number_after(text, "_us").map_or(KERNEL_DURATION, |us| us * 1_000);
     let work = Work { name: keep(name), file: keep(file), line, ..blank(KERNEL) };
     submit(queue, work, duration, endless, (&apis::urEnqueueKernelLaunch, &apis::zeCommandListAppendLaunchKernel))
@@ -228,7 +230,7 @@ fn synchronize(queue: u64, kind: u32, api: &Api) {
         event: if kind == HOST_EVENT { queue + 0x10_0000 } else { 0 },
         start,
         end,
-        thread: trace::thread(),
+        thread: thread_id(),
         api: api.id,
         wait_events: u32::from(kind == HOST_EVENT),
         result: device::SUCCESS,
@@ -241,7 +243,7 @@ pub extern "C" fn simCollective(name: *const c_char, communicator: u64, send: u6
     count(&control::counters().collectives);
     let start = now();
     std::thread::sleep(Duration::from_micros(us));
-    let (name, thread) = (keep(control::string(name).unwrap_or(c"")), trace::thread());
+    let (name, thread) = (keep(read_text(name).unwrap_or(c"")), thread_id());
     trace::communicated(&Communication { start, end: now(), thread, send, receive, communicator, name });
     DONE
 }

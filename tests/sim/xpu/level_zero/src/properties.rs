@@ -52,7 +52,7 @@ pub(crate) fn device(options: &Options, index: u32) -> Sheet {
     // Threads of a unit, its width, units of a subslice, subslices of a slice, slices.
     let sheet = sheet.u32(56, 8).u32(60, 16).u32(64, 8).u32(68, 64).u32(72, 1);
     let sheet = sheet.u64(80, 12_500_000).u32(88, 36).u32(92, 32);
-    sheet.put(96, &uuid(options, index)).text(112, &options.name)
+    sheet.put(96, &uuid(options, index)).text(112, options.name.as_str())
 }
 
 /// `ze_device_compute_properties_t`
@@ -70,6 +70,7 @@ pub(crate) fn memory() -> Sheet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sim_core::options::Text;
 
     /// `ze_device_properties_t` as the header has it.
     #[repr(C)]
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_device_has_the_layout_of_the_header() {
-        let sheet = device(&Options { name: "GPU".to_owned(), ..Options::default() }, 1);
+        let sheet = device(&Options { name: Text::new("GPU"), ..Options::default() }, 1);
         assert_eq!(sheet.bytes().len(), size_of::<Device>());
         let at = |offset: usize| u32::from_le_bytes(sheet.bytes()[offset..offset + 4].try_into().unwrap());
         assert_eq!(at(std::mem::offset_of!(Device, vendor)), 0x8086);

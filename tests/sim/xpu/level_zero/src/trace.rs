@@ -4,21 +4,22 @@ use crate::control;
 use crate::shared::apis::Api;
 use crate::shared::clock::now;
 use crate::shared::tracer::{Call, Communication, Synchronization, Tracer, Work};
+use sim_core::ffi::StaticPointer;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-static TRACER: AtomicPtr<Tracer> = AtomicPtr::new(std::ptr::null_mut());
+static TRACER: StaticPointer<Tracer> = StaticPointer::null();
 static CORRELATION: AtomicU32 = AtomicU32::new(0);
 
 /// Makes `tracer` the one that is called.
 pub(crate) fn set(tracer: *const Tracer) {
-    TRACER.store(tracer.cast_mut(), Ordering::Release);
+    // SAFETY: null, or a table that its owner keeps for good.
+    unsafe { TRACER.set(tracer) };
     configured();
 }
 
 fn tracer() -> Option<&'static Tracer> {
-    // SAFETY: it is null, or a table that its owner keeps for good.
-    unsafe { TRACER.load(Ordering::Acquire).as_ref() }
+    TRACER.get()
 }
 
 /// Runs what a function of an API does, and tells the tracer afterwards.
@@ -36,21 +37,15 @@ pub(crate) fn call<T>(api: &Api, correlation: u32, serve: impl FnOnce() -> T) ->
 pub(crate) fn next_correlation() -> u32 {
     let last = match control::options().repeat_correlation {
         0 => u32::MAX,
-        last => last,
+        last => last as u32,
     };
     let next = |id: u32| if id >= last { 1 } else { id + 1 };
     CORRELATION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(next(id))).map_or(1, next)
 }
 
-/// The thread, by the system's number.
-pub(crate) fn thread() -> u32 {
-    // SAFETY: gettid takes nothing.
-    unsafe { libc::gettid() as u32 }
-}
-
 pub(crate) fn configured() {
     if let Some(tracer) = tracer() {
-        (tracer.configured)(control::text().as_ptr());
+        (tracer.configured)(control::options());
     }
 }
 

@@ -14,16 +14,13 @@ mod properties;
 mod control {
     use crate::shared::counters::Counters;
     use crate::shared::options::Options;
-    use std::sync::{Arc, LazyLock};
+    use sim_core::options::OptionsStore;
 
-    static OPTIONS: LazyLock<Arc<Options>> = LazyLock::new(|| {
-        let text = std::env::var("SIM_XPU").unwrap_or_default();
-        Arc::new(Options::parse(&text).unwrap_or_default())
-    });
+    static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-xpu", "SIM_XPU", Options::parse);
     static COUNTERS: Counters = Counters::new();
 
-    pub(crate) fn options() -> Arc<Options> {
-        Arc::clone(&OPTIONS)
+    pub(crate) fn options() -> &'static Options {
+        OPTIONS.get()
     }
 
     pub(crate) fn counters() -> &'static Counters {

@@ -4,7 +4,7 @@ use crate::code::{self, Code, Outcome, give};
 use crate::courier::{Completed, Requested};
 use crate::link::{need_driver, need_loader};
 use crate::shared::apis::{self, LEVEL_ZERO, SYCL};
-use crate::shared::options::VERSIONS;
+use crate::shared::options::PtiVersion;
 use crate::stamps::Timestamp;
 use crate::{external, link, pool, stamps, texts, views, walker};
 use std::ffi::{CStr, c_char};
@@ -34,18 +34,18 @@ pub struct Version {
 /// The version, which needs no loader.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptiVersion() -> Version {
-    let [major, minor, patch] = VERSIONS[link::options().pti].1;
+    let [major, minor, patch] = link::options().pti.number();
     Version { major, minor, patch }
 }
 
 /// The version as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn ptiVersionString() -> *const c_char {
-    const TEXTS: [&CStr; VERSIONS.len()] = [
+    const TEXTS: [&CStr; PtiVersion::ALL.len()] = [
         c"0.10.3", c"0.11.0", c"0.12.4", c"0.13.1", c"0.14.0", c"0.15.0", c"0.16.0", c"0.17.0", c"1.0.0", c"1.1.0",
         c"1.2.0", c"2.0.0",
     ];
-    TEXTS[link::options().pti].as_ptr()
+    TEXTS[link::options().pti.0].as_ptr()
 }
 
 /// A text, where there is a loader.
@@ -82,7 +82,7 @@ pub extern "C" fn ptiViewGetTimestamp() -> u64 {
 
 /// Passes from the version of that name on.
 fn since(name: &str) -> Outcome {
-    if link::options().since(name) { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
+    if link::options().pti.is_since(name) { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
 }
 
 export! {

@@ -42,11 +42,11 @@ pub(crate) fn request() -> Option<Buffer> {
 
 fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
     let options = link::options();
-    dawdle(options.slow_callbacks_ms);
+    dawdle(options.slow_callbacks);
     let (mut address, mut size) = (std::ptr::null_mut(), 0);
     requested(&raw mut address, &raw mut size);
     count(&link::counters().requested_buffers);
-    if address.is_null() || size < layout::longest(&options) {
+    if address.is_null() || size < layout::longest(options) {
         completed(address, size, 0);
         return None;
     }
@@ -88,14 +88,14 @@ fn bring(parcels: Receiver<Parcel>) {
 /// it does not do for buffers that are late.
 pub(crate) fn deliver(buffers: Vec<Buffer>, is_waiting: bool) {
     let options = link::options();
-    if !options.foreign_thread && options.late_buffers_ms == 0 {
+    if !options.foreign_thread && options.late_buffers == 0 {
         return complete(buffers);
     }
     let (done, wait) = channel();
-    let due = Instant::now() + Duration::from_millis(options.late_buffers_ms);
+    let due = Instant::now() + Duration::from_millis(options.late_buffers);
     let sent = COURIER.lock().unwrap_or_else(PoisonError::into_inner).send(Parcel { buffers, due, done });
     match sent {
-        Ok(()) if is_waiting && options.late_buffers_ms == 0 => drop(wait.recv()),
+        Ok(()) if is_waiting && options.late_buffers == 0 => drop(wait.recv()),
         Ok(()) => {}
         // There is no such thread: then from here.
         Err(unsent) => complete(unsent.0.buffers),
@@ -105,7 +105,7 @@ pub(crate) fn deliver(buffers: Vec<Buffer>, is_waiting: bool) {
 fn complete(buffers: Vec<Buffer>) {
     let Some((_, completed)) = callbacks() else { return };
     for buffer in buffers {
-        dawdle(link::options().slow_callbacks_ms);
+        dawdle(link::options().slow_callbacks);
         count(&link::counters().delivered_buffers);
         buffer.deliver(completed);
     }

@@ -38,7 +38,7 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
 /// The length of a record of that kind; none if the version has no such kind.
 pub(crate) fn length(kind: u32, options: &Options) -> Option<usize> {
     let (_, lengths) = LENGTHS.iter().find(|(known, _)| *known == kind)?;
-    let (_, length) = lengths.iter().rev().find(|(first, _)| options.since(first))?;
+    let (_, length) = lengths.iter().rev().find(|(first, _)| options.pti.is_since(first))?;
     Some(length + options.longer_records)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn longest(options: &Options) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::options::VERSIONS;
+    use crate::shared::options::PtiVersion;
 
     fn of(name: &str) -> Options {
         Options::parse(&format!("pti={name}")).unwrap()
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn lengths_grow_and_are_whole_words() {
         for (kind, _) in LENGTHS {
-            let lengths: Vec<_> = VERSIONS.iter().filter_map(|(name, _)| length(*kind, &of(name))).collect();
+            let lengths: Vec<_> = PtiVersion::ALL.iter().filter_map(|(name, _)| length(*kind, &of(name))).collect();
             assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
         }
     }

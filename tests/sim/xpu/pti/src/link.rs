@@ -2,22 +2,21 @@
 
 use crate::code::{Code, Outcome};
 use crate::shared::counters::Counters;
-use crate::shared::loader;
 use crate::shared::options::Options;
 use crate::shared::tracer::SetTracer;
 use crate::{pool, writer};
+use sim_core::ffi::StaticPointer;
+use sim_core::loader;
+use sim_core::options::OptionsStore;
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-static OPTIONS: LazyLock<Mutex<Arc<Options>>> = LazyLock::new(|| {
-    let text = std::env::var("SIM_XPU").unwrap_or_default();
-    Mutex::new(Arc::new(Options::parse(&text).unwrap_or_default()))
-});
+static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-pti", "SIM_XPU", Options::parse);
 /// How often the options have been set.
 static CONFIGURED: AtomicU64 = AtomicU64::new(0);
-static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
 /// What is counted where there is no loader to ask.
 static NO_COUNTERS: Counters = Counters::new();
 
@@ -42,7 +41,7 @@ pub(crate) fn need_driver() -> Outcome {
     IS_THERE.get_or_init(|| {
         /// The first version of Level Zero with all that PTI takes for granted.
         const LEAST_API: u32 = 3;
-        let (result, api) = (init(0), options().driver_api);
+        let (result, api) = (init(0), options().driver_api.minor);
         if result != 0 || api < LEAST_API {
             eprintln!("sim-pti: zeInit: {result:#x}, Level Zero 1.{api}: that ends the process, as with the real PTI");
             std::process::abort();
@@ -61,7 +60,8 @@ fn connect() -> Option<Init> {
     let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(functions[2]) };
     // SAFETY: the table lives as long as the process.
     let counters = unsafe { set_tracer(&raw const writer::TRACER) };
-    COUNTERS.store(counters.cast_mut(), Ordering::Release);
+    // SAFETY: its counters stay; libraries are not closed.
+    unsafe { COUNTERS.set(counters) };
     // SAFETY: the function has this type.
     Some(unsafe { std::mem::transmute::<*mut c_void, Init>(functions[1]) })
 }
@@ -80,12 +80,12 @@ fn beside_this_library() -> Option<CString> {
 }
 
 /// The options in force: Level Zero's, and without it those of the environment.
-pub(crate) fn options() -> Arc<Options> {
-    Arc::clone(&OPTIONS.lock().unwrap_or_else(PoisonError::into_inner))
+pub(crate) fn options() -> &'static Options {
+    OPTIONS.get()
 }
 
-pub(crate) fn configure(options: Options) {
-    *OPTIONS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
+pub(crate) fn configure(options: &Options) {
+    OPTIONS.set(*options);
     CONFIGURED.fetch_add(1, Ordering::Release);
     pool::configured();
 }
@@ -97,6 +97,5 @@ pub(crate) fn configured() -> u64 {
 
 /// Level Zero's counters.
 pub(crate) fn counters() -> &'static Counters {
-    // SAFETY: its counters stay; libraries are not closed.
-    unsafe { COUNTERS.load(Ordering::Acquire).as_ref() }.unwrap_or(&NO_COUNTERS)
+    COUNTERS.get().unwrap_or(&NO_COUNTERS)
 }

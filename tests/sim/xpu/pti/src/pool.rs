@@ -7,6 +7,7 @@ use crate::layout;
 use crate::link;
 use crate::record::Record;
 use crate::shared::counters::count;
+use sim_core::clock::thread_id;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -39,9 +40,7 @@ fn lock() -> MutexGuard<'static, HashMap<u32, Buffer>> {
 pub(crate) fn register(requested: Requested, completed: Completed) -> Outcome {
     unless(link::options().callbacks_error)?;
     let first = courier::register(requested, completed)?;
-    // SAFETY: gettid takes nothing.
-    let thread = unsafe { libc::gettid() as u32 };
-    let before = lock().insert(thread, first);
+    let before = lock().insert(thread_id(), first);
     courier::deliver(Vec::from_iter(before), false);
     Ok(())
 }
@@ -85,7 +84,7 @@ fn add_one(thread: u32, record: &Record, is_garbage: bool) {
         if is_garbage {
             buffer.note_garbage();
         }
-        if buffer.has_room(layout::longest(&link::options())) {
+        if buffer.has_room(layout::longest(link::options())) {
             buffers.insert(thread, buffer);
         } else {
             full.push(buffer);
@@ -101,7 +100,7 @@ pub(crate) fn flush() -> Outcome {
     let options = link::options();
     count(&link::counters().flushes);
     unless(options.flush_error)?;
-    std::thread::sleep(Duration::from_millis(options.slow_flush_ms));
+    std::thread::sleep(Duration::from_millis(options.slow_flush));
     let configured = link::configured();
     while options.hanging_flush && link::configured() == configured {
         std::thread::sleep(Duration::from_millis(1));

@@ -12,7 +12,7 @@ pub(crate) struct Record {
 impl Record {
     /// A record with nothing but its kind; none if the version has no such kind.
     pub(crate) fn new(kind: u32) -> Option<Record> {
-        let length = layout::length(kind, &link::options())?;
+        let length = layout::length(kind, link::options())?;
         Some(Record { bytes: vec![0; length] }.u32(0, kind))
     }
 

@@ -1,6 +1,6 @@
 //! Which kinds of views are enabled, and which functions of the APIs.
 
-use crate::code::{Code, Outcome};
+use crate::code::{Code, Outcome, unless};
 use crate::courier;
 use crate::layout::{self, kind};
 use crate::link;
@@ -34,10 +34,7 @@ pub(crate) fn enable(kind: u32) -> Outcome {
         return Err(Code::NO_CALLBACKS_SET);
     }
     let options = link::options();
-    let fails = options.enable_error_kind.is_none_or(|fails| fails == kind);
-    if options.enable_error != 0 && fails {
-        return Err(Code(options.enable_error));
-    }
+    unless(options.enable_error.code_for(kind) as u32)?;
     if kind == kind::CPU_KERNEL {
         return Err(Code::NOT_IMPLEMENTED);
     }
@@ -61,7 +58,7 @@ pub(crate) fn disable(kind: u32) -> Outcome {
 
 fn check(kind: u32) -> Outcome {
     let is_reserved = kind == 0 || kind == kind::RESERVED || kind >= u32::BITS;
-    let is_known = layout::length(kind, &link::options()).is_some();
+    let is_known = layout::length(kind, link::options()).is_some();
     if is_reserved || !is_known { Err(Code::BAD_ARGUMENT) } else { Ok(()) }
 }
 

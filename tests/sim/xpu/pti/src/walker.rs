@@ -25,7 +25,7 @@ pub(crate) fn next(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Outco
     }
     // SAFETY: the range is inside the buffer.
     let kind = unsafe { current.cast::<u32>().read_unaligned() };
-    let length = layout::length(kind, &link::options()).ok_or(Code::BAD_ARGUMENT)?;
+    let length = layout::length(kind, link::options()).ok_or(Code::BAD_ARGUMENT)?;
     if offset + length == valid {
         return Err(Code::END_OF_BUFFER);
     }

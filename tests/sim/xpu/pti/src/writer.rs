@@ -9,16 +9,16 @@ use crate::shared::devices;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, Call, Communication, Synchronization, Tracer, Work};
 use crate::{external, link, pool, scope, stamps, views};
+use sim_core::clock::thread_id;
 use std::ffi::{CStr, c_char};
 
 /// What Level Zero is to call.
 pub(crate) static TRACER: Tracer =
     Tracer { version: tracer::VERSION, configured, called, completed, synchronized, communicated, count: count_of };
 
-extern "C" fn configured(text: *const c_char) {
-    // SAFETY: Level Zero hands in the text of its options.
-    let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default();
-    link::configure(Options::parse(text).unwrap_or_default());
+extern "C" fn configured(options: *const Options) {
+    // SAFETY: Level Zero hands in its options.
+    link::configure(unsafe { &*options });
 }
 
 /// A new record of a kind, if that is enabled.
@@ -30,8 +30,7 @@ extern "C" fn called(call: *const Call) {
     // SAFETY: Level Zero hands in a call on its stack.
     let call = unsafe { *call };
     let Some(record) = views::call(call.group, call.id).and_then(Record::new) else { return };
-    // SAFETY: gettid takes nothing.
-    let thread = unsafe { libc::gettid() as u32 };
+    let thread = thread_id();
     if views::is_enabled(kind::EXTERNAL_CORRELATION) {
         for (external_kind, id) in external::innermost() {
             let Some(record) = Record::new(kind::EXTERNAL_CORRELATION) else { return };
@@ -81,7 +80,7 @@ fn times(record: Record, offset: usize, work: &Work) -> Record {
 /// The address of a device on its bus, and its id.
 fn device(record: Record, address: usize, uuid: usize, device: u32) -> Record {
     let (options, pci) = (link::options(), format!("0:{:x}:0.0", devices::bus(device)));
-    let mut id = devices::uuid(&options, device);
+    let mut id = devices::uuid(options, device);
     if options.unknown_uuid {
         id.reverse();
     }
@@ -174,7 +173,7 @@ extern "C" fn communicated(communication: *const Communication) {
     let record = record.u64(8, stamps::of(its.start)).u64(16, stamps::of(its.end));
     let record = record.u32(24, std::process::id()).u32(28, its.thread);
     // Before 1.0 it had the size of some metadata in place of those of the two buffers.
-    let record = if link::options().since("1.0") {
+    let record = if link::options().pti.is_since("1.0") {
         record.u64(32, its.send).u64(40, its.receive).u64(48, its.communicator).u64(56, its.name as u64)
     } else {
         record.u64(32, 24).u64(40, its.communicator).u64(48, its.name as u64)
@@ -189,8 +188,7 @@ fn overhead(began: u64, pieces: usize) {
     const TIME: u32 = 5;
     let Some(record) = enabled(kind::OVERHEAD) else { return };
     let end = now();
-    // SAFETY: gettid takes nothing.
-    let thread = unsafe { libc::gettid() as u32 };
+    let thread = thread_id();
     let record = record.u64(8, stamps::of(began)).u64(16, stamps::of(end)).u32(24, thread);
     let record = record.u32(28, apis::zeEventQueryKernelTimestamp.id).u64(32, pieces as u64);
     count(&link::counters().overhead_records);

@@ -81,7 +81,7 @@ pub struct ScopeRecord {
 /// Passes where there are scopes.
 fn need_scopes() -> Outcome {
     need_driver()?;
-    if link::options().since("0.15") { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
+    if link::options().pti.is_since("0.15") { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
 }
 
 /// Handles of the groups, by their place.
@@ -128,14 +128,14 @@ export! {
             address: [0, devices::bus(index), 0, 0],
             // As long as the process, as the real one's: there are few.
             name: Box::leak(name.clone().into_boxed_c_str()).as_ptr(),
-            uuid: devices::uuid(&options, index),
+            uuid: devices::uuid(options, index),
         };
         give_all(places, number, (0..options.devices).map(device).collect())
     }
 
     fn ptiMetricsGetMetricGroups(device: usize, places: *mut MetricsGroup, number: *mut u32) {
         need_driver()?;
-        devices::index(&link::options(), device).ok_or(Code::BAD_ARGUMENT)?;
+        devices::index(link::options(), device).ok_or(Code::BAD_ARGUMENT)?;
         /// Metrics that are asked for by kernel.
         const EVENT_BASED: u32 = 1;
         let groups = GROUPS.iter().enumerate().map(|(index, group)| MetricsGroup {

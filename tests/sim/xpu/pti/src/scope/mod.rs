@@ -123,7 +123,7 @@ fn with_idle<T>(handle: usize, body: impl FnOnce(&mut Scope) -> Outcome<T>) -> O
 fn configure(handle: usize, devices: &[usize], names: &[&CStr]) -> Outcome {
     let options = link::options();
     with_idle(handle, |scope| {
-        let index = |device: &usize| devices::index(&options, *device).ok_or(Code::BAD_ARGUMENT);
+        let index = |device: &usize| devices::index(options, *device).ok_or(Code::BAD_ARGUMENT);
         let devices = devices.iter().map(index).collect::<Outcome<_>>()?;
         scope.collected.clear();
         scope.choice = Some(Choice::of(devices, names)?);

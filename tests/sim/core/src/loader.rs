@@ -1,17 +1,17 @@
-//! What the dynamic loader knows.
+//! The dynamic loader.
 
 use std::ffi::{CStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A library by its name or path, opened with these flags; null if that cannot be.
-pub(crate) fn open(name: &CStr, flags: i32) -> *mut c_void {
+/// Opens a library by its name or path with these flags. Returns null on failure.
+pub fn open(name: &CStr, flags: i32) -> *mut c_void {
     // SAFETY: a C string; the libraries opened here do nothing at their start.
     unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) }
 }
 
-/// The address of a symbol of a library; null without it.
-pub(crate) fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
+/// Returns the address of a symbol of a library, or null.
+pub fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
     if library.is_null() {
         return library;
     }
@@ -19,8 +19,8 @@ pub(crate) fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
-/// The file of the library that an address is in.
-pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
+/// Returns the file of the library that contains an address.
+pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     let mut found = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),

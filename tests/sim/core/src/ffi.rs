@@ -1,0 +1,38 @@
+//! Strings, pointers and results at the boundary to C.
+
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A pointer to a value that its owner never frees; null at first.
+#[derive(Debug)]
+pub struct StaticPointer<T>(AtomicPtr<T>);
+
+impl<T: Sync + 'static> StaticPointer<T> {
+    pub const fn null() -> StaticPointer<T> {
+        StaticPointer(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// Replaces the pointer.
+    ///
+    /// # Safety
+    /// It is null, or points to a value that stays valid until the process ends.
+    pub unsafe fn set(&self, value: *const T) {
+        self.0.store(value.cast_mut(), Ordering::Release);
+    }
+
+    pub fn get(&self) -> Option<&'static T> {
+        // SAFETY: `set` promises that the value stays valid.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// Returns the text of a C string, or none for null.
+pub fn read_text<'a>(text: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the caller of the C function promises null or a C string.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Returns the text as a C string, without its zero bytes.
+pub fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}

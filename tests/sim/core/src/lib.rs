@@ -1,0 +1,11 @@
+//! The parts that the simulated GPUs of all vendors share.
+//!
+//! Each simulated library links its own copy, so every static here exists once in each library. Two libraries of a vendor
+//! share state only through the table of functions that one hands to the other.
+#![cfg(target_os = "linux")]
+
+pub mod clock;
+pub mod counters;
+pub mod ffi;
+pub mod loader;
+pub mod options;
