@@ -6,6 +6,9 @@
 
 pub mod clock;
 pub mod counters;
+pub mod engine;
 pub mod ffi;
+pub mod ids;
+pub mod kernel;
 pub mod loader;
 pub mod options;

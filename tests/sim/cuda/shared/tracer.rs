@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::options::Options;
+pub(crate) use sim_core::engine::NEVER;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
@@ -10,9 +11,6 @@ pub(crate) const VERSION: u32 = 2;
 /// Domains of API calls, by CUPTI's numbers.
 pub(crate) const DRIVER_API: u32 = 1;
 pub(crate) const RUNTIME_API: u32 = 2;
-
-/// A time that has not come: the end of work that never ends.
-pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The driver's function `simSetTracer`: takes the table (null for none), which must stay where it is.
 ///

@@ -2,13 +2,11 @@
 
 use super::counters::Counters;
 use super::options::Options;
+pub(crate) use sim_core::engine::NEVER;
 use std::ffi::{c_char, c_void};
 
 /// Changes with the shape of anything in this file.
 pub(crate) const VERSION: u32 = 1;
-
-/// A time that has not come: the end of work that never ends.
-pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What HIP's function `simHip` returns.
 #[derive(Debug)]

@@ -2,13 +2,11 @@
 
 use super::counters::Counters;
 use super::options::Options;
+pub(crate) use sim_core::engine::NEVER;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
 pub(crate) const VERSION: u32 = 2;
-
-/// A time that has not come: the end of work that never ends.
-pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The id of the SYCL queue of work that came without one, by PTI's number.
 pub(crate) const NO_SYCL_QUEUE: u64 = u64::MAX - 1;

@@ -31,7 +31,7 @@ const THREAD_LOCAL: u32 = 1;
 
 impl State {
     pub(crate) fn begin_capture(&mut self, stream: u64, mode: u32) -> Outcome {
-        let id = self.id();
+        let id = self.ids.next_id();
         let origin = self.streams.get_mut(&stream).ok_or(Error::INVALID_HANDLE)?;
         if origin.capture.is_some() {
             return Err(Error::ILLEGAL_STATE);
@@ -62,7 +62,7 @@ impl State {
         if capture.spoiled {
             return Err(Error::CAPTURE_INVALIDATED);
         }
-        let handle = self.handle();
+        let handle = self.ids.next_handle();
         self.graphs.insert(handle, Graph { jobs: capture.jobs });
         Ok(handle)
     }

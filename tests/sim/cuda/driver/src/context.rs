@@ -1,7 +1,6 @@
 //! Contexts, and which of them a thread works in.
 
 use crate::control;
-use crate::engine::{Moment, wait};
 use crate::error::{Error, Outcome, give};
 use crate::shared::clock::now;
 use crate::shared::counters::count;
@@ -9,6 +8,7 @@ use crate::shared::tracer::{CONTEXT_SYNCHRONIZE, NOT_APPLICABLE, Synchronization
 use crate::state::{self, State};
 use crate::stream::Stream;
 use crate::trace;
+use sim_core::engine::Moment;
 use std::cell::RefCell;
 use std::collections::HashSet;
 
@@ -61,7 +61,7 @@ fn create(state: &mut State, device: i32) -> Outcome<u64> {
     if device < 0 || device as u32 >= control::options().devices {
         return Err(Error::INVALID_DEVICE);
     }
-    let (handle, null_stream) = (state.handle(), state.handle());
+    let (handle, null_stream) = (state.ids.next_handle(), state.ids.next_handle());
     state.next_context += 1;
     let id = state.next_context;
     let context = Context { id, device, null_stream, next_stream: FIRST_STREAM, peers: HashSet::new() };
@@ -98,9 +98,9 @@ pub(crate) fn synchronize(correlation: u32) -> Outcome {
         let id = context.id;
         state.forbid_while_capturing()?;
         let streams = state.streams.values().filter(|stream| stream.context == handle);
-        (id, streams.flat_map(Stream::all).cloned().collect())
+        (id, streams.flat_map(|stream| stream.queue.moments()).cloned().collect())
     };
-    moments.iter().for_each(wait);
+    moments.iter().for_each(|moment| moment.wait(now));
     trace::synchronized(&Synchronization {
         kind: CONTEXT_SYNCHRONIZE,
         correlation,

@@ -1,9 +1,11 @@
 //! How tests control the simulator: options, counters, and an end for endless kernels.
 
+use crate::shared::clock::now;
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, Tracer};
 use crate::{engine, state, trace};
+use sim_core::engine::FinishedWork;
 use sim_core::ffi::read_text;
 use sim_core::options::OptionsStore;
 use std::ffi::{c_char, c_int};
@@ -50,9 +52,10 @@ pub extern "C" fn simReset() {
 /// Ends the endless kernels that have been launched; what waits for them goes on.
 #[unsafe(no_mangle)]
 pub extern "C" fn simFinish() {
-    let finished = engine::finish(&mut state::lock());
-    for held in finished {
-        trace::retimed(held.id, held.start, held.end, held.done_at);
+    let finished = state::lock().engine.finish(now());
+    let stamp = |at| engine::stamp(options(), at);
+    for FinishedWork { id, start, end } in finished {
+        trace::retimed(id, stamp(start), stamp(end), end);
     }
 }
 

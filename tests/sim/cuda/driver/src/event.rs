@@ -1,13 +1,14 @@
 //! Events: marks in a stream that others wait for.
 
 use crate::control;
-use crate::engine::{self, Moment, wait};
+use crate::engine;
 use crate::error::{Error, Outcome, give};
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{EVENT_SYNCHRONIZE, EventRecord, NOT_APPLICABLE, Synchronization};
 use crate::state;
 use crate::trace;
+use sim_core::engine::Moment;
 
 /// An event.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ fn record(event: u64, stream: u64, correlation: u32) -> Outcome {
     let record = {
         let mut state = state::ready()?;
         let stream = state.stream(stream)?;
-        let id = state.id();
+        let id = state.ids.next_id();
         if state.capture_of(stream)?.is_some() {
             let capture = state.stream_and_context(stream)?.0.capture;
             state.events.get_mut(&event).ok_or(Error::INVALID_HANDLE)?.capture = capture;
@@ -80,7 +81,7 @@ fn synchronize(event: u64, correlation: u32) -> Outcome {
         (moment, synchronization)
     };
     if let Some(moment) = moment {
-        wait(&moment);
+        moment.wait(now);
     }
     synchronization.end = now();
     trace::synchronized(&synchronization);
@@ -92,7 +93,7 @@ fn elapsed(place: *mut f32, start: u64, end: u64) -> Outcome {
     let at = |event: u64| -> Outcome<u64> {
         let event = state.events.get(&event).ok_or(Error::INVALID_HANDLE)?;
         let moment = event.moment.as_ref().filter(|_| event.timed).ok_or(Error::INVALID_HANDLE)?;
-        if moment.has_come() { Ok(moment.get()) } else { Err(Error::NOT_READY) }
+        if moment.has_come(now()) { Ok(moment.get()) } else { Err(Error::NOT_READY) }
     };
     let (start, end) = (at(start)?, at(end)?);
     give(place, ((end as f64 - start as f64) / 1e6) as f32)
@@ -102,7 +103,7 @@ api! {
     fn cuEventCreate(event: *mut u64, flags: u32) |_| {
         let mut state = state::ready()?;
         let context = state.context()?.1.id;
-        let handle = state.handle();
+        let handle = state.ids.next_handle();
         state.next_event += 1;
         let (id, timed) = (state.next_event, flags & DISABLE_TIMING == 0);
         state.events.insert(handle, Event { id, context, timed, moment: None, record: 0, capture: None });
@@ -128,7 +129,7 @@ api! {
     fn cuEventQuery(event: u64) |_| {
         let state = state::ready()?;
         let event = state.events.get(&event).ok_or(Error::INVALID_HANDLE)?;
-        let ready = event.moment.as_ref().is_none_or(Moment::has_come);
+        let ready = event.moment.as_ref().is_none_or(|moment| moment.has_come(now()));
         if ready { Ok(()) } else { Err(Error::NOT_READY) }
     }
 

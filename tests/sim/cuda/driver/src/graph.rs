@@ -26,7 +26,7 @@ pub(crate) struct Executable {
 fn instantiate(place: *mut u64, graph: u64) -> Outcome {
     let mut state = state::ready()?;
     let jobs = state.graphs.get(&graph).ok_or(Error::INVALID_VALUE)?.jobs.clone();
-    let handle = state.handle();
+    let handle = state.ids.next_handle();
     state.next_graph += 1;
     let id = state.next_graph;
     state.executables.insert(handle, Executable { id, jobs });
@@ -54,7 +54,7 @@ fn start(executable: u64, stream: u64, correlation: u32) -> Outcome {
 fn add(place: *mut u64, graph: u64, job: impl FnOnce(&state::State) -> Outcome<Job>) -> Outcome {
     let mut state = state::ready()?;
     let job = job(&state)?;
-    let handle = state.handle();
+    let handle = state.ids.next_handle();
     state.graphs.get_mut(&graph).ok_or(Error::INVALID_VALUE)?.jobs.push(job);
     give(place, handle)
 }
@@ -136,7 +136,7 @@ fn add_kernel(place: *mut u64, graph: u64, parameters: *const KernelNode) -> Out
 api! {
     fn cuGraphCreate(graph: *mut u64, _flags: u32) |_| {
         let mut state = state::ready()?;
-        let handle = state.handle();
+        let handle = state.ids.next_handle();
         state.graphs.insert(handle, Graph::default());
         give(graph, handle)
     }

@@ -4,17 +4,13 @@ use crate::attributes;
 use crate::control;
 use crate::engine::{self, Job, Launch};
 use crate::error::{Error, Outcome};
-use crate::module::number_after;
 use crate::shared::calls;
 use crate::shared::counters::count;
 use crate::shared::tracer::{KERNEL, Work};
 use crate::state::{self, State};
 use crate::trace;
+use sim_core::engine::Timing;
 use std::ffi::{c_char, c_void};
-
-/// What a kernel takes by itself, and for each of its blocks.
-const KERNEL_DURATION: u64 = 20_000;
-const BLOCK_DURATION: u64 = 20;
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,8 +76,6 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
     }
     let options = control::options();
     let name = function.name.to_str().unwrap_or_default();
-    let no_finish = options.no_finish.as_str();
-    let duration = number_after(name, "_us").map(|us| u64::from(us) * 1_000);
     let work = Work {
         name: function.name.as_ptr(),
         grid,
@@ -94,13 +88,8 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
         launch_type: u32::from(cooperative),
         ..blank(KERNEL)
     };
-    Ok(Job {
-        work,
-        duration: duration.unwrap_or(KERNEL_DURATION + blocks * BLOCK_DURATION),
-        endless: !no_finish.is_empty() && name.contains(no_finish),
-        overlaps: options.overlap || programmatic,
-        movement: None,
-    })
+    let timing = Timing::kernel(name, blocks, options.no_finish.as_str(), options.overlap || programmatic);
+    Ok(Job { work, timing, movement: None })
 }
 
 /// Gives a kernel to a stream, or to the capture there.

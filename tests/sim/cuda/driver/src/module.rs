@@ -6,6 +6,7 @@ use crate::shared::clock::now;
 use crate::state::{self, State};
 use crate::trace;
 use sim_core::ffi::c_string;
+use sim_core::kernel::{forget_name, number_after};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -39,13 +40,6 @@ fn entries(ptx: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The number behind `mark` in the name of a kernel.
-pub(crate) fn number_after(name: &str, mark: &str) -> Option<u32> {
-    let (_, rest) = name.split_once(mark)?;
-    let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
-}
-
 fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
     let start = now();
     if image.is_null() {
@@ -59,7 +53,7 @@ fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
     }
     let mut state = state::ready()?;
     state.context()?;
-    let handle = state.handle();
+    let handle = state.ids.next_handle();
     let entries = entries(text).into_iter().map(|name| (name, None)).collect();
     state.modules.insert(handle, Module { entries });
     give(place, handle)?;
@@ -70,7 +64,7 @@ fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
 
 /// The handle of a kernel, and whether this call has made it.
 fn function(state: &mut State, module: u64, name: &str) -> Outcome<(u64, bool)> {
-    let fresh = state.handle();
+    let fresh = state.ids.next_handle();
     let module = state.modules.get_mut(&module).ok_or(Error::INVALID_HANDLE)?;
     let entry = module.entries.get_mut(name).ok_or(Error::NOT_FOUND)?;
     if let Some(handle) = *entry {
@@ -133,7 +127,7 @@ api! {
         let module = state.modules.remove(&module).ok_or(Error::INVALID_HANDLE)?;
         for handle in module.entries.into_values().flatten() {
             if let Some(function) = state.functions.remove(&handle) {
-                forget(function.name);
+                forget_name(function.name);
             }
         }
         Ok(())
@@ -159,16 +153,6 @@ api! {
     }
 }
 
-/// Gives up a name as a free would, but so that whoever reads it later sees that: the memory stays, the text does not.
-fn forget(name: CString) {
-    let length = name.as_bytes().len();
-    let address = name.into_raw();
-    for index in 0..length {
-        // SAFETY: the bytes before the zero byte were ours.
-        unsafe { address.add(index).write(b'?' as c_char) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,12 +162,5 @@ mod tests {
         let ptx = ".version 8.0\n.visible .entry add(.param .u64 a)\n{ ret; }\n.entry\n  mul_us500 (\n)\n{ret;}";
         assert_eq!(entries(ptx), ["add", "mul_us500"]);
         assert!(entries(".version 8.0").is_empty());
-    }
-
-    #[test]
-    fn numbers_are_read_from_names() {
-        assert_eq!(number_after("slow_us500_x", "_us"), Some(500));
-        assert_eq!(number_after("slow_us", "_us"), None);
-        assert_eq!(number_after("fast", "_us"), None);
     }
 }

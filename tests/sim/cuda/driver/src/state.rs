@@ -1,7 +1,6 @@
 //! Everything that the driver holds, by handle, under one lock.
 
 use crate::context::Context;
-use crate::engine::Held;
 use crate::error::{Error, Outcome};
 use crate::event::Event;
 use crate::graph::{Executable, Graph};
@@ -9,6 +8,8 @@ use crate::memory::Allocation;
 use crate::module::{Function, Module};
 use crate::stream::Stream;
 use crate::{capture::Capture, context};
+use sim_core::engine::Engine;
+use sim_core::ids::Ids;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -16,8 +17,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) initialized: bool,
-    handles: u64,
-    ids: u64,
+    pub(crate) ids: Ids,
+    pub(crate) engine: Engine,
     pub(crate) contexts: HashMap<u64, Context>,
     /// The primary context of each device and how often it is retained.
     pub(crate) primary: HashMap<i32, (u64, u32)>,
@@ -33,8 +34,6 @@ pub(crate) struct State {
     pub(crate) captures: HashMap<u64, Capture>,
     /// By first address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Work behind endless kernels, in order of launch.
-    pub(crate) held: Vec<Held>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
@@ -54,18 +53,6 @@ pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
 }
 
 impl State {
-    /// A handle that looks like an address and is none.
-    pub(crate) fn handle(&mut self) -> u64 {
-        self.handles += 1;
-        0x5131_0000_0000 + self.handles * 0x10
-    }
-
-    /// A number for a piece of work or a record of an event.
-    pub(crate) fn id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
-    }
-
     /// The context of the calling thread.
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 
 use crate::capture::Status;
 use crate::control;
-use crate::engine::{Moment, wait};
 use crate::error::{Error, Outcome, give};
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{NOT_APPLICABLE, STREAM_SYNCHRONIZE, STREAM_WAIT_EVENT, Synchronization};
 use crate::state::{self, State};
 use crate::trace;
+use sim_core::engine::WorkQueue;
 
 /// A stream of a context.
 #[derive(Debug)]
@@ -20,12 +20,7 @@ pub(crate) struct Stream {
     flags: u32,
     /// It waits for the default stream, and that for it.
     pub(crate) blocking: bool,
-    /// When all work so far is done.
-    pub(crate) tail: Moment,
-    /// Start and end of the last piece of work, if that is a kernel.
-    pub(crate) last_kernel: Option<(u64, u64)>,
-    /// What the next piece of work waits for besides.
-    pub(crate) waits: Vec<Moment>,
+    pub(crate) queue: WorkQueue,
     /// The capture that takes its work.
     pub(crate) capture: Option<u64>,
 }
@@ -41,16 +36,9 @@ impl Stream {
             priority,
             flags,
             blocking: flags & NON_BLOCKING == 0,
-            tail: Moment::default(),
-            last_kernel: None,
-            waits: Vec::new(),
+            queue: WorkQueue::default(),
             capture: None,
         }
-    }
-
-    /// What whoever waits for the stream waits for.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Moment> {
-        self.waits.iter().chain([&self.tail])
     }
 
     /// The default stream of a context.
@@ -61,7 +49,7 @@ impl Stream {
 
 fn create(place: *mut u64, flags: u32, priority: i32) -> Outcome {
     let mut state = state::ready()?;
-    let handle = state.handle();
+    let handle = state.ids.next_handle();
     let (context, current) = state.context()?;
     let id = current.next_stream;
     current.next_stream += 1;
@@ -78,9 +66,9 @@ pub(crate) fn synchronize(stream: u64, correlation: u32) -> Outcome {
         let handle = state.stream(stream)?;
         state.forbid_on_capturing(handle)?;
         let (stream, context) = state.stream_and_context(handle)?;
-        (context, stream.id, stream.all().cloned().collect::<Vec<_>>())
+        (context, stream.id, stream.queue.moments().cloned().collect::<Vec<_>>())
     };
-    all.iter().for_each(wait);
+    all.iter().for_each(|moment| moment.wait(now));
     trace::synchronized(&Synchronization {
         kind: STREAM_SYNCHRONIZE,
         correlation,
@@ -126,7 +114,7 @@ api! {
         let handle = state.stream(stream)?;
         state.forbid_on_capturing(handle)?;
         let (stream, _) = state.stream_and_context(handle)?;
-        if stream.all().all(Moment::has_come) { Ok(()) } else { Err(Error::NOT_READY) }
+        if stream.queue.is_done(now()) { Ok(()) } else { Err(Error::NOT_READY) }
     }
 
     fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) |caller| {
@@ -152,8 +140,7 @@ api! {
             if capture.is_some() {
                 stream.capture = capture;
             } else {
-                stream.waits.retain(|moment| !moment.has_come());
-                stream.waits.extend(moment);
+                stream.queue.add_wait(moment, now());
             }
             (synchronization.stream, synchronization.end) = (stream.id, now());
             synchronization
@@ -220,10 +207,10 @@ api! {
 fn capture_info(stream: u64, status: *mut i32, id: *mut u64) -> Outcome<Status> {
     let mut state = state::ready()?;
     let handle = state.stream(stream)?;
-    let now = state.capture_status(handle);
-    give(status, now as i32)?;
+    let current = state.capture_status(handle);
+    give(status, current as i32)?;
     if !id.is_null() {
         give(id, state.stream_and_context(handle)?.0.capture.unwrap_or_default())?;
     }
-    Ok(now)
+    Ok(current)
 }

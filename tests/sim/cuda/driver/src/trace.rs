@@ -7,11 +7,11 @@ use crate::shared::options::Options;
 use crate::shared::tracer::{ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::{context, control, injection};
 use sim_core::ffi::StaticPointer;
+use sim_core::ids::CorrelationIds;
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 static TRACER: StaticPointer<Tracer> = StaticPointer::null();
-static CORRELATION: AtomicU32 = AtomicU32::new(0);
+static CORRELATION: CorrelationIds = CorrelationIds::new();
 
 /// Makes `tracer` the one that is called.
 pub(crate) fn set(tracer: *const Tracer) {
@@ -74,12 +74,7 @@ fn code(outcome: Outcome) -> i32 {
 
 /// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
 pub(crate) fn next_correlation() -> u32 {
-    let last = match control::options().repeat_correlation {
-        0 => u32::MAX,
-        last => last as u32,
-    };
-    let next = |id: u32| if id >= last { 1 } else { id + 1 };
-    CORRELATION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(next(id))).map_or(1, next)
+    CORRELATION.next(control::options().repeat_correlation) as u32
 }
 
 pub(crate) fn configured(options: &Options) {

@@ -1,20 +1,16 @@
 //! Copies and fills.
 
 use crate::control;
-use crate::engine::{self, Job, Launch, Moment, wait};
+use crate::engine::{self, Job, Launch};
 use crate::error::{Error, Outcome};
 use crate::launch::blank;
 use crate::memory::Place;
+use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET};
 use crate::state::{self, State};
 use crate::trace;
-
-/// Bytes per nanosecond.
-const COPY_SPEED: u64 = 25;
-const FILL_SPEED: u64 = 1_000;
-/// What a transfer of nothing takes.
-const LEAST_DURATION: u64 = 1_000;
+use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
 
 /// The bytes that a job moves.
 #[derive(Clone, Debug)]
@@ -97,7 +93,7 @@ pub(crate) fn copy(state: &State, direction: Direction, target: u64, source: u64
         (Any, false, false) => HTOH,
     };
     let movement = Some(Movement::Copy { target, source, bytes });
-    Ok(Job { work, duration: duration(bytes, COPY_SPEED), endless: false, overlaps: false, movement })
+    Ok(Job { work, timing: Timing::transfer(work.bytes, COPY_SPEED), movement })
 }
 
 /// A copy between contexts; one between devices has a kind of record of its own.
@@ -124,11 +120,7 @@ pub(crate) fn fill(state: &State, target: u64, value: u32, width: usize, count: 
     work.value = value;
     work.target_kind = place as u32;
     let movement = Some(Movement::Fill { target, value, width, count });
-    Ok(Job { work, duration: duration(width * count, FILL_SPEED), endless: false, overlaps: false, movement })
-}
-
-fn duration(bytes: usize, speed: u64) -> u64 {
-    LEAST_DURATION + bytes as u64 / speed
+    Ok(Job { work, timing: Timing::transfer(work.bytes, FILL_SPEED), movement })
 }
 
 /// Gives a transfer to a stream, and returns at once.
@@ -140,7 +132,7 @@ pub(crate) fn begin(stream: u64, correlation: u32, job: impl FnOnce(&State) -> O
 fn complete(correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     count(&control::counters().synchronizes);
     let end = start(0, correlation, false, job)?;
-    wait(&end);
+    end.wait(now);
     Ok(())
 }
 
@@ -158,7 +150,7 @@ fn start(stream: u64, correlation: u32, is_async: bool, job: impl FnOnce(&State)
             return Ok(Moment::default());
         }
         let work = engine::submit(&mut state, stream, &[job], Launch { correlation, graph: 0 })?;
-        (work, state.stream_and_context(stream)?.0.tail.clone())
+        (work, state.stream_and_context(stream)?.0.queue.tail.clone())
     };
     trace::queued(&work);
     Ok(end)

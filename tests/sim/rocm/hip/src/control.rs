@@ -1,9 +1,11 @@
 //! How tests steer the simulator: options, counts, and an end for what is endless.
 
+use crate::shared::clock::now;
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
 use crate::shared::tracer::{Hip, VERSION};
 use crate::{engine, module, state, trace};
+use sim_core::engine::FinishedWork;
 use sim_core::ffi::read_text;
 use sim_core::options::OptionsStore;
 use std::ffi::{c_char, c_int};
@@ -73,8 +75,9 @@ pub extern "C" fn simReset() {
 #[unsafe(no_mangle)]
 pub extern "C" fn simFinish() {
     FINISHES.fetch_add(1, Ordering::Release);
-    let finished = engine::finish(&mut state::lock());
-    for held in finished {
-        trace::retimed(held.id, held.start, held.end, held.done_at);
+    let finished = state::lock().engine.finish(now());
+    let stamp = |at| engine::stamp(options(), at);
+    for FinishedWork { id, start, end } in finished {
+        trace::retimed(id, stamp(start), stamp(end), end);
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::argument::{Event, Stream};
 use crate::control;
-use crate::engine::{self, Moment, wait};
+use crate::engine;
 use crate::error::{Error, Outcome, give};
+use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::state;
+use sim_core::engine::Moment;
 
 /// The moment of an event's last record; none before the first.
 fn moment(event: Event) -> Outcome<Option<Moment>> {
@@ -15,7 +17,7 @@ fn moment(event: Event) -> Outcome<Option<Moment>> {
 api! {
     fn hipEventCreate(event: *mut Event) |_| {
         let mut state = state::ready()?;
-        let handle = state.handle();
+        let handle = state.ids.next_handle();
         state.events.insert(handle, None);
         give(event, Event(handle))
     }
@@ -35,19 +37,19 @@ api! {
     fn hipEventSynchronize(event: Event) |_| {
         count(&control::counters().synchronizes);
         if let Some(moment) = moment(event)? {
-            wait(&moment);
+            moment.wait(now);
         }
         Ok(())
     }
 
     fn hipEventQuery(event: Event) |_| {
-        if moment(event)?.is_none_or(|moment| moment.has_come()) { Ok(()) } else { Err(Error::NOT_READY) }
+        if moment(event)?.is_none_or(|moment| moment.has_come(now())) { Ok(()) } else { Err(Error::NOT_READY) }
     }
 
     fn hipEventElapsedTime(ms: *mut f32, start: Event, stop: Event) |_| {
         let at = |event| -> Outcome<u64> {
             let moment = moment(event)?.ok_or(Error::INVALID_HANDLE)?;
-            if moment.has_come() { Ok(moment.get()) } else { Err(Error::NOT_READY) }
+            if moment.has_come(now()) { Ok(moment.get()) } else { Err(Error::NOT_READY) }
         };
         let (start, end) = (at(start)?, at(stop)?);
         give(ms, ((end as f64 - start as f64) / 1e6) as f32)

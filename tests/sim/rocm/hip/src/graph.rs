@@ -15,7 +15,7 @@ api! {
     ) |_| {
         let mut state = state::ready()?;
         let jobs = state.graphs.get(&graph.0).ok_or(Error::INVALID_VALUE)?.clone();
-        let handle = state.handle();
+        let handle = state.ids.next_handle();
         state.executables.insert(handle, jobs);
         give(pGraphExec, Executable(handle))
     }

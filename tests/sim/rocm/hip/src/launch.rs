@@ -4,16 +4,13 @@ use crate::argument::{Dimensions, Event, Function, Stream};
 use crate::control;
 use crate::engine::{self, Job};
 use crate::error::{Error, Outcome};
-use crate::module::{self, number_after};
+use crate::module;
 use crate::shared::counters::count;
 use crate::shared::tracer::{HOST, KERNEL, Work};
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
+use sim_core::engine::Timing;
 use std::ffi::c_void;
-
-/// What a kernel takes by itself, and for each of its blocks.
-const KERNEL_DURATION: u64 = 20_000;
-const BLOCK_DURATION: u64 = 20;
 
 const MAX_THREADS_PER_BLOCK: u64 = 1024;
 
@@ -63,8 +60,6 @@ fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
     }
     let name = function.name.to_str().unwrap_or_default();
     let options = control::options();
-    let no_finish = options.no_finish.as_str();
-    let duration = number_after(name, "_us").map(|us| u64::from(us) * 1_000);
     let work = Work {
         kernel: function.id,
         name: function.name.as_ptr(),
@@ -73,12 +68,8 @@ fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
         group: function.group + size.shared as u32,
         ..blank(KERNEL)
     };
-    Ok(Job {
-        work,
-        duration: duration.unwrap_or(KERNEL_DURATION + blocks * BLOCK_DURATION),
-        endless: !no_finish.is_empty() && name.contains(no_finish),
-        movement: None,
-    })
+    let timing = Timing::kernel(name, blocks, options.no_finish.as_str(), options.overlap);
+    Ok(Job { work, timing, movement: None })
 }
 
 /// Gives a kernel to a stream, or to the capture there.

@@ -6,6 +6,7 @@ use crate::shared::tracer::Symbol;
 use crate::state::{self, State};
 use crate::trace;
 use sim_core::ffi::{c_string, read_text};
+use sim_core::kernel::{forget_name, number_after};
 use std::ffi::{CString, c_char, c_void};
 
 /// A loaded module: its kernels by name.
@@ -34,13 +35,6 @@ const MARK: &str = "sim-rocm";
 /// The kernel that fills memory, which HIP brings along.
 const FILL: &str = "__amd_rocclr_fillBufferAligned";
 const FILL_HANDLE: u64 = 1;
-
-/// The number behind `mark` in the name of a kernel.
-pub(crate) fn number_after(name: &str, mark: &str) -> Option<u32> {
-    let (_, rest) = name.split_once(mark)?;
-    let end = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
-}
 
 impl Function {
     fn new(state: &mut State, name: &str, code_object: u64) -> Function {
@@ -105,12 +99,12 @@ fn load(place: *mut ModuleHandle, image: *const c_void) -> Outcome {
     let code_object = state.code_object();
     let mut functions = Vec::new();
     for name in lines {
-        let (handle, function) = (state.handle(), Function::new(&mut state, name, code_object));
+        let (handle, function) = (state.ids.next_handle(), Function::new(&mut state, name, code_object));
         state.functions.insert(handle, function);
         functions.push((name.to_owned(), handle));
     }
     let handles: Vec<u64> = functions.iter().map(|(_, handle)| *handle).collect();
-    let handle = state.handle();
+    let handle = state.ids.next_handle();
     state.modules.insert(handle, Module { functions });
     drop(state);
     handles.into_iter().for_each(tell);
@@ -137,20 +131,10 @@ api! {
         drop(state);
         trace::kernels_unloaded(&gone.iter().map(|function| function.id).collect::<Vec<_>>());
         for function in gone {
-            forget(function.name);
-            forget(function.symbol);
+            forget_name(function.name);
+            forget_name(function.symbol);
         }
         Ok(())
-    }
-}
-
-/// Gives up a name as a free would, but so that whoever reads it later sees that: the memory stays, the text does not.
-fn forget(name: CString) {
-    let length = name.as_bytes().len();
-    let address = name.into_raw();
-    for index in 0..length {
-        // SAFETY: the bytes before the zero byte were ours.
-        unsafe { address.add(index).write(b'?' as c_char) };
     }
 }
 
@@ -159,7 +143,7 @@ fn forget(name: CString) {
 pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
     let name = read_text(name).unwrap_or_default().to_string_lossy();
     let mut state = state::lock();
-    let (handle, code_object) = (state.handle(), state.code_object());
+    let (handle, code_object) = (state.ids.next_handle(), state.code_object());
     let function = Function::new(&mut state, &name, code_object);
     state.functions.insert(handle, function);
     handle as *const c_void
@@ -180,16 +164,4 @@ pub extern "C" fn hipKernelNameRef(f: Handle) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn hipKernelNameRefByPtr(hostFunction: *const c_void, _stream: Stream) -> *const c_char {
     name_of(hostFunction as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_from_names() {
-        assert_eq!(number_after("slow_us500_x", "_us"), Some(500));
-        assert_eq!(number_after("slow_us", "_us"), None);
-        assert_eq!(number_after("fast", "_us"), None);
-    }
 }

@@ -1,20 +1,22 @@
 //! Everything that HIP holds, by handle, under one lock.
 
 use crate::argument;
-use crate::engine::{Held, Job, Moment};
+use crate::engine::Job;
 use crate::error::{Error, Outcome};
 use crate::memory::Allocation;
 use crate::module::{Function, Module};
 use crate::stream::Stream;
 use crate::{control, device};
+use sim_core::engine::{Engine, Moment};
+use sim_core::ids::Ids;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What has been made and not destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    handles: u64,
-    ids: u64,
+    pub(crate) ids: Ids,
+    pub(crate) engine: Engine,
     pub(crate) streams: HashMap<u64, Stream>,
     /// When the device comes to the last record of an event; none before the first.
     pub(crate) events: HashMap<u64, Option<Moment>>,
@@ -28,8 +30,6 @@ pub(crate) struct State {
     pub(crate) executables: HashMap<u64, Vec<Job>>,
     /// By first address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Work behind endless kernels, in order of launch.
-    pub(crate) held: Vec<Held>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
@@ -48,18 +48,6 @@ pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
 }
 
 impl State {
-    /// A handle that looks like an address and is none.
-    pub(crate) fn handle(&mut self) -> u64 {
-        self.handles += 1;
-        0x5131_0000_0000 + self.handles * 0x10
-    }
-
-    /// A number for a piece of work.
-    pub(crate) fn id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
-    }
-
     /// The handle under which a stream is kept: 0, 1 and 2 are the default stream of the thread's device.
     ///
     /// # Errors

@@ -3,25 +3,22 @@
 use crate::argument;
 use crate::control;
 use crate::device;
-use crate::engine::{Job, Moment, wait};
+use crate::engine::Job;
 use crate::error::{Error, Outcome, give};
+use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::state;
+use sim_core::engine::{Moment, WorkQueue};
 
 /// A stream of a device.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: u32,
-    pub(crate) queue: u32,
+    pub(crate) hsa_queue: u32,
     pub(crate) is_null: bool,
     /// It waits for the default stream, and that for it.
     pub(crate) blocking: bool,
-    /// When all work so far is done.
-    pub(crate) tail: Moment,
-    /// Start and end of the last piece of work, if that is a kernel.
-    pub(crate) last_kernel: Option<(u64, u64)>,
-    /// What the next piece of work waits for besides.
-    pub(crate) waits: Vec<Moment>,
+    pub(crate) queue: WorkQueue,
     pub(crate) capture: Option<Capture>,
 }
 
@@ -38,17 +35,8 @@ const QUEUES: u32 = 4;
 const NON_BLOCKING: u32 = 1;
 
 impl Stream {
-    fn new(device: u32, queue: u32, blocking: bool) -> Stream {
-        Stream {
-            device,
-            queue,
-            is_null: false,
-            blocking,
-            tail: Moment::default(),
-            last_kernel: None,
-            waits: Vec::new(),
-            capture: None,
-        }
+    fn new(device: u32, hsa_queue: u32, blocking: bool) -> Stream {
+        Stream { device, hsa_queue, is_null: false, blocking, queue: WorkQueue::default(), capture: None }
     }
 
     /// The default stream of a device.
@@ -59,11 +47,6 @@ impl Stream {
     /// The handle under which the default stream of a device is kept.
     pub(crate) fn null_handle(device: u32) -> u64 {
         0x10 + u64::from(device)
-    }
-
-    /// What whoever waits for the stream waits for.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Moment> {
-        self.waits.iter().chain([&self.tail])
     }
 
     /// For calls that wait: while the stream captures they fail and spoil the capture.
@@ -80,7 +63,7 @@ impl Stream {
 
 fn create(place: *mut argument::Stream, flags: u32) -> Outcome {
     let mut state = state::ready()?;
-    let (handle, device) = (state.handle(), device::current());
+    let (handle, device) = (state.ids.next_handle(), device::current());
     let others = state.streams.values().filter(|stream| stream.device == device && !stream.is_null).count();
     let queue = (others as u32 + 1) % QUEUES;
     state.streams.insert(handle, Stream::new(device, queue, flags & NON_BLOCKING == 0));
@@ -107,9 +90,9 @@ api! {
             let handle = state.stream(stream)?;
             let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
             stream.forbid_while_capturing()?;
-            stream.all().cloned().collect()
+            stream.queue.moments().cloned().collect()
         };
-        moments.iter().for_each(wait);
+        moments.iter().for_each(|moment| moment.wait(now));
         Ok(())
     }
 
@@ -120,9 +103,9 @@ api! {
             let device = device::current();
             let own = || |stream: &&mut Stream| stream.device == device;
             state.streams.values_mut().filter(own()).try_for_each(Stream::forbid_while_capturing)?;
-            state.streams.values_mut().filter(own()).flat_map(|stream| stream.all().cloned().collect::<Vec<_>>()).collect()
+            state.streams.values_mut().filter(own()).flat_map(|stream| stream.queue.moments().cloned().collect::<Vec<_>>()).collect()
         };
-        moments.iter().for_each(wait);
+        moments.iter().for_each(|moment| moment.wait(now));
         Ok(())
     }
 
@@ -131,7 +114,7 @@ api! {
         let handle = state.stream(stream)?;
         let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
         stream.forbid_while_capturing()?;
-        if stream.all().all(Moment::has_come) { Ok(()) } else { Err(Error::NOT_READY) }
+        if stream.queue.is_done(now()) { Ok(()) } else { Err(Error::NOT_READY) }
     }
 
     fn hipStreamWaitEvent(stream: argument::Stream, event: argument::Event, flags: u32) |_| {
@@ -142,8 +125,7 @@ api! {
         let handle = state.stream(stream)?;
         let moment = state.events.get(&event.0).ok_or(Error::INVALID_HANDLE)?.clone();
         let stream = state.streams.get_mut(&handle).ok_or(Error::INVALID_HANDLE)?;
-        stream.waits.retain(|moment| !moment.has_come());
-        stream.waits.extend(moment);
+        stream.queue.add_wait(moment, now());
         Ok(())
     }
 
@@ -169,7 +151,7 @@ api! {
         if capture.spoiled {
             return Err(Error::CAPTURE_INVALIDATED);
         }
-        let handle = state.handle();
+        let handle = state.ids.next_handle();
         state.graphs.insert(handle, capture.jobs);
         give(pGraph, argument::Graph(handle))
     }

@@ -5,15 +5,16 @@ use crate::shared::clock::thread;
 use crate::shared::counters::count as add_one;
 use crate::shared::tracer::{ApiCall, Argument, HipStarts, Symbol, Tracer, Work};
 use crate::{control, module};
+use sim_core::ids::CorrelationIds;
 use sim_core::loader;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
 /// The tracers there are, in the order in which they came.
 static TRACERS: [OnceLock<&'static Tracer>; 2] = [const { OnceLock::new() }; 2];
-static CORRELATION: AtomicU64 = AtomicU64::new(0);
+static CORRELATION: CorrelationIds = CorrelationIds::new();
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -63,7 +64,7 @@ pub(crate) struct Caller {
 pub(crate) fn call(call: usize, arguments: &[Argument], serve: impl FnOnce(Caller) -> Outcome) -> i32 {
     start();
     add_one(&control::counters().calls);
-    let correlation = next_correlation();
+    let correlation = CORRELATION.next(control::options().repeat_correlation);
     let mut entry = ApiCall {
         call,
         correlation,
@@ -86,15 +87,6 @@ pub(crate) fn take_last_error() -> Outcome {
     match LAST_ERROR.replace(0) {
         0 => Ok(()),
         code => Err(Error(code)),
-    }
-}
-
-/// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
-fn next_correlation() -> u64 {
-    let id = CORRELATION.fetch_add(1, Ordering::Relaxed);
-    match control::options().repeat_correlation {
-        0 => id + 1,
-        last => id % last + 1,
     }
 }
 

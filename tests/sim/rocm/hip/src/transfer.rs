@@ -2,20 +2,16 @@
 
 use crate::argument::{CopyKind, Stream};
 use crate::control;
-use crate::engine::{self, Job, Moment, wait};
+use crate::engine::{self, Job};
 use crate::error::{Error, Outcome};
 use crate::launch::blank;
+use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::tracer::{COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, FILL, HOST, HOST_TO_DEVICE, HOST_TO_HOST, Work};
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
+use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
 use std::ffi::c_void;
-
-/// Bytes per nanosecond.
-const COPY_SPEED: u64 = 25;
-const FILL_SPEED: u64 = 1_000;
-/// What a transfer of nothing takes.
-const LEAST_DURATION: u64 = 1_000;
 
 /// The way of a copy that the addresses tell.
 const ANY_WAY: u32 = 4;
@@ -71,7 +67,7 @@ fn copy(state: &State, target: *mut c_void, source: *const c_void, bytes: usize,
     }
     let work = Work { bytes: bytes as u64, direction, source, target, source_device, target_device, ..blank(COPY) };
     let movement = Some(Movement::Copy { target, source, bytes });
-    Ok(Job { work, duration: duration(bytes, COPY_SPEED), endless: false, movement })
+    Ok(Job { work, timing: Timing::transfer(work.bytes, COPY_SPEED), movement })
 }
 
 /// A fill, which a kernel of HIP's does.
@@ -93,11 +89,7 @@ fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome
         ..blank(FILL)
     };
     let movement = Some(Movement::Fill { target, value: value as u8, bytes });
-    Ok(Job { work, duration: duration(bytes, FILL_SPEED), endless: false, movement })
-}
-
-fn duration(bytes: usize, speed: u64) -> u64 {
-    LEAST_DURATION + bytes as u64 / speed
+    Ok(Job { work, timing: Timing::transfer(work.bytes, FILL_SPEED), movement })
 }
 
 /// Gives a transfer to a stream, or to the capture there; the moment of its end.
@@ -112,7 +104,7 @@ fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job
             return Ok(Moment::default());
         }
         let work = engine::submit(&mut state, handle, &[job], caller, false)?;
-        (work, state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.tail.clone())
+        (work, state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.queue.tail.clone())
     };
     trace::queued(&work);
     Ok(end)
@@ -121,7 +113,7 @@ fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job
 /// Gives a transfer to a stream, and waits for its end.
 fn complete(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     count(&control::counters().synchronizes);
-    wait(&start(stream, caller, job)?);
+    start(stream, caller, job)?.wait(now);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::shared::tracer::{
 };
 use crate::trace;
 use sim_core::clock::thread_id;
+use sim_core::engine::{COPY_SPEED, FILL_SPEED, Timing};
 use sim_core::ffi::read_text;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
@@ -23,8 +24,6 @@ use std::time::Duration;
 const DONE: i32 = 0;
 const NO_SUCH_THING: i32 = -1;
 
-/// What a kernel takes whose name does not say.
-const KERNEL_DURATION: u64 = 20_000;
 const BARRIER_DURATION: u64 = 1_000;
 
 static SYCL_QUEUES: AtomicU64 = AtomicU64::new(0);
@@ -70,26 +69,19 @@ fn keep(text: &CStr) -> *const c_char {
     texts.entry(text.to_owned()).or_insert_with(|| Box::leak(text.to_owned().into_boxed_c_str())).as_ptr()
 }
 
-/// The number after `mark` in a name.
-fn number_after(name: &str, mark: &str) -> Option<u64> {
-    let (_, rest) = name.split_once(mark)?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..digits].parse().ok()
-}
-
 /// Gives work to a queue: on SYCL within a call of its runtime, which has the same correlation id.
-fn submit(handle: u64, work: Work, duration: u64, endless: bool, apis: (&Api, &Api)) -> i32 {
-    let Some(queue) = engine::queue(handle) else { return NO_SUCH_THING };
+fn submit(handle: u64, work: Work, timing: Timing, apis: (&Api, &Api)) -> i32 {
+    let Some((device, sycl_queue)) = engine::queue(handle) else { return NO_SUCH_THING };
     let (sycl_api, driver_api) = apis;
-    let is_sycl = queue.sycl != NO_SYCL_QUEUE;
+    let is_sycl = sycl_queue != NO_SYCL_QUEUE;
     let correlation = trace::next_correlation();
-    let work = Work { queue: handle, device: queue.device, sycl_queue: queue.sycl, correlation, ..work };
+    let work = Work { queue: handle, device, sycl_queue, correlation, ..work };
     let mut work = Work { thread: thread_id(), ..work };
     if is_sycl {
         work.invocation = INVOCATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         (work.task_begin, work.enqueue_begin) = (now(), now());
     }
-    let append = || trace::call(driver_api, correlation, || engine::submit(handle, work, duration, endless));
+    let append = || trace::call(driver_api, correlation, || engine::submit(handle, work, timing));
     let done = if is_sycl { trace::call(sycl_api, correlation, append) } else { append() };
     if done { DONE } else { NO_SUCH_THING }
 }
@@ -129,15 +121,14 @@ pub extern "C" fn simSubmitKernel(queue: u64, name: *const c_char, file: *const 
     let (name, file) = (read_text(name).unwrap_or(c""), read_text(file).unwrap_or(c""));
     let text = name.to_str().unwrap_or_default();
     let options = control::options();
-    let endless = !options.no_finish.as_str().is_empty() && text.contains(options.no_finish.as_str());
-    let duration = number_after(text, "_us").map_or(KERNEL_DURATION, |us| us * 1_000);
+    let timing = Timing::kernel(text, 0, options.no_finish.as_str(), options.overlap);
     let work = Work { name: keep(name), file: keep(file), line, ..blank(KERNEL) };
-    submit(queue, work, duration, endless, (&apis::urEnqueueKernelLaunch, &apis::zeCommandListAppendLaunchKernel))
+    submit(queue, work, timing, (&apis::urEnqueueKernelLaunch, &apis::zeCommandListAppendLaunchKernel))
 }
 
-/// How long copies take: 25 bytes in a nanosecond.
-fn copy_duration(bytes: u64) -> u64 {
-    (bytes / 25).max(1_000)
+/// A transfer, which takes at least a microsecond.
+fn transfer(bytes: u64, speed: u64) -> Timing {
+    Timing { duration: (bytes / speed).max(1_000), ..Timing::default() }
 }
 
 /// Names of the places of memory, by PTI's numbers: pageable and pinned memory of the host, of a device, shared.
@@ -152,7 +143,7 @@ fn copy(queue: u64, work: Work, peer: &str) -> i32 {
     let copy_type = work.source_type * 4 + work.target_type;
     let work = Work { name, copy_type, engine_ordinal: 1, ..work };
     let apis = (&apis::urEnqueueUSMMemcpy, &apis::zeCommandListAppendMemoryCopy);
-    submit(queue, work, copy_duration(work.bytes), false, apis)
+    submit(queue, work, transfer(work.bytes, COPY_SPEED), apis)
 }
 
 /// Copies from one kind of memory to another: 0 pageable, 1 pinned, 2 the device's, 3 shared.
@@ -177,14 +168,14 @@ pub extern "C" fn simMemset(queue: u64, value: u64, bytes: u64) -> i32 {
     let name = keep(apis::zeCommandListAppendMemoryFill.name);
     let work = Work { name, value, bytes, source_type: DEVICE, target_type: DEVICE, ..blank(MEMSET) };
     let apis = (&apis::urEnqueueUSMFill, &apis::zeCommandListAppendMemoryFill);
-    submit(queue, work, (bytes / 1_000).max(1_000), false, apis)
+    submit(queue, work, transfer(bytes, FILL_SPEED), apis)
 }
 
 /// Puts a barrier into a queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn simBarrier(queue: u64) -> i32 {
     let apis = (&apis::urEnqueueEventsWaitWithBarrier, &apis::zeCommandListAppendBarrier);
-    submit(queue, blank(BARRIER), BARRIER_DURATION, false, apis)
+    submit(queue, blank(BARRIER), Timing { duration: BARRIER_DURATION, ..Timing::default() }, apis)
 }
 
 /// Allocates memory of a device, as SYCL does; it is the calls that are of interest.
@@ -198,7 +189,7 @@ pub extern "C" fn simAllocate() -> i32 {
 /// 6 a command queue, 7 all that the device has, of whichever queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn simSynchronize(queue: u64, kind: u32) -> i32 {
-    let Some(known) = engine::queue(queue) else { return NO_SUCH_THING };
+    let Some((_, sycl_queue)) = engine::queue(queue) else { return NO_SUCH_THING };
     let (driver, sycl) = match kind {
         HOST_FENCE => (&apis::zeFenceHostSynchronize, &apis::urQueueFinish),
         HOST_EVENT => (&apis::zeEventHostSynchronize, &apis::urEventWait),
@@ -208,7 +199,7 @@ pub extern "C" fn simSynchronize(queue: u64, kind: u32) -> i32 {
         _ => return NO_SUCH_THING,
     };
     let wait = || synchronize(queue, kind, driver);
-    if known.sycl == NO_SYCL_QUEUE {
+    if sycl_queue == NO_SYCL_QUEUE {
         wait()
     } else {
         trace::call(sycl, trace::next_correlation(), wait)
@@ -251,12 +242,6 @@ pub extern "C" fn simCollective(name: *const c_char, communicator: u64, send: u6
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_tell_durations() {
-        assert_eq!(number_after("add_us500_x", "_us"), Some(500));
-        assert_eq!((number_after("add", "_us"), number_after("add_us", "_us")), (None, None));
-    }
 
     #[test]
     fn texts_are_kept_once() {

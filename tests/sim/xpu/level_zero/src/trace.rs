@@ -5,11 +5,11 @@ use crate::shared::apis::Api;
 use crate::shared::clock::now;
 use crate::shared::tracer::{Call, Communication, Synchronization, Tracer, Work};
 use sim_core::ffi::StaticPointer;
+use sim_core::ids::CorrelationIds;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 static TRACER: StaticPointer<Tracer> = StaticPointer::null();
-static CORRELATION: AtomicU32 = AtomicU32::new(0);
+static CORRELATION: CorrelationIds = CorrelationIds::new();
 
 /// Makes `tracer` the one that is called.
 pub(crate) fn set(tracer: *const Tracer) {
@@ -35,12 +35,7 @@ pub(crate) fn call<T>(api: &Api, correlation: u32, serve: impl FnOnce() -> T) ->
 
 /// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
 pub(crate) fn next_correlation() -> u32 {
-    let last = match control::options().repeat_correlation {
-        0 => u32::MAX,
-        last => last as u32,
-    };
-    let next = |id: u32| if id >= last { 1 } else { id + 1 };
-    CORRELATION.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| Some(next(id))).map_or(1, next)
+    CORRELATION.next(control::options().repeat_correlation) as u32
 }
 
 pub(crate) fn configured() {
