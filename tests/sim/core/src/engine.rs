@@ -1,6 +1,7 @@
 //! The engine that passes the time of the work: each queue is a series, and a piece begins when all it needs is done.
 
 use crate::kernel::number_after;
+use crate::memory::Movement;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -92,6 +93,14 @@ impl Timing {
     pub fn transfer(bytes: u64, speed: u64) -> Timing {
         Timing { duration: LEAST_TRANSFER + bytes / speed, ..Timing::default() }
     }
+}
+
+/// A piece of work before it is given to a queue.
+#[derive(Clone, Debug)]
+pub struct Job<W> {
+    pub work: W,
+    pub timing: Timing,
+    pub movement: Option<Movement>,
 }
 
 /// A series of work: a stream, or a queue of a device.

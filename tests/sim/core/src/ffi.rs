@@ -36,3 +36,23 @@ pub fn read_text<'a>(text: *const c_char) -> Option<&'a CStr> {
 pub fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
+
+/// Writes a value to a place of the caller. Returns none if the place is null.
+pub fn give<T>(place: *mut T, value: T) -> Option<()> {
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: the caller of the C function promises a place for this type.
+    unsafe { place.write(value) };
+    Some(())
+}
+
+/// Writes a text and its zero byte to a place of `room` bytes, cut to fit. Returns none without a place.
+pub fn give_text(place: *mut c_char, room: i32, text: &str) -> Option<()> {
+    let room = usize::try_from(room).ok().filter(|room| *room > 0 && !place.is_null())?;
+    for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {
+        // SAFETY: the caller of the C function promises that much room.
+        unsafe { place.add(index).write(byte as c_char) };
+    }
+    Some(())
+}

@@ -11,4 +11,5 @@ pub mod ffi;
 pub mod ids;
 pub mod kernel;
 pub mod loader;
+pub mod memory;
 pub mod options;

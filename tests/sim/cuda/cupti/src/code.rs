@@ -2,6 +2,7 @@
 
 use crate::link;
 use crate::shared::options::CuptiVersion;
+use sim_core::ffi;
 use std::ffi::CStr;
 
 /// A `CUptiResult` other than success.
@@ -106,10 +107,5 @@ pub(crate) fn since(name: &str) -> Outcome {
 /// # Errors
 /// The place is null.
 pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    if place.is_null() {
-        return Err(Code::INVALID_PARAMETER);
-    }
-    // SAFETY: the caller of the C function promises a place for this type.
-    unsafe { place.write(value) };
-    Ok(())
+    ffi::give(place, value).ok_or(Code::INVALID_PARAMETER)
 }

@@ -5,26 +5,13 @@ use crate::control;
 use crate::error::{Error, Outcome, describe, give};
 use crate::injection;
 use crate::state;
+use sim_core::ffi::give_text;
 use std::ffi::{CStr, c_char};
 
 /// Fails for a device that is not there.
 fn check(device: i32) -> Outcome {
     drop(state::ready()?);
     if device >= 0 && (device as u32) < control::options().devices { Ok(()) } else { Err(Error::INVALID_DEVICE) }
-}
-
-/// Writes a text with its zero byte, cut to the room there is.
-fn give_text(place: *mut c_char, room: i32, text: &str) -> Outcome {
-    let room = usize::try_from(room).ok().filter(|room| *room > 0).ok_or(Error::INVALID_VALUE)?;
-    if place.is_null() {
-        return Err(Error::INVALID_VALUE);
-    }
-    let bytes = text.bytes().take(room - 1).chain([0]);
-    for (index, byte) in bytes.enumerate() {
-        // SAFETY: the caller promises that much room.
-        unsafe { place.add(index).write(byte as c_char) };
-    }
-    Ok(())
 }
 
 /// Sixteen bytes that tell the devices apart.
@@ -81,7 +68,7 @@ api! {
 
     fn cuDeviceGetName(name: *mut c_char, room: i32, device: i32) |_| {
         check(device)?;
-        give_text(name, room, control::options().name.as_str())
+        give_text(name, room, control::options().name.as_str()).ok_or(Error::INVALID_VALUE)
     }
 
     fn cuDeviceGetUuid(place: *mut [u8; 16], device: i32) |_| {
@@ -112,7 +99,7 @@ api! {
 
     fn cuDeviceGetPCIBusId(id: *mut c_char, room: i32, device: i32) |_| {
         check(device)?;
-        give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(device, 33)?))
+        give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(device, 33)?)).ok_or(Error::INVALID_VALUE)
     }
 
     fn cuGetErrorName(code: i32, name: *mut *const c_char) |_| {

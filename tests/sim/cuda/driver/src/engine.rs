@@ -7,17 +7,10 @@ use crate::shared::counters::count;
 use crate::shared::options::Options;
 use crate::shared::tracer::{KERNEL, MEMSET, NEVER, Work};
 use crate::state::State;
-use crate::transfer::Movement;
-use sim_core::engine::{GAP, LAUNCH_LATENCY, Moment, Timing};
+use sim_core::engine::{self, GAP, LAUNCH_LATENCY, Moment};
 
-/// A piece of work: what is known of it before it is given to a stream.
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    /// All but the times and what the stream and the launch add.
-    pub(crate) work: Work,
-    pub(crate) timing: Timing,
-    pub(crate) movement: Option<Movement>,
-}
+/// Work whose times are unknown, as are the fields that the stream and the launch add.
+pub(crate) type Job = engine::Job<Work>;
 
 /// The device's stamp of a moment.
 pub(crate) fn stamp(options: &Options, at: u64) -> u64 {
@@ -46,8 +39,8 @@ pub(crate) fn submit(state: &mut State, stream: u64, jobs: &[Job], launch: Launc
     let mut earliest = now() + LAUNCH_LATENCY;
     let mut all = Vec::with_capacity(jobs.len());
     for (index, job) in (1..).zip(jobs) {
-        if let Some(movement) = &job.movement {
-            movement.perform(state)?;
+        if job.movement.as_ref().is_some_and(|movement| !movement.perform(&state.allocations)) {
+            return Err(Error::INVALID_VALUE);
         }
         let mut work = job.work;
         work.id = state.ids.next_id();

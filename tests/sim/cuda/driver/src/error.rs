@@ -1,5 +1,6 @@
 //! The result codes of the driver API.
 
+use sim_core::ffi;
 use std::ffi::CStr;
 
 /// A `CUresult` other than success.
@@ -51,10 +52,5 @@ errors! {
 /// # Errors
 /// The place is null.
 pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    if place.is_null() {
-        return Err(Error::INVALID_VALUE);
-    }
-    // SAFETY: the caller of the C function promises a place for this type.
-    unsafe { place.write(value) };
-    Ok(())
+    ffi::give(place, value).ok_or(Error::INVALID_VALUE)
 }

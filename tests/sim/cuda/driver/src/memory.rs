@@ -1,18 +1,10 @@
-//! Memory: "device" memory is the host's, and its addresses are the host's.
+//! Memory, and the kinds of it.
 
 use crate::attributes;
 use crate::error::{Error, Outcome, give};
 use crate::shared::tracer::Memory;
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
-
-/// Memory that a program has allocated.
-#[derive(Debug)]
-pub(crate) struct Allocation {
-    pub(crate) bytes: usize,
-    pub(crate) place: Place,
-    pub(crate) device: i32,
-}
 
 /// Where memory is, by CUPTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,53 +15,34 @@ pub(crate) enum Place {
     Managed = 5,
 }
 
-/// The alignment of all allocations.
-const ALIGNMENT: usize = 256;
+/// Where an allocation is: the kind of memory, and the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Location {
+    place: Place,
+    device: i32,
+}
 
 fn allocate(state: &mut State, bytes: usize, place: Place) -> Outcome<u64> {
     if bytes == 0 {
         return Err(Error::INVALID_VALUE);
     }
     let device = state.context()?.1.device;
-    if place == Place::Device && bytes as u64 > attributes::MEMORY - state.used(device) {
+    if place == Place::Device && bytes as u64 > state.free_bytes(device) {
         return Err(Error::OUT_OF_MEMORY);
     }
-    let mut address = std::ptr::null_mut();
-    // SAFETY: the place is ours, the alignment is a power of two and a multiple of a pointer's size.
-    if unsafe { libc::posix_memalign(&raw mut address, ALIGNMENT, bytes) } != 0 {
-        return Err(Error::OUT_OF_MEMORY);
-    }
-    let address = address as u64;
-    state.allocations.insert(address, Allocation { bytes, place, device });
-    Ok(address)
-}
-
-fn free(state: &mut State, address: u64) -> Outcome {
-    if address == 0 {
-        return Ok(());
-    }
-    state.allocations.remove(&address).ok_or(Error::INVALID_VALUE)?;
-    // SAFETY: the address was allocated here, and has just been given up.
-    unsafe { libc::free(address as *mut libc::c_void) };
-    Ok(())
+    state.allocations.allocate(bytes, Location { place, device }).ok_or(Error::OUT_OF_MEMORY)
 }
 
 impl State {
-    /// The allocation that contains an address.
-    pub(crate) fn allocation(&self, address: u64) -> Option<(u64, &Allocation)> {
-        let (first, allocation) = self.allocations.range(..=address).next_back()?;
-        (address < first + allocation.bytes as u64).then_some((*first, allocation))
-    }
-
     /// Where an address is; what nobody has allocated here is pageable memory of the host.
     pub(crate) fn place(&self, address: u64) -> Place {
-        self.allocation(address).map_or(Place::Pageable, |(_, allocation)| allocation.place)
+        self.allocations.location(address).map_or(Place::Pageable, |location| location.place)
     }
 
-    /// The bytes of device memory in use.
-    fn used(&self, device: i32) -> u64 {
-        let own = |one: &&Allocation| one.device == device && one.place == Place::Device;
-        self.allocations.values().filter(own).map(|allocation| allocation.bytes as u64).sum()
+    /// The bytes of device memory that are free.
+    fn free_bytes(&self, device: i32) -> u64 {
+        let is_counted = |location: Location| location.device == device && location.place == Place::Device;
+        attributes::MEMORY - self.allocations.used_bytes(is_counted)
     }
 }
 
@@ -82,14 +55,15 @@ pub(crate) fn allocate_device(caller: Caller, address: *mut u64, bytes: usize) -
 /// Gives memory back, of whatever kind.
 pub(crate) fn release(caller: Caller, address: u64, is_async: bool) -> Outcome {
     let mut state = state::ready()?;
-    let known = state.allocations.get(&address).map(|memory| (memory.bytes, memory.place, memory.device));
+    let known = state.allocations.starting_at(address).map(|memory| (memory.bytes, memory.location));
     let context = state.context().map_or(0, |(_, context)| context.id);
     drop(state);
-    if let Some((bytes, place, device)) = known {
+    if let Some((bytes, Location { place, device })) = known {
         // Before somebody else can have it.
         tell(caller, (true, is_async), place, [device as u32, context], (address, bytes));
     }
-    free(&mut *state::ready()?, address)
+    let is_freed = address == 0 || state::ready()?.allocations.free(address);
+    if is_freed { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
 fn allocate_to(caller: Caller, place: *mut u64, bytes: usize, kind: Place, is_async: bool) -> Outcome {
@@ -149,7 +123,7 @@ api! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |_| {
         let mut state = state::ready()?;
         let device = state.context()?.1.device;
-        give(free, (attributes::MEMORY - state.used(device)) as usize)?;
+        give(free, state.free_bytes(device) as usize)?;
         give(total, attributes::MEMORY as usize)
     }
 }

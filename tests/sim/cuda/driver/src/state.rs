@@ -4,13 +4,14 @@ use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::event::Event;
 use crate::graph::{Executable, Graph};
-use crate::memory::Allocation;
+use crate::memory::Location;
 use crate::module::{Function, Module};
 use crate::stream::Stream;
 use crate::{capture::Capture, context};
 use sim_core::engine::Engine;
 use sim_core::ids::Ids;
-use std::collections::{BTreeMap, HashMap};
+use sim_core::memory::Allocations;
+use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What has been made and not destroyed.
@@ -32,8 +33,7 @@ pub(crate) struct State {
     pub(crate) executables: HashMap<u64, Executable>,
     pub(crate) next_graph: u32,
     pub(crate) captures: HashMap<u64, Capture>,
-    /// By first address.
-    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    pub(crate) allocations: Allocations<Location>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);

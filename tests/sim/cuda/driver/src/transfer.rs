@@ -11,45 +11,7 @@ use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET};
 use crate::state::{self, State};
 use crate::trace;
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
-
-/// The bytes that a job moves.
-#[derive(Clone, Debug)]
-pub(crate) enum Movement {
-    Copy { target: u64, source: u64, bytes: usize },
-    Fill { target: u64, value: u32, width: usize, count: usize },
-}
-
-impl Movement {
-    /// Moves the bytes.
-    ///
-    /// # Errors
-    /// They would leave an allocation.
-    pub(crate) fn perform(&self, state: &State) -> Outcome {
-        match *self {
-            Movement::Copy { target, source, bytes } => {
-                check(state, target, bytes)?;
-                check(state, source, bytes)?;
-                // SAFETY: both ranges lie in one of our allocations, or the caller promises them.
-                unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes) };
-            }
-            Movement::Fill { target, value, width, count } => {
-                check(state, target, width * count)?;
-                let pattern = value.to_le_bytes();
-                for index in 0..count * width {
-                    // SAFETY: the range lies in one of our allocations, or the caller promises it.
-                    unsafe { (target as *mut u8).add(index).write(pattern[index % width]) };
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A range that begins in an allocation must end in it.
-fn check(state: &State, address: u64, bytes: usize) -> Outcome {
-    let inside = |(first, its): (u64, &crate::memory::Allocation)| address - first + bytes as u64 <= its.bytes as u64;
-    if address != 0 && state.allocation(address).is_none_or(inside) { Ok(()) } else { Err(Error::INVALID_VALUE) }
-}
+use sim_core::memory::Movement;
 
 /// How a copy is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

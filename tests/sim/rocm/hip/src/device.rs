@@ -5,6 +5,7 @@ use crate::control;
 use crate::error::{Error, Outcome, give};
 use crate::state;
 use crate::trace;
+use sim_core::ffi::give_text;
 use std::cell::Cell;
 use std::ffi::c_char;
 
@@ -86,18 +87,7 @@ api! {
 
     fn hipDeviceGetName(name: *mut c_char, len: i32, device: i32) |_| {
         check(device)?;
-        let text = control::options().name;
-        let text = text.as_str().as_bytes();
-        let length = usize::try_from(len).unwrap_or(0);
-        if name.is_null() || length == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let length = text.len().min(length - 1);
-        // SAFETY: the caller promises `len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, length) };
-        // SAFETY: as above; one byte is left for this.
-        unsafe { name.add(length).write(0) };
-        Ok(())
+        give_text(name, len, control::options().name.as_str()).ok_or(Error::INVALID_VALUE)
     }
 
     fn hipDeviceGetAttribute(pi: *mut i32, attr: i32, deviceId: i32) |_| {

@@ -8,17 +8,10 @@ use crate::shared::options::Options;
 use crate::shared::tracer::{FILL, KERNEL, NEVER, Work};
 use crate::state::State;
 use crate::trace::Caller;
-use crate::transfer::Movement;
-use sim_core::engine::{GAP, LAUNCH_LATENCY, Moment, Timing};
+use sim_core::engine::{self, GAP, LAUNCH_LATENCY, Moment};
 
-/// A piece of work: what is known of it before it is given to a stream.
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    /// All but the times and what the stream and the call add.
-    pub(crate) work: Work,
-    pub(crate) timing: Timing,
-    pub(crate) movement: Option<Movement>,
-}
+/// Work whose times are unknown, as are the fields that the stream and the call add.
+pub(crate) type Job = engine::Job<Work>;
 
 /// The device's stamp of a moment.
 pub(crate) fn stamp(options: &Options, at: u64) -> u64 {
@@ -40,8 +33,8 @@ pub(crate) fn submit(
     let mut earliest = now() + LAUNCH_LATENCY;
     let mut all = Vec::with_capacity(jobs.len());
     for job in jobs {
-        if let Some(movement) = &job.movement {
-            movement.perform(state)?;
+        if job.movement.as_ref().is_some_and(|movement| !movement.perform(&state.allocations)) {
+            return Err(Error::INVALID_VALUE);
         }
         let mut work = Work { correlation: caller.correlation, thread: caller.thread, in_graph, ..job.work };
         work.id = state.ids.next_id();

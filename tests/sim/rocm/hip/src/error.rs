@@ -1,5 +1,6 @@
 //! The result codes of HIP.
 
+use sim_core::ffi;
 use std::ffi::{CStr, c_char};
 
 /// A `hipError_t` other than success.
@@ -46,12 +47,7 @@ errors! {
 /// # Errors
 /// The place is null.
 pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    if place.is_null() {
-        return Err(Error::INVALID_VALUE);
-    }
-    // SAFETY: the caller promises a place for a value of this type.
-    unsafe { place.write(value) };
-    Ok(())
+    ffi::give(place, value).ok_or(Error::INVALID_VALUE)
 }
 
 /// The name of a result code.

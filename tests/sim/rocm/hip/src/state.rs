@@ -3,13 +3,13 @@
 use crate::argument;
 use crate::engine::Job;
 use crate::error::{Error, Outcome};
-use crate::memory::Allocation;
 use crate::module::{Function, Module};
 use crate::stream::Stream;
 use crate::{control, device};
 use sim_core::engine::{Engine, Moment};
 use sim_core::ids::Ids;
-use std::collections::{BTreeMap, HashMap};
+use sim_core::memory::Allocations;
+use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What has been made and not destroyed.
@@ -28,8 +28,8 @@ pub(crate) struct State {
     /// Graphs, and those ready to be launched.
     pub(crate) graphs: HashMap<u64, Vec<Job>>,
     pub(crate) executables: HashMap<u64, Vec<Job>>,
-    /// By first address.
-    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    /// Each with its device.
+    pub(crate) allocations: Allocations<u32>,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);

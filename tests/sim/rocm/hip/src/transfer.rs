@@ -11,46 +11,11 @@ use crate::shared::tracer::{COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, FILL, HOST, 
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
+use sim_core::memory::Movement;
 use std::ffi::c_void;
 
 /// The way of a copy that the addresses tell.
 const ANY_WAY: u32 = 4;
-
-/// The bytes that a job moves.
-#[derive(Clone, Debug)]
-pub(crate) enum Movement {
-    Copy { target: u64, source: u64, bytes: usize },
-    Fill { target: u64, value: u8, bytes: usize },
-}
-
-impl Movement {
-    /// Moves the bytes.
-    ///
-    /// # Errors
-    /// They would leave an allocation.
-    pub(crate) fn perform(&self, state: &State) -> Outcome {
-        match *self {
-            Movement::Copy { target, source, bytes } => {
-                check(state, target, bytes)?;
-                check(state, source, bytes)?;
-                // SAFETY: both ranges lie in one of our allocations, or the caller promises them.
-                unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes) };
-            }
-            Movement::Fill { target, value, bytes } => {
-                check(state, target, bytes)?;
-                // SAFETY: the range lies in one of our allocations, or the caller promises it.
-                unsafe { std::ptr::write_bytes(target as *mut u8, value, bytes) };
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A range that begins in an allocation must end in it.
-fn check(state: &State, address: u64, bytes: usize) -> Outcome {
-    let fits = state.allocation(address).is_none_or(|(first, its)| address - first + bytes as u64 <= its.bytes as u64);
-    if address != 0 && fits { Ok(()) } else { Err(Error::INVALID_VALUE) }
-}
 
 /// A copy from one device to another, or to and from the host.
 fn copy(state: &State, target: *mut c_void, source: *const c_void, bytes: usize, kind: CopyKind) -> Outcome<Job> {
@@ -88,7 +53,7 @@ fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome
         target_device,
         ..blank(FILL)
     };
-    let movement = Some(Movement::Fill { target, value: value as u8, bytes });
+    let movement = Some(Movement::Fill { target, value: value as u32, width: 1, count: bytes });
     Ok(Job { work, timing: Timing::transfer(work.bytes, FILL_SPEED), movement })
 }
 

@@ -1,5 +1,6 @@
 //! The result codes of PTI.
 
+use sim_core::ffi;
 use std::ffi::CStr;
 
 /// A `pti_result` other than success.
@@ -70,10 +71,5 @@ pub(crate) fn unless(code: u32) -> Outcome {
 /// # Errors
 /// The place is null.
 pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
-    if place.is_null() {
-        return Err(Code::BAD_ARGUMENT);
-    }
-    // SAFETY: the caller of the C function promises a place for this type.
-    unsafe { place.write(value) };
-    Ok(())
+    ffi::give(place, value).ok_or(Code::BAD_ARGUMENT)
 }
