@@ -4,12 +4,17 @@
 //! share state only through the table of functions that one hands to the other.
 #![cfg(target_os = "linux")]
 
+pub mod buffer;
 pub mod clock;
 pub mod counters;
+pub mod delivery;
 pub mod engine;
+pub mod external;
+pub mod faults;
 pub mod ffi;
 pub mod ids;
 pub mod kernel;
 pub mod loader;
 pub mod memory;
 pub mod options;
+pub mod record;

@@ -1,7 +1,7 @@
 //! The dynamic loader.
 
-use std::ffi::{CStr, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, CString, c_void};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Opens a library by its name or path with these flags. Returns null on failure.
@@ -34,4 +34,16 @@ pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     // SAFETY: the loader's name of a library that is loaded.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(std::ffi::OsStr::from_bytes(name.to_bytes()).into())
+}
+
+/// Opens a library: the one that is loaded already, then one beside the library that contains `own`, then the loader's.
+/// Yields null for each that does not exist.
+pub fn candidates(name: &CStr, own: *const c_void, beside: &[&str]) -> impl Iterator<Item = *mut c_void> {
+    let open_beside = move |file: &str| {
+        let path = file_of(own)?.with_file_name(file);
+        Some(open(&CString::new(path.into_os_string().into_vec()).ok()?, 0))
+    };
+    let loaded = std::iter::once_with(|| open(name, libc::RTLD_NOLOAD));
+    let beside = beside.iter().filter_map(move |file| open_beside(file));
+    loaded.chain(beside).chain(std::iter::once_with(|| open(name, 0)))
 }

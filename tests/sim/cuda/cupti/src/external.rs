@@ -1,26 +1,13 @@
-//! External correlation ids: for each thread and kind a stack, which outlives sessions.
+//! External correlation ids, of the kinds that CUPTI knows.
 
 use crate::code::{Code, Outcome};
 use crate::link;
 use crate::shared::counters::count;
-use std::cell::RefCell;
+use sim_core::external;
 
 /// Kinds 1 to 5, `UNKNOWN` to `CUSTOM2`.
-const KINDS: usize = 5;
-
-thread_local! {
-    static STACKS: RefCell<[Vec<u64>; KINDS]> = const { RefCell::new([const { Vec::new() }; KINDS]) };
-}
-
-fn index(kind: u32) -> Outcome<usize> {
-    match kind as usize {
-        kind @ 1..=KINDS => Ok(kind - 1),
-        _ => Err(Code::INVALID_PARAMETER),
-    }
-}
-
-fn with<T>(body: impl FnOnce(&mut [Vec<u64>; KINDS]) -> T) -> Outcome<T> {
-    STACKS.try_with(|stacks| body(&mut stacks.borrow_mut())).map_err(|_| Code::INVALID_OPERATION)
+fn check(kind: u32) -> Outcome {
+    if (1..=5).contains(&kind) { Ok(()) } else { Err(Code::INVALID_PARAMETER) }
 }
 
 pub(crate) fn push(kind: u32, id: u64) -> Outcome {
@@ -29,33 +16,20 @@ pub(crate) fn push(kind: u32, id: u64) -> Outcome {
         0 => {}
         code => return Err(Code(code)),
     }
-    let index = index(kind)?;
-    with(|stacks| stacks[index].push(id))
+    check(kind)?;
+    external::push(kind, id).ok_or(Code::INVALID_OPERATION)
 }
 
 pub(crate) fn pop(kind: u32) -> Outcome<u64> {
     count(&link::counters().pops);
-    let index = index(kind)?;
-    with(|stacks| stacks[index].pop())?.ok_or(Code::QUEUE_EMPTY)
-}
-
-/// The kinds that the calling thread is inside of, each with its innermost id.
-pub(crate) fn innermost() -> Vec<(u32, u64)> {
-    let tops = |stacks: &mut [Vec<u64>; KINDS]| {
-        let tops = (1..).zip(stacks.iter()).filter_map(|(kind, stack)| Some((kind, *stack.last()?)));
-        tops.collect()
-    };
-    with(tops).unwrap_or_default()
-}
-
-/// How many ids the calling thread has pushed and not popped.
-pub(crate) fn depth() -> u64 {
-    with(|stacks| stacks.iter().map(|stack| stack.len() as u64).sum()).unwrap_or_default()
+    check(kind)?;
+    external::pop(kind).ok_or(Code::QUEUE_EMPTY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sim_core::external::{depth, innermost};
 
     #[test]
     fn each_kind_of_each_thread_has_its_own_stack() {

@@ -1,6 +1,7 @@
 //! How long the records of each kind are, in each version of CUPTI.
 
 use crate::shared::options::CuptiVersion;
+use sim_core::record::RecordLengths;
 
 /// Kinds of activity.
 pub(crate) mod kind {
@@ -24,7 +25,7 @@ pub(crate) mod kind {
 }
 
 /// For each kind the lengths, each with the version that it came with.
-const LENGTHS: &[(u32, &[(&str, usize)])] = &[
+const LENGTHS: RecordLengths = RecordLengths(&[
     (kind::MEMCPY, &[("11.7", 88), ("12.8", 96), ("13.4", 112)]),
     (kind::MEMSET, &[("11.7", 88), ("13.4", 104)]),
     (kind::KERNEL, KERNELS),
@@ -59,20 +60,19 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     (54, &[("12.8", 64)]),
     (56, &[("13.1", 56)]),
     (kind::UNKNOWN, &[("11.7", 64)]),
-];
+]);
 
 const KERNELS: &[(&str, usize)] =
     &[("11.7", 176), ("11.8", 200), ("12.0", 208), ("13.0", 216), ("13.1", 224), ("13.3", 232), ("13.4", 248)];
 
 /// The length of a record of that kind; none if the version has no such kind.
 pub(crate) fn length(kind: u32, version: CuptiVersion) -> Option<usize> {
-    let (_, lengths) = LENGTHS.iter().find(|(known, _)| *known == kind)?;
-    lengths.iter().rev().find(|(first, _)| version.is_since(first)).map(|(_, length)| *length)
+    LENGTHS.get(kind, |name| version.is_since(name))
 }
 
 /// The longest record of a version.
 pub(crate) fn longest(version: CuptiVersion) -> usize {
-    LENGTHS.iter().filter_map(|(kind, _)| length(*kind, version)).max().unwrap_or_default()
+    LENGTHS.longest(|name| version.is_since(name))
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn lengths_grow_and_are_whole_words() {
-        for (kind, _) in LENGTHS {
+        for (kind, _) in LENGTHS.0 {
             let lengths: Vec<_> = versions().filter_map(|version| length(*kind, version)).collect();
             assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
         }

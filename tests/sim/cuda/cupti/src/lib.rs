@@ -11,7 +11,6 @@ mod shared;
 mod activity;
 mod api;
 mod attributes;
-mod buffer;
 mod code;
 mod delivery;
 mod external;

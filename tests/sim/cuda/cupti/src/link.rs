@@ -7,8 +7,7 @@ use crate::writer;
 use sim_core::ffi::StaticPointer;
 use sim_core::loader;
 use sim_core::options::OptionsStore;
-use std::ffi::{CString, c_void};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cupti", "SIM_CUDA", Options::parse);
@@ -46,17 +45,9 @@ fn connect() {
 
 /// `simSetTracer` of the driver that is loaded already, else of the one beside this library, else of the loader's.
 fn find() -> *mut c_void {
-    let of = |library: *mut c_void| loader::symbol(library, c"simSetTracer");
-    let loaded = std::iter::once_with(|| of(loader::open(c"libcuda.so.1", libc::RTLD_NOLOAD)));
-    let beside = beside_this_library().into_iter().map(|file| of(loader::open(&file, 0)));
-    let known = std::iter::once_with(|| of(loader::open(c"libcuda.so.1", 0)));
-    loaded.chain(beside).chain(known).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
-}
-
-fn beside_this_library() -> Vec<CString> {
-    let Some(own) = loader::file_of(find as *const c_void) else { return Vec::new() };
-    let paths = ["libsim_cuda.so", "libcuda.so.1"].map(|name| own.with_file_name(name));
-    paths.into_iter().filter_map(|path| CString::new(path.into_os_string().into_vec()).ok()).collect()
+    let libraries = loader::candidates(c"libcuda.so.1", find as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
+    let mut functions = libraries.map(|library| loader::symbol(library, c"simSetTracer"));
+    functions.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
 }
 
 /// The options in force: the driver's, and without one those of the environment.

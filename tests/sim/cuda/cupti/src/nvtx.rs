@@ -8,7 +8,7 @@ use crate::code::need_driver_from_13_2;
 use crate::layout::kind;
 use crate::link;
 use crate::pool::{self, HOST};
-use crate::record::Record;
+use crate::record::new_record;
 use crate::writer;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -67,7 +67,7 @@ fn record(id: u32, flags: u32, object: u32, name: Text, domain: Text) {
     if !activity::is_enabled(kind::MARKER) {
         return;
     }
-    let Some(record) = Record::new(kind::MARKER) else { return };
+    let Some(record) = new_record(kind::MARKER) else { return };
     let record = record.u32(4, flags).u64(8, writer::timestamp()).u32(16, id).u32(20, object);
     let thread = if object == THREAD { attributes::thread_id() } else { 0 };
     let record = record.u32(24, std::process::id()).u32(28, thread).u64(40, name).u64(48, domain);
@@ -113,7 +113,7 @@ impl Said {
         if !activity::is_enabled(kind::MARKER_DATA) {
             return;
         }
-        let Some(record) = Record::new(kind::MARKER_DATA) else { return };
+        let Some(record) = new_record(kind::MARKER_DATA) else { return };
         let flag = if self.color.is_some() { COLOR_ARGB } else { COLOR_NONE };
         let record = record.u32(4, flag).u32(8, id).u32(12, self.payload.0).u64(16, self.payload.1);
         pool::add(HOST, &record.u32(24, self.color.unwrap_or(0)).u32(28, self.category), None);

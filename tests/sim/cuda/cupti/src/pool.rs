@@ -1,15 +1,17 @@
 //! The buffers in use: one for the records of the host, and one for those of each context.
 
-use crate::buffer::{Buffer, Pending};
 use crate::delivery;
 use crate::layout;
 use crate::link;
-use crate::record::Record;
+use crate::record::{self, new_record};
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::writer;
+use sim_core::buffer::{PendingRecord, RecordBuffer as Buffer};
+use sim_core::faults::RecordNumbers;
+use sim_core::record::Record;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ struct Pool {
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
 /// How many records there have been.
-static RECORDS: AtomicU64 = AtomicU64::new(0);
+static RECORDS: RecordNumbers = RecordNumbers::new();
 /// Records dropped since somebody asked.
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
@@ -39,35 +41,34 @@ fn lock() -> MutexGuard<'static, Pool> {
 }
 
 /// Adds a record, and whatever the options put beside it.
-pub(crate) fn add(owner: Owner, record: &Record, pending: Option<Pending>) {
+pub(crate) fn add(owner: Owner, record: &Record, pending: Option<PendingRecord>) {
     let options = link::options();
-    let ordinal = RECORDS.fetch_add(1, Ordering::Relaxed) + 1;
-    let is_each = |each: u64| each != 0 && ordinal.is_multiple_of(each);
-    if is_each(options.drop) {
+    let number = RECORDS.next();
+    if number.is_each(options.drop) {
         return drop_record();
     }
-    let garbage = is_each(options.garbage).then(|| {
-        let mut record = record.clone();
-        record.scramble(if ordinal.is_multiple_of(2) { 0xa5 } else { 0xff });
-        record
+    let garbage = number.is_each(options.garbage).then(|| {
+        let mut garbage = record.clone();
+        record::scramble(&mut garbage, number.nonsense());
+        garbage
     });
     let mutated = (options.mutate != 0).then(|| {
-        let mut record = record.clone();
-        let mut seed = options.mutate ^ ordinal.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        record.mutate(|| {
+        let mut mutated = record.clone();
+        let mut seed = options.mutate ^ number.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        record::mutate(&mut mutated, || {
             // xorshift64*
             seed ^= seed >> 12;
             seed ^= seed << 25;
             seed ^= seed >> 27;
             seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
         });
-        record
+        mutated
     });
     add_one(owner, garbage.as_ref().or(mutated.as_ref()).unwrap_or(record), pending, garbage.is_some());
-    if is_each(options.unknown_kinds)
-        && let Some(unknown) = Record::new(layout::kind::UNKNOWN)
+    if number.is_each(options.unknown_kinds)
+        && let Some(unknown) = new_record(layout::kind::UNKNOWN)
     {
-        add_one(owner, &unknown.u64(8, ordinal), None, false);
+        add_one(owner, &unknown.u64(8, number.0), None, false);
     }
 }
 
@@ -77,7 +78,7 @@ fn drop_record() {
 }
 
 /// Adds a record to the owner's buffer, or to a new one where that has no room.
-fn add_one(owner: Owner, record: &Record, pending: Option<Pending>, is_garbage: bool) {
+fn add_one(owner: Owner, record: &Record, pending: Option<PendingRecord>, is_garbage: bool) {
     let bytes = record.bytes().len();
     let mut complete = Vec::new();
     let mut asked_at = None;
@@ -124,7 +125,7 @@ impl Pool {
     }
 
     fn take_complete(&mut self, complete: &mut Vec<Buffer>) {
-        complete.extend(self.full.extract_if(.., |buffer| buffer.is_complete()));
+        complete.extend(self.full.extract_if(.., |buffer| buffer.is_complete(now())));
     }
 }
 
@@ -137,8 +138,8 @@ pub(crate) fn flush(forced: bool) {
     let mut out = Vec::new();
     {
         let mut pool = lock();
-        out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete()));
-        let ready = |buffer: &Buffer| buffer.used > 0 && (forced || buffer.is_complete());
+        out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete(now())));
+        let ready = |buffer: &Buffer| buffer.used > 0 && (forced || buffer.is_complete(now()));
         out.extend(pool.current.extract_if(|_, buffer| ready(buffer)).map(|(_, buffer)| buffer));
         if forced {
             out.append(&mut pool.spare);

@@ -1,16 +1,18 @@
 //! Makes records of what the driver tells.
 
 use crate::activity;
-use crate::buffer::Pending;
 use crate::layout::kind;
 use crate::pool::{self, HOST};
-use crate::record::Record;
+use crate::record::new_record;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::subscriber::{self, Site};
-use crate::{attributes, external, link};
+use crate::{attributes, link};
+use sim_core::buffer::PendingRecord;
+use sim_core::external;
+use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -83,12 +85,12 @@ extern "C" fn api_exit(call: *mut ApiCall) {
 fn record_call(kind: u32, call: &ApiCall, end: u64) {
     if activity::is_enabled(kind::EXTERNAL_CORRELATION) {
         for (external_kind, id) in external::innermost() {
-            let Some(record) = Record::new(kind::EXTERNAL_CORRELATION) else { return };
+            let Some(record) = new_record(kind::EXTERNAL_CORRELATION) else { return };
             count(&link::counters().external_records);
             pool::add(HOST, &record.u32(4, external_kind).u64(8, id).u32(16, call.correlation), None);
         }
     }
-    let Some(record) = Record::new(kind) else { return };
+    let Some(record) = new_record(kind) else { return };
     let record = record.u32(4, call.cbid).u64(8, call.start).u64(16, end);
     let record = record.u32(24, std::process::id()).u32(28, attributes::thread_id());
     count(&link::counters().api_records);
@@ -111,7 +113,7 @@ extern "C" fn queued(work: *const Work, length: usize) {
         };
         if let Some(record) = record {
             let Work { id, begun_at, done_at, .. } = *work;
-            let pending = Pending { id, begun_at, done_at, start: Some(16), end: 24, record: 0 };
+            let pending = PendingRecord { id, begun_at, done_at, start: Some(16), end: 24, record: 0 };
             count(&link::counters().device_records);
             pool::add(work.context, &record, Some(pending));
         }
@@ -120,11 +122,11 @@ extern "C" fn queued(work: *const Work, length: usize) {
 
 /// A new record of a kind, if that is enabled.
 fn enabled(kind: u32) -> Option<Record> {
-    if activity::is_enabled(kind) { Record::new(kind) } else { None }
+    if activity::is_enabled(kind) { new_record(kind) } else { None }
 }
 
 fn kernel(kind: u32, work: &Work) -> Option<Record> {
-    let record = Record::new(kind)?.u16(6, work.registers);
+    let record = new_record(kind)?.u16(6, work.registers);
     let record = times(record, work).u32(40, work.device).u32(44, work.context).u32(48, work.stream);
     let record = record.triple(52, work.grid).triple(64, work.block);
     let record = record.u32(76, work.static_shared).u32(80, work.dynamic_shared).u32(92, work.correlation);
@@ -165,12 +167,12 @@ fn memset(record: Record, work: &Work) -> Record {
 
 /// One record for all nodes of a graph's launch.
 fn record_graph(first: &Work, last: &Work) {
-    let Some(record) = Record::new(kind::GRAPH_TRACE) else { return };
+    let Some(record) = new_record(kind::GRAPH_TRACE) else { return };
     let record = record.u32(4, first.correlation).u64(8, on_client_clock(first.start));
     let record = record.u64(16, on_client_clock(last.end)).u32(24, first.device).u32(28, first.graph);
     let record = record.u32(32, first.context).u32(36, first.stream).u32(48, last.device).u32(52, last.context);
     let (begun_at, done_at) = (first.begun_at, last.done_at);
-    let pending = Pending { id: last.id, begun_at, done_at, start: Some(8), end: 16, record: 0 };
+    let pending = PendingRecord { id: last.id, begun_at, done_at, start: Some(8), end: 16, record: 0 };
     count(&link::counters().device_records);
     pool::add(first.context, &record, Some(pending));
 }
@@ -198,7 +200,7 @@ extern "C" fn event_recorded(record: *const EventRecord) {
         return pool::add(its.context, &record, None);
     }
     let pending =
-        Pending { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
+        PendingRecord { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
     pool::add(its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
 }
 

@@ -71,6 +71,6 @@ pub extern "C" fn rocprofiler_query_available_agents(
     }
     pointers.extend(agents.iter_mut().map(|agent| agent.pointer().cast_const().cast::<c_void>()));
     let answer = callback(VERSION_0, pointers.as_ptr(), pointers.len(), data);
-    agents.iter_mut().for_each(|agent| agent.fill(0, 0xdd));
+    agents.iter_mut().for_each(|agent| agent.fill(0, 0xdd, &[]));
     answer
 }

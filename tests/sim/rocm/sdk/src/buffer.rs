@@ -6,8 +6,8 @@ use crate::shared::counters::count;
 use crate::shared::link;
 use crate::status::{Status, answer};
 use crate::work::{COURIER, Pending};
+use sim_core::faults::RecordNumbers;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ const UNKNOWN_SIZE: usize = 64;
 
 static BUFFERS: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
 /// How many records there have been.
-static RECORDS: AtomicU64 = AtomicU64::new(0);
+static RECORDS: RecordNumbers = RecordNumbers::new();
 
 fn lock() -> MutexGuard<'static, Vec<Buffer>> {
     BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -71,25 +71,24 @@ pub(crate) fn exists(buffer: u64) -> Result<(), Status> {
 /// Adds the record of work that has ended, and whatever the options put beside it.
 pub(crate) fn add(pending: &Pending) {
     let options = link::options();
-    let ordinal = RECORDS.fetch_add(1, Ordering::Relaxed) + 1;
-    let is_each = |each: u64| each != 0 && ordinal.is_multiple_of(each);
-    if is_each(options.drop) {
+    let number = RECORDS.next();
+    if number.is_each(options.drop) {
         if let Some(buffer) = lock().get_mut(index(pending.buffer)) {
             buffer.drop_one();
         }
         return;
     }
     let (kind, mut bytes) = pending.record();
-    let is_even = ordinal.is_multiple_of(2);
-    if is_each(options.garbage) {
-        bytes.fill(16, if is_even { 0xa5 } else { 0xff });
+    let is_even = number.0.is_multiple_of(2);
+    if number.is_each(options.garbage) {
+        bytes.fill(16, number.nonsense(), &[]);
     }
-    if is_each(options.wrong_size) {
+    if number.is_each(options.wrong_size) {
         bytes = bytes.u64(0, if is_even { 24 } else { 1 << 40 });
     }
-    let bytes = (!is_each(options.cut)).then_some(bytes);
+    let bytes = (!number.is_each(options.cut)).then_some(bytes);
     add_entry(pending.buffer, Entry { category: TRACING, kind, bytes });
-    if is_each(options.unknown_kinds) {
+    if number.is_each(options.unknown_kinds) {
         let (category, kind) = if is_even { (TRACING, UNKNOWN) } else { (UNKNOWN_CATEGORY, kind) };
         add_entry(pending.buffer, Entry { category, kind, bytes: Some(Bytes::sized(UNKNOWN_SIZE)) });
     }
@@ -105,7 +104,7 @@ impl Buffer {
 fn add_entry(handle: u64, entry: Entry) {
     let mut buffers = lock();
     let Some(buffer) = buffers.get_mut(index(handle)) else { return };
-    let bytes = entry.bytes.as_ref().map_or(0, Bytes::len);
+    let bytes = entry.bytes.as_ref().map_or(0, |bytes| bytes.bytes().len());
     if buffer.used + bytes > buffer.size && !buffer.lossless {
         return buffer.drop_one();
     }
@@ -141,7 +140,7 @@ pub(crate) fn deliver(handle: u64) {
         let mut pointers: Vec<*mut Header> = headers.iter_mut().map(|header| &raw mut *header).collect();
         callback(context, handle, pointers.as_mut_ptr(), pointers.len(), argument as *mut c_void, dropped);
         for bytes in entries.iter_mut().filter_map(|entry| entry.bytes.as_mut()) {
-            bytes.fill(0, 0xdd);
+            bytes.fill(0, 0xdd, &[]);
         }
     };
     if link::options().foreign_thread {

@@ -87,5 +87,5 @@ fn tell(operation: i32, phase: u32, mut payload: Bytes) {
         service.call(&told, &mut 0);
     }
     // The client has copied what it needs.
-    payload.fill(0, 0xdd);
+    payload.fill(0, 0xdd, &[]);
 }

@@ -3,6 +3,8 @@
 use crate::shared::link;
 use crate::shared::options::Version;
 
+pub(crate) use sim_core::record::Record as Bytes;
+
 /// Kinds of callback services.
 pub(crate) const HIP_RUNTIME_API: u32 = 5;
 pub(crate) const CODE_OBJECT: u32 = 10;
@@ -51,61 +53,6 @@ pub(crate) fn code_object() -> usize {
 
 pub(crate) fn agent() -> usize {
     if is_old() { 296 } else { 312 + added() }
-}
-
-/// A struct that is filled in by offset, aligned as C would.
-#[derive(Clone, Debug)]
-pub(crate) struct Bytes {
-    words: Vec<u64>,
-    length: usize,
-}
-
-impl Bytes {
-    /// As many zeros, of which the first eight bytes are the length.
-    pub(crate) fn sized(length: usize) -> Bytes {
-        Bytes::zeros(length).u64(0, length as u64)
-    }
-
-    pub(crate) fn zeros(length: usize) -> Bytes {
-        Bytes { words: vec![0; length.div_ceil(8)], length }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    pub(crate) fn put(&mut self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() <= self.length, "{offset} is outside");
-        // SAFETY: the range is inside the words.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().cast::<u8>().add(offset), bytes.len()) };
-    }
-
-    pub(crate) fn u64(mut self, offset: usize, value: u64) -> Bytes {
-        self.put(offset, &value.to_ne_bytes());
-        self
-    }
-
-    pub(crate) fn u32(mut self, offset: usize, value: u32) -> Bytes {
-        self.put(offset, &value.to_ne_bytes());
-        self
-    }
-
-    pub(crate) fn u32s(mut self, offset: usize, values: [u32; 3]) -> Bytes {
-        for (index, value) in values.into_iter().enumerate() {
-            self.put(offset + 4 * index, &value.to_ne_bytes());
-        }
-        self
-    }
-
-    /// Fills all from `offset` on.
-    pub(crate) fn fill(&mut self, offset: usize, byte: u8) {
-        let rest = vec![byte; self.length.saturating_sub(offset)];
-        self.put(offset, &rest);
-    }
-
-    pub(crate) fn pointer(&mut self) -> *mut u64 {
-        self.words.as_mut_ptr()
-    }
 }
 
 /// `rocprofiler_callback_tracing_record_t` of 1.0, and the one before it.
@@ -163,12 +110,5 @@ mod tests {
         for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (32, 5), (36, 6), (40, 7), (48, 8)] {
             assert_eq!(old[offset], value, "{offset}");
         }
-    }
-
-    #[test]
-    fn structs_begin_with_their_size() {
-        let mut bytes = Bytes::sized(20).u32(8, 7);
-        bytes.fill(12, 0xa5);
-        assert_eq!(bytes.words, [20, 7 | 0xa5a5_a5a5 << 32, 0xa5a5_a5a5]);
     }
 }

@@ -111,8 +111,8 @@ impl Pending {
             .u64(88, self.dispatch)
             .u32(96, self.work.private)
             .u32(100, self.work.group)
-            .u32s(104, block)
-            .u32s(116, std::array::from_fn(|index| grid[index] * block[index]))
+            .triple(104, block)
+            .triple(116, std::array::from_fn(|index| grid[index] * block[index]))
     }
 
     /// `rocprofiler_buffer_tracing_memory_copy_record_t`
@@ -120,11 +120,11 @@ impl Pending {
         let Work { direction, source_device, target_device, bytes, source, target, .. } = self.work;
         let agent = |device: i32| if device == HOST { agents::host() } else { agents::gpu(device as u32) };
         // The operations follow HIP's ways, from 1.
-        let record = self
-            .header(layout::memory_copy(), MEMORY_COPY, direction + 1)
+        self.header(layout::memory_copy(), MEMORY_COPY, direction + 1)
             .u64(56, agent(target_device))
             .u64(64, agent(source_device))
-            .u64(72, bytes);
-        if layout::is_old() { record } else { record.u64(80, target).u64(88, source) }
+            .u64(72, bytes)
+            .u64(80, target)
+            .u64(88, source)
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::activity;
 use crate::data::{ENTER, EXIT, data};
-use crate::external;
 use crate::names::{HIP_API, check};
 use crate::shared::calls::CALLS;
 use crate::shared::counters::count;
@@ -10,6 +9,7 @@ use crate::shared::link;
 use crate::shared::options::Service;
 use crate::shared::tracer::{ApiCall, NEVER, Symbol, Tracer};
 use crate::status::{Status, answer, is_stopped};
+use sim_core::external;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{LazyLock, PoisonError, RwLock};

@@ -3,16 +3,10 @@
 use crate::shared::counters::count;
 use crate::shared::link;
 use crate::status::{Status, answer};
-use std::cell::RefCell;
+use sim_core::external::{pop, push};
 
-thread_local! {
-    static STACK: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How many ids the calling thread has pushed and not popped.
-pub(crate) fn depth() -> u64 {
-    STACK.with(|stack| stack.borrow().len() as u64)
-}
+/// roctracer has no kinds of ids.
+const KIND: u32 = 0;
 
 /// Puts an id on the thread's stack.
 #[unsafe(no_mangle)]
@@ -22,14 +16,14 @@ pub extern "C" fn roctracer_activity_push_external_correlation_id(id: u64) -> i3
         code => return answer(Err(Status::of(code))),
     }
     count(&link::counters().pushes);
-    STACK.with(|stack| stack.borrow_mut().push(id));
+    push(KIND, id);
     0
 }
 
 /// Takes the id on top; null where nobody wants to know it.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_activity_pop_external_correlation_id(id: *mut u64) -> i32 {
-    let Some(popped) = STACK.with(|stack| stack.borrow_mut().pop()) else {
+    let Some(popped) = pop(KIND) else {
         return answer(Err(Status::MISMATCHED_EXTERNAL_CORRELATION_ID));
     };
     count(&link::counters().pops);

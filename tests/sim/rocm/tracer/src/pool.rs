@@ -5,6 +5,7 @@ use crate::callback::connect;
 use crate::shared::counters::count;
 use crate::shared::link;
 use crate::status::{Status, answer};
+use sim_core::faults::RecordNumbers;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,8 +63,8 @@ const CUT: usize = 20;
 static POOLS: Mutex<Pools> = Mutex::new(Pools { all: Vec::new(), default: None });
 static HANDLES: AtomicU64 = AtomicU64::new(1);
 /// How many records and buffers there have been.
-static RECORDS: AtomicU64 = AtomicU64::new(0);
-static BUFFERS: AtomicU64 = AtomicU64::new(0);
+static RECORDS: RecordNumbers = RecordNumbers::new();
+static BUFFERS: RecordNumbers = RecordNumbers::new();
 
 fn lock() -> MutexGuard<'static, Pools> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -131,20 +132,18 @@ impl Pool {
 /// Adds a record, and whatever the options put beside it.
 pub(crate) fn add(pool: u64, mut record: Record, name: Option<&CStr>) {
     let options = link::options();
-    let ordinal = RECORDS.fetch_add(1, Ordering::Relaxed) + 1;
-    let is_each = |each: u64| each != 0 && ordinal.is_multiple_of(each);
-    if is_each(options.drop) {
+    let number = RECORDS.next();
+    if number.is_each(options.drop) {
         return count(&link::counters().dropped);
     }
-    let is_even = ordinal.is_multiple_of(2);
-    if is_each(options.garbage) {
-        record[2..7].fill(if is_even { 0xa5a5_a5a5_a5a5_a5a5 } else { u64::MAX });
+    if number.is_each(options.garbage) {
+        record[2..7].fill(u64::from_ne_bytes([number.nonsense(); 8]));
     }
     add_one(pool, record, name);
-    if is_each(options.unknown_kinds) {
+    if number.is_each(options.unknown_kinds) {
         // An operation that nobody knows, or a domain.
-        let unknown = if is_even { [2 | 900 << 32, 99] } else { [99, 0] };
-        add_one(pool, [unknown[0], unknown[1], ordinal, 0, 0, 0, 0, 0], None);
+        let unknown = if number.0.is_multiple_of(2) { [2 | 900 << 32, 99] } else { [99, 0] };
+        add_one(pool, [unknown[0], unknown[1], number.0, 0, 0, 0, 0, 0], None);
     }
 }
 
@@ -172,7 +171,7 @@ pub(crate) fn deliver(handle: u64) {
     let Some(pool) = pools.get(handle).filter(|pool| pool.records > 0) else { return };
     count(&link::counters().delivered_buffers);
     let options = link::options();
-    let is_cut = options.cut != 0 && (BUFFERS.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(options.cut);
+    let is_cut = options.cut != 0 && BUFFERS.next().is_each(options.cut);
     let length = pool.records - if is_cut { CUT } else { 0 };
     let (begin, argument) = (pool.memory as usize, pool.properties.callback_argument as usize);
     if let Some(callback) = pool.properties.callback {

@@ -1,9 +1,10 @@
 //! The functions of the loader that find drivers and devices.
 
 use crate::control;
-use crate::properties::{self, Sheet};
+use crate::properties;
 use crate::shared::counters::count;
 use crate::shared::devices;
+use sim_core::record::Record;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,7 +82,7 @@ pub extern "C" fn zeDeviceGet(driver: usize, number: *mut u32, devices: *mut usi
 }
 
 /// Writes a sheet of properties, but for its type and the pointer to the next.
-fn write(place: *mut u8, sheet: Option<Sheet>) -> u32 {
+fn write(place: *mut u8, sheet: Option<Record>) -> u32 {
     let Some(sheet) = sheet else { return INVALID_NULL_HANDLE };
     if place.is_null() {
         return INVALID_NULL_POINTER;

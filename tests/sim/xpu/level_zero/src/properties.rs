@@ -2,69 +2,42 @@
 
 use crate::shared::devices::{DEVICE_ID, uuid};
 use crate::shared::options::Options;
+use sim_core::record::Record;
 
 /// Bytes that each struct begins with: its type and a pointer to the next, which are the caller's.
 pub(crate) const HEAD: usize = 16;
 
-/// A struct of properties under construction.
-#[derive(Debug)]
-pub(crate) struct Sheet(Vec<u8>);
-
-impl Sheet {
-    fn new(length: usize) -> Sheet {
-        Sheet(vec![0; length])
-    }
-
-    fn put(mut self, offset: usize, bytes: &[u8]) -> Sheet {
-        self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self
-    }
-
-    fn u32(self, offset: usize, value: u32) -> Sheet {
-        self.put(offset, &value.to_le_bytes())
-    }
-
-    fn u64(self, offset: usize, value: u64) -> Sheet {
-        self.put(offset, &value.to_le_bytes())
-    }
-
-    /// A text in a place of 256 bytes.
-    fn text(self, offset: usize, text: &str) -> Sheet {
-        let end = text.len().min(255);
-        self.put(offset, &text.as_bytes()[..end])
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
+/// The bytes of a text for a place of 256 bytes.
+fn text(text: &str) -> &[u8] {
+    &text.as_bytes()[..text.len().min(255)]
 }
 
 /// `ze_driver_properties_t`
-pub(crate) fn driver() -> Sheet {
-    Sheet::new(40).put(16, &[0x51; 16]).u32(32, 0x0103_7a5e)
+pub(crate) fn driver() -> Record {
+    Record::zeros(40).put(16, &[0x51; 16]).u32(32, 0x0103_7a5e)
 }
 
 /// `ze_device_properties_t`
-pub(crate) fn device(options: &Options, index: u32) -> Sheet {
-    let sheet = Sheet::new(368).u32(16, options.device_type).u32(20, options.vendor).u32(24, DEVICE_ID);
+pub(crate) fn device(options: &Options, index: u32) -> Record {
+    let sheet = Record::zeros(368).u32(16, options.device_type).u32(20, options.vendor).u32(24, DEVICE_ID);
     // Clock, largest allocation, contexts, priorities.
     let sheet = sheet.u32(36, 1_600).u64(40, 48 << 30).u32(48, 65_536).u32(52, 0);
     // Threads of a unit, its width, units of a subslice, subslices of a slice, slices.
     let sheet = sheet.u32(56, 8).u32(60, 16).u32(64, 8).u32(68, 64).u32(72, 1);
     let sheet = sheet.u64(80, 12_500_000).u32(88, 36).u32(92, 32);
-    sheet.put(96, &uuid(options, index)).text(112, options.name.as_str())
+    sheet.put(96, &uuid(options, index)).put(112, text(options.name.as_str()))
 }
 
 /// `ze_device_compute_properties_t`
-pub(crate) fn compute() -> Sheet {
-    let sheet = Sheet::new(88).u32(16, 1_024).u32(20, 1_024).u32(24, 1_024).u32(28, 1_024);
+pub(crate) fn compute() -> Record {
+    let sheet = Record::zeros(88).u32(16, 1_024).u32(20, 1_024).u32(24, 1_024).u32(28, 1_024);
     let sheet = sheet.u32(32, u32::MAX).u32(36, u32::MAX).u32(40, u32::MAX).u32(44, 131_072);
     sheet.u32(48, 2).u32(52, 16).u32(56, 32)
 }
 
 /// `ze_device_memory_properties_t`
-pub(crate) fn memory() -> Sheet {
-    Sheet::new(296).u32(20, 3_200).u32(24, 1_024).u64(32, 64 << 30).text(40, "HBM")
+pub(crate) fn memory() -> Record {
+    Record::zeros(296).u32(20, 3_200).u32(24, 1_024).u64(32, 64 << 30).put(40, text("HBM"))
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! The client's two callbacks, and the thread that brings full buffers.
 
-use crate::buffer::Buffer;
 use crate::code::{Code, Outcome};
 use crate::layout;
 use crate::link;
+use crate::shared::clock::now;
 use crate::shared::counters::count;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use sim_core::buffer::RecordBuffer as Buffer;
+use sim_core::delivery::DeliveryThread;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Asks for a buffer: its address and size.
 pub(crate) type Requested = extern "C" fn(*mut *mut u8, *mut usize);
 /// Gives a buffer back: address, size, and the bytes in use.
 pub(crate) type Completed = extern "C" fn(*mut u8, usize, usize);
+
+/// Bytes by which a buffer is reported shorter than what is in it, on demand.
+const CUT: usize = 20;
 
 static CALLBACKS: Mutex<Option<(Requested, Completed)>> = Mutex::new(None);
 
@@ -42,7 +46,7 @@ pub(crate) fn request() -> Option<Buffer> {
 
 fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
     let options = link::options();
-    dawdle(options.slow_callbacks);
+    std::thread::sleep(Duration::from_millis(options.slow_callbacks));
     let (mut address, mut size) = (std::ptr::null_mut(), 0);
     requested(&raw mut address, &raw mut size);
     count(&link::counters().requested_buffers);
@@ -50,39 +54,10 @@ fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
         completed(address, size, 0);
         return None;
     }
-    Some(Buffer::new(address, size))
+    Some(Buffer::new(address, size, 0))
 }
 
-fn dawdle(ms: u64) {
-    if ms != 0 {
-        std::thread::sleep(Duration::from_millis(ms));
-    }
-}
-
-/// Buffers for the thread that brings them, and when.
-#[derive(Debug)]
-struct Parcel {
-    buffers: Vec<Buffer>,
-    due: Instant,
-    /// Told when they are there.
-    done: Sender<()>,
-}
-
-static COURIER: LazyLock<Mutex<Sender<Parcel>>> = LazyLock::new(|| {
-    let (sender, receiver) = channel();
-    let courier = std::thread::Builder::new().name("sim-pti".to_owned());
-    courier.spawn(move || bring(receiver)).map(drop).unwrap_or_else(|error| eprintln!("sim-pti: {error}"));
-    Mutex::new(sender)
-});
-
-fn bring(parcels: Receiver<Parcel>) {
-    for parcel in parcels {
-        std::thread::sleep(parcel.due.saturating_duration_since(Instant::now()));
-        complete(parcel.buffers);
-        // Nobody waits any more: nothing to tell.
-        let _ = parcel.done.send(());
-    }
-}
+static DELIVERY: DeliveryThread<Vec<Buffer>> = DeliveryThread::new("sim-pti", complete);
 
 /// Gives buffers to the client, on a thread of our own unless an option says otherwise; waits for it if asked to, which
 /// it does not do for buffers that are late.
@@ -91,22 +66,17 @@ pub(crate) fn deliver(buffers: Vec<Buffer>, is_waiting: bool) {
     if !options.foreign_thread && options.late_buffers == 0 {
         return complete(buffers);
     }
-    let (done, wait) = channel();
-    let due = Instant::now() + Duration::from_millis(options.late_buffers);
-    let sent = COURIER.lock().unwrap_or_else(PoisonError::into_inner).send(Parcel { buffers, due, done });
-    match sent {
-        Ok(()) if is_waiting && options.late_buffers == 0 => drop(wait.recv()),
-        Ok(()) => {}
-        // There is no such thread: then from here.
-        Err(unsent) => complete(unsent.0.buffers),
-    }
+    DELIVERY.deliver(buffers, options.late_buffers, is_waiting);
 }
 
 fn complete(buffers: Vec<Buffer>) {
     let Some((_, completed)) = callbacks() else { return };
-    for buffer in buffers {
-        dawdle(link::options().slow_callbacks);
+    for mut buffer in buffers {
+        let options = link::options();
+        std::thread::sleep(Duration::from_millis(options.slow_callbacks));
         count(&link::counters().delivered_buffers);
-        buffer.deliver(completed);
+        buffer.close(now());
+        let cut = if options.cut_buffers && buffer.used > CUT { CUT } else { 0 };
+        completed(buffer.address, buffer.size, buffer.used - cut);
     }
 }

@@ -1,6 +1,7 @@
 //! How long the records of each kind are, in each version of PTI.
 
 use crate::shared::options::Options;
+use sim_core::record::RecordLengths;
 
 /// Kinds of views.
 pub(crate) mod kind {
@@ -21,7 +22,7 @@ pub(crate) mod kind {
 }
 
 /// For each kind the lengths, each with the version that it came with.
-const LENGTHS: &[(u32, &[(&str, usize)])] = &[
+const LENGTHS: RecordLengths = RecordLengths(&[
     (kind::KERNEL, &[("0.10", 168), ("1.0", 184)]),
     (kind::DRIVER_API, &[("0.10", 48)]),
     (kind::OVERHEAD, &[("0.10", 56)]),
@@ -33,18 +34,16 @@ const LENGTHS: &[(u32, &[(&str, usize)])] = &[
     (kind::SYNCHRONIZATION, &[("0.12", 72)]),
     (kind::COMMUNICATION, &[("0.17", 56), ("1.0", 64)]),
     (kind::UNKNOWN, &[("0.10", 64)]),
-];
+]);
 
 /// The length of a record of that kind; none if the version has no such kind.
 pub(crate) fn length(kind: u32, options: &Options) -> Option<usize> {
-    let (_, lengths) = LENGTHS.iter().find(|(known, _)| *known == kind)?;
-    let (_, length) = lengths.iter().rev().find(|(first, _)| options.pti.is_since(first))?;
-    Some(length + options.longer_records)
+    Some(LENGTHS.get(kind, |name| options.pti.is_since(name))? + options.longer_records)
 }
 
 /// The longest record of a version.
 pub(crate) fn longest(options: &Options) -> usize {
-    LENGTHS.iter().filter_map(|(kind, _)| length(*kind, options)).max().unwrap_or_default()
+    LENGTHS.longest(|name| options.pti.is_since(name)) + options.longer_records
 }
 
 #[cfg(test)]
@@ -58,7 +57,7 @@ mod tests {
 
     #[test]
     fn lengths_grow_and_are_whole_words() {
-        for (kind, _) in LENGTHS {
+        for (kind, _) in LENGTHS.0 {
             let lengths: Vec<_> = PtiVersion::ALL.iter().filter_map(|(name, _)| length(*kind, &of(name))).collect();
             assert!(lengths.is_sorted() && lengths.iter().all(|length| length % 8 == 0), "{kind}: {lengths:?}");
         }

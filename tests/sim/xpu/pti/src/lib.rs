@@ -9,7 +9,6 @@
 mod shared;
 
 mod api;
-mod buffer;
 mod code;
 mod courier;
 mod external;

@@ -8,8 +8,7 @@ use crate::{pool, writer};
 use sim_core::ffi::StaticPointer;
 use sim_core::loader;
 use sim_core::options::OptionsStore;
-use std::ffi::{CString, c_void};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,15 +67,8 @@ fn connect() -> Option<Init> {
 
 /// The loader that is loaded already, else the one beside this library, else the system's.
 fn find() -> *mut c_void {
-    let loaded = std::iter::once_with(|| loader::open(c"libze_loader.so.1", libc::RTLD_NOLOAD));
-    let beside = beside_this_library().into_iter().map(|file| loader::open(&file, 0));
-    let known = std::iter::once_with(|| loader::open(c"libze_loader.so.1", 0));
-    loaded.chain(beside).chain(known).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
-}
-
-fn beside_this_library() -> Option<CString> {
-    let own = loader::file_of(find as *const c_void)?;
-    CString::new(own.with_file_name("libsim_ze_loader.so").into_os_string().into_vec()).ok()
+    let mut libraries = loader::candidates(c"libze_loader.so.1", find as *const c_void, &["libsim_ze_loader.so"]);
+    libraries.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
 }
 
 /// The options in force: Level Zero's, and without it those of the environment.

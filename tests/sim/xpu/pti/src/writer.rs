@@ -1,15 +1,17 @@
 //! Makes records of what Level Zero tells.
 
 use crate::layout::kind;
-use crate::record::{self, Record};
+use crate::record::{self, new_record};
 use crate::shared::apis;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
 use crate::shared::devices;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, Call, Communication, Synchronization, Tracer, Work};
-use crate::{external, link, pool, scope, stamps, views};
+use crate::{link, pool, scope, stamps, views};
 use sim_core::clock::thread_id;
+use sim_core::external;
+use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 
 /// What Level Zero is to call.
@@ -23,17 +25,17 @@ extern "C" fn configured(options: *const Options) {
 
 /// A new record of a kind, if that is enabled.
 fn enabled(kind: u32) -> Option<Record> {
-    if views::is_enabled(kind) { Record::new(kind) } else { None }
+    if views::is_enabled(kind) { new_record(kind) } else { None }
 }
 
 extern "C" fn called(call: *const Call) {
     // SAFETY: Level Zero hands in a call on its stack.
     let call = unsafe { *call };
-    let Some(record) = views::call(call.group, call.id).and_then(Record::new) else { return };
+    let Some(record) = views::call(call.group, call.id).and_then(new_record) else { return };
     let thread = thread_id();
     if views::is_enabled(kind::EXTERNAL_CORRELATION) {
         for (external_kind, id) in external::innermost() {
-            let Some(record) = Record::new(kind::EXTERNAL_CORRELATION) else { return };
+            let Some(record) = new_record(kind::EXTERNAL_CORRELATION) else { return };
             count(&link::counters().external_records);
             pool::add(thread, &record.u32(4, call.correlation).u64(8, id).u32(16, external_kind));
         }

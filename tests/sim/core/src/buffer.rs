@@ -1,63 +1,62 @@
-//! A buffer of the client's, with records and what is not known of them yet.
+//! Buffers of the client with records, and the work whose times are unknown.
 
+use crate::engine::NEVER;
 use crate::record::Record;
-use crate::shared::clock::now;
-use crate::shared::tracer::NEVER;
 
 /// A buffer.
 #[derive(Debug)]
-pub(crate) struct Buffer {
-    pub(crate) address: *mut u8,
-    pub(crate) size: usize,
-    pub(crate) used: usize,
+pub struct RecordBuffer {
+    pub address: *mut u8,
+    pub size: usize,
+    pub used: usize,
     /// How many records the client lets it hold, 0 for as many as fit.
     most: usize,
     records: usize,
-    pending: Vec<Pending>,
+    pending: Vec<PendingRecord>,
     /// When all its work is complete.
     done_at: u64,
     has_garbage: bool,
 }
 
 // SAFETY: the client has given the memory away until it gets it back.
-unsafe impl Send for Buffer {}
+unsafe impl Send for RecordBuffer {}
 
 /// A record whose work has not ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
+pub struct PendingRecord {
     /// The work's number, by which its times come later if they are not known.
-    pub(crate) id: u64,
-    pub(crate) begun_at: u64,
-    pub(crate) done_at: u64,
+    pub id: u64,
+    pub begun_at: u64,
+    pub done_at: u64,
     /// Where in the record the start is, and the end.
-    pub(crate) start: Option<usize>,
-    pub(crate) end: usize,
+    pub start: Option<usize>,
+    pub end: usize,
     /// Where the record is, set by the buffer.
-    pub(crate) record: usize,
+    pub record: usize,
 }
 
 /// Bytes that no reader can make sense of, at the end of a buffer with garbage.
 const NONSENSE: [u8; 20] = [0xa5; 20];
 
-impl Buffer {
-    pub(crate) fn new(address: *mut u8, size: usize, most: usize) -> Buffer {
+impl RecordBuffer {
+    pub fn new(address: *mut u8, size: usize, most: usize) -> RecordBuffer {
         let (pending, has_garbage) = (Vec::new(), false);
-        Buffer { address, size, used: 0, most, records: 0, pending, done_at: 0, has_garbage }
+        RecordBuffer { address, size, used: 0, most, records: 0, pending, done_at: 0, has_garbage }
     }
 
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    pub fn has_room(&self, bytes: usize) -> bool {
         self.used + bytes <= self.size && (self.most == 0 || self.records < self.most)
     }
 
     /// Adds a record, for which there must be room.
-    pub(crate) fn add(&mut self, record: &Record, pending: Option<Pending>) {
+    pub fn add(&mut self, record: &Record, pending: Option<PendingRecord>) {
         let offset = self.used;
         self.used += record.bytes().len();
         self.records += 1;
         self.write(offset, record.bytes());
         if let Some(pending) = pending {
             self.done_at = self.done_at.max(pending.done_at);
-            self.pending.push(Pending { record: offset, ..pending });
+            self.pending.push(PendingRecord { record: offset, ..pending });
         }
     }
 
@@ -67,17 +66,18 @@ impl Buffer {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address.add(offset), bytes.len()) };
     }
 
-    pub(crate) fn is_complete(&self) -> bool {
-        self.done_at <= now()
+    /// Returns whether all its work has ended.
+    pub fn is_complete(&self, now: u64) -> bool {
+        self.done_at <= now
     }
 
     /// Marks that a record here is nonsense.
-    pub(crate) fn note_garbage(&mut self) {
+    pub fn note_garbage(&mut self) {
         self.has_garbage = true;
     }
 
     /// Fills in times that have become known; false if the work has no record here.
-    pub(crate) fn retime(&mut self, id: u64, start: u64, end: u64, done_at: u64) -> bool {
+    pub fn retime(&mut self, id: u64, start: u64, end: u64, done_at: u64) -> bool {
         let Some(index) = self.pending.iter().position(|pending| pending.id == id) else { return false };
         let pending = self.pending[index];
         if let Some(offset) = pending.start.filter(|_| pending.begun_at == NEVER) {
@@ -91,8 +91,7 @@ impl Buffer {
     }
 
     /// Prepares it for the client: work that has not ended has no end, and what has not begun has no start.
-    pub(crate) fn close(&mut self) {
-        let now = now();
+    pub fn close(&mut self, now: u64) {
         for pending in std::mem::take(&mut self.pending) {
             if pending.done_at > now {
                 self.write(pending.record + pending.end, &[0; 8]);
