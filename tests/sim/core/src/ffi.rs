@@ -56,3 +56,26 @@ pub fn give_text(place: *mut c_char, room: i32, text: &str) -> Option<()> {
     }
     Some(())
 }
+
+/// A C string that stays valid until the process ends, or null.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct StaticText(pub *const c_char);
+
+// SAFETY: nothing changes the text while another thread may read it.
+unsafe impl Send for StaticText {}
+
+impl Default for StaticText {
+    fn default() -> StaticText {
+        StaticText(std::ptr::null())
+    }
+}
+
+/// Returns the values that a caller hands in: `count` from `first` on. `first` may be null for none.
+pub fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if first.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller of the C function promises that many, which stay valid until it returns.
+    unsafe { std::slice::from_raw_parts(first, count) }
+}

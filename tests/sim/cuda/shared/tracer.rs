@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
+use sim_core::ffi::StaticText;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
@@ -66,7 +67,7 @@ pub(crate) const KERNEL: u32 = 10;
 pub(crate) const MEMCPY_PEER: u32 = 22;
 
 /// A piece of work for a device. What does not apply to its kind is zero.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {
     pub(crate) kind: u32,
@@ -88,7 +89,7 @@ pub(crate) struct Work {
     pub(crate) channel_type: u32,
     pub(crate) graph_node: u64,
     // Kernels.
-    pub(crate) name: *const c_char,
+    pub(crate) name: StaticText,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) cluster: [u32; 3],
@@ -109,9 +110,6 @@ pub(crate) struct Work {
     pub(crate) target_device: u32,
     pub(crate) target_context: u32,
 }
-
-// SAFETY: the name is a C string that other threads may read.
-unsafe impl Send for Work {}
 
 /// What a thread or a stream waited for.
 pub(crate) const EVENT_SYNCHRONIZE: u32 = 1;

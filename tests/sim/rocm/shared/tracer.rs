@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
+use sim_core::ffi::{StaticText, slice};
 use std::ffi::{c_char, c_void};
 
 /// Changes with the shape of anything in this file.
@@ -64,6 +65,12 @@ pub(crate) struct ApiCall {
     pub(crate) data: [[u64; 2]; 2],
 }
 
+impl ApiCall {
+    pub(crate) fn arguments<'a>(&self) -> &'a [Argument] {
+        slice(self.arguments, self.count)
+    }
+}
+
 /// An argument of a call.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -109,13 +116,10 @@ pub(crate) struct Symbol {
     pub(crate) id: u64,
     pub(crate) code_object: u64,
     /// As in the code object, with `.kd` behind it.
-    pub(crate) name: *const c_char,
+    pub(crate) name: StaticText,
     pub(crate) group: u32,
     pub(crate) private: u32,
 }
-
-// SAFETY: the name is a C string that other threads may read.
-unsafe impl Send for Symbol {}
 
 /// Kinds of work.
 pub(crate) const KERNEL: u32 = 0;
@@ -132,7 +136,7 @@ pub(crate) const DEVICE_TO_DEVICE: u32 = 3;
 pub(crate) const HOST: i32 = -1;
 
 /// A piece of work for a device. What does not apply to its kind is zero.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {
     pub(crate) kind: u32,
@@ -152,7 +156,7 @@ pub(crate) struct Work {
     pub(crate) done_at: u64,
     // Kernels and fills.
     pub(crate) kernel: u64,
-    pub(crate) name: *const c_char,
+    pub(crate) name: StaticText,
     /// In blocks, and in threads.
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
@@ -166,6 +170,3 @@ pub(crate) struct Work {
     pub(crate) source_device: i32,
     pub(crate) target_device: i32,
 }
-
-// SAFETY: the name is a C string that other threads may read.
-unsafe impl Send for Work {}

@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::options::Options;
 pub(crate) use sim_core::engine::NEVER;
+use sim_core::ffi::StaticText;
 use std::ffi::c_char;
 
 /// Changes with the shape of anything in this file.
@@ -55,7 +56,7 @@ pub(crate) const MEMCPY_PEER: u32 = 10;
 pub(crate) const BARRIER: u32 = 11;
 
 /// A piece of work of a device. What does not apply to its kind is zero.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {
     pub(crate) kind: u32,
@@ -71,8 +72,8 @@ pub(crate) struct Work {
     pub(crate) context: u64,
     /// [`NO_SYCL_QUEUE`] without SYCL.
     pub(crate) sycl_queue: u64,
-    pub(crate) name: *const c_char,
-    pub(crate) file: *const c_char,
+    pub(crate) name: StaticText,
+    pub(crate) file: StaticText,
     pub(crate) line: u64,
     pub(crate) task_begin: u64,
     pub(crate) enqueue_begin: u64,
@@ -90,9 +91,6 @@ pub(crate) struct Work {
     pub(crate) engine_ordinal: u32,
     pub(crate) engine_index: u32,
 }
-
-// SAFETY: the texts stay for good.
-unsafe impl Send for Work {}
 
 /// What a thread waited for, by PTI's numbers.
 pub(crate) const GPU_BARRIER_EXECUTION: u32 = 1;
@@ -128,5 +126,5 @@ pub(crate) struct Communication {
     pub(crate) send: u64,
     pub(crate) receive: u64,
     pub(crate) communicator: u64,
-    pub(crate) name: *const c_char,
+    pub(crate) name: StaticText,
 }

@@ -12,6 +12,7 @@ use crate::subscriber::{self, Site};
 use crate::{attributes, link};
 use sim_core::buffer::PendingRecord;
 use sim_core::external;
+use sim_core::ffi::slice;
 use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -98,8 +99,7 @@ fn record_call(kind: u32, call: &ApiCall, end: u64) {
 }
 
 extern "C" fn queued(work: *const Work, length: usize) {
-    // SAFETY: the driver hands in that much work.
-    let work = unsafe { std::slice::from_raw_parts(work, length) };
+    let work = slice(work, length);
     let (Some(first), Some(last)) = (work.first(), work.last()) else { return };
     if first.graph != 0 && activity::is_enabled(kind::GRAPH_TRACE) {
         return record_graph(first, last);
@@ -130,7 +130,7 @@ fn kernel(kind: u32, work: &Work) -> Option<Record> {
     let record = times(record, work).u32(40, work.device).u32(44, work.context).u32(48, work.stream);
     let record = record.triple(52, work.grid).triple(64, work.block);
     let record = record.u32(76, work.static_shared).u32(80, work.dynamic_shared).u32(92, work.correlation);
-    let record = record.u64(96, work.id).u64(104, work.name as u64).u8(136, work.launch_type);
+    let record = record.u64(96, work.id).u64(104, work.name.0 as u64).u8(136, work.launch_type);
     let record = record.u32(140, work.shared_executed).u64(144, work.graph_node).u32(156, work.graph);
     let record = record.u32(168, work.channel).u32(172, work.channel_type).triple(176, work.cluster);
     Some(record.u32(216, work.priority as u32))

@@ -10,6 +10,7 @@ use crate::shared::tracer::{KERNEL, Work};
 use crate::state::{self, State};
 use crate::trace;
 use sim_core::engine::Timing;
+use sim_core::ffi::StaticText;
 use std::ffi::{c_char, c_void};
 
 /// What a program asks for.
@@ -22,46 +23,6 @@ pub(crate) struct Dimensions {
     pub(crate) cooperative: bool,
     /// It may begin before the kernel before it has ended.
     pub(crate) programmatic: bool,
-}
-
-/// Work of a kind, with nothing known of it.
-pub(crate) fn blank(kind: u32) -> Work {
-    Work {
-        kind,
-        correlation: 0,
-        id: 0,
-        device: 0,
-        context: 0,
-        stream: 0,
-        priority: 0,
-        start: 0,
-        end: 0,
-        begun_at: 0,
-        done_at: 0,
-        graph: 0,
-        channel: 0,
-        channel_type: 0,
-        graph_node: 0,
-        name: std::ptr::null(),
-        grid: [0; 3],
-        block: [0; 3],
-        cluster: [0; 3],
-        static_shared: 0,
-        dynamic_shared: 0,
-        shared_executed: 0,
-        registers: 0,
-        launch_type: 0,
-        bytes: 0,
-        value: 0,
-        copy_kind: 0,
-        source_kind: 0,
-        target_kind: 0,
-        is_async: 0,
-        source_device: 0,
-        source_context: 0,
-        target_device: 0,
-        target_context: 0,
-    }
 }
 
 /// A launch as a piece of work.
@@ -77,7 +38,8 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
     let options = control::options();
     let name = function.name.to_str().unwrap_or_default();
     let work = Work {
-        name: function.name.as_ptr(),
+        kind: KERNEL,
+        name: StaticText(function.name.as_ptr()),
         grid,
         block,
         cluster,
@@ -86,7 +48,7 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
         shared_executed: function.static_shared + dynamic_shared + attributes::RESERVED_SHARED_PER_BLOCK,
         registers: function.registers,
         launch_type: u32::from(cooperative),
-        ..blank(KERNEL)
+        ..Work::default()
     };
     let timing = Timing::kernel(name, blocks, options.no_finish.as_str(), options.overlap || programmatic);
     Ok(Job { work, timing, movement: None })

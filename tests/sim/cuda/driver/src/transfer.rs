@@ -3,11 +3,10 @@
 use crate::control;
 use crate::engine::{self, Job, Launch};
 use crate::error::{Error, Outcome};
-use crate::launch::blank;
 use crate::memory::Place;
 use crate::shared::clock::now;
 use crate::shared::counters::count;
-use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET};
+use crate::shared::tracer::{MEMCPY, MEMCPY_PEER, MEMSET, Work};
 use crate::state::{self, State};
 use crate::trace;
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
@@ -45,7 +44,7 @@ pub(crate) fn copy(state: &State, direction: Direction, target: u64, source: u64
     if !needed {
         return Err(Error::INVALID_VALUE);
     }
-    let mut work = blank(MEMCPY);
+    let mut work = Work { kind: MEMCPY, ..Work::default() };
     work.bytes = bytes as u64;
     (work.source_kind, work.target_kind) = (from as u32, to as u32);
     work.copy_kind = match (direction, on_device(from), on_device(to)) {
@@ -77,7 +76,7 @@ pub(crate) fn fill(state: &State, target: u64, value: u32, width: usize, count: 
     if place == Place::Pageable {
         return Err(Error::INVALID_VALUE);
     }
-    let mut work = blank(MEMSET);
+    let mut work = Work { kind: MEMSET, ..Work::default() };
     work.bytes = (width * count) as u64;
     work.value = value;
     work.target_kind = place as u32;

@@ -10,36 +10,14 @@ use crate::shared::tracer::{HOST, KERNEL, Work};
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
 use sim_core::engine::Timing;
+use sim_core::ffi::StaticText;
 use std::ffi::c_void;
 
 const MAX_THREADS_PER_BLOCK: u64 = 1024;
 
-/// Work of a kind, with nothing known of it.
+/// Work of a kind, with the host on both sides.
 pub(crate) fn blank(kind: u32) -> Work {
-    Work {
-        kind,
-        device: 0,
-        correlation: 0,
-        id: 0,
-        thread: 0,
-        queue: 0,
-        in_graph: false,
-        start: 0,
-        end: 0,
-        done_at: 0,
-        kernel: 0,
-        name: std::ptr::null(),
-        grid: [0; 3],
-        block: [0; 3],
-        group: 0,
-        private: 0,
-        bytes: 0,
-        direction: 0,
-        source: 0,
-        target: 0,
-        source_device: HOST,
-        target_device: HOST,
-    }
+    Work { kind, source_device: HOST, target_device: HOST, ..Work::default() }
 }
 
 /// What a program asks for: blocks, threads of each, bytes of shared memory.
@@ -62,7 +40,7 @@ fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
     let options = control::options();
     let work = Work {
         kernel: function.id,
-        name: function.name.as_ptr(),
+        name: StaticText(function.name.as_ptr()),
         grid: size.grid,
         block: size.block,
         group: function.group + size.shared as u32,

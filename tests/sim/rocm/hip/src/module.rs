@@ -5,7 +5,7 @@ use crate::error::{Error, Outcome, give};
 use crate::shared::tracer::Symbol;
 use crate::state::{self, State};
 use crate::trace;
-use sim_core::ffi::{c_string, read_text};
+use sim_core::ffi::{StaticText, c_string, read_text};
 use sim_core::kernel::{forget_name, number_after};
 use std::ffi::{CString, c_char, c_void};
 
@@ -54,7 +54,7 @@ impl Function {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
         }
-        let (id, code_object, name) = (self.id, self.code_object, self.symbol.as_ptr());
+        let (id, code_object, name) = (self.id, self.code_object, StaticText(self.symbol.as_ptr()));
         Some(Symbol { id, code_object, name, group: self.group, private: 0 })
     }
 }

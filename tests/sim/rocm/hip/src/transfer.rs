@@ -11,6 +11,7 @@ use crate::shared::tracer::{COPY, DEVICE_TO_DEVICE, DEVICE_TO_HOST, FILL, HOST, 
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
+use sim_core::ffi::StaticText;
 use sim_core::memory::Movement;
 use std::ffi::c_void;
 
@@ -42,7 +43,7 @@ fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome
     if target_device == HOST {
         return Err(Error::INVALID_VALUE);
     }
-    let (id, name, blocks) = (kernel.id, kernel.name.as_ptr(), (bytes / 4096 + 1) as u32);
+    let (id, name, blocks) = (kernel.id, StaticText(kernel.name.as_ptr()), (bytes / 4096 + 1) as u32);
     let work = Work {
         kernel: id,
         name,

@@ -7,6 +7,7 @@ use crate::names;
 use crate::shared::clock::thread;
 use crate::shared::tracer::{ApiCall, Argument, Style};
 use crate::status::Status;
+use sim_core::ffi::slice;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 const ENTER: u32 = 1;
@@ -38,14 +39,6 @@ fn offsets(arguments: &[Argument]) -> impl Iterator<Item = usize> {
     })
 }
 
-fn arguments<'a>(shapes: *const Argument, count: usize) -> &'a [Argument] {
-    if count == 0 {
-        return &[];
-    }
-    // SAFETY: HIP promises that many for as long as the call is under way.
-    unsafe { std::slice::from_raw_parts(shapes, count) }
-}
-
 impl Payload {
     fn new(call: &ApiCall) -> Payload {
         let mut payload = Payload {
@@ -56,7 +49,7 @@ impl Payload {
             count: call.count,
         };
         let first = payload.arguments.as_mut_ptr().cast::<u8>();
-        let all = arguments(call.arguments, call.count);
+        let all = call.arguments();
         for (argument, offset) in all.iter().zip(offsets(all)) {
             let (source, size) = (argument.value.cast::<u8>(), argument.shape.size);
             assert!(offset + size <= ARGUMENTS, "a call has more arguments than there is room for");
@@ -171,7 +164,7 @@ pub extern "C" fn rocprofiler_iterate_callback_tracing_kind_operation_args(
     }
     // SAFETY: the record of a callback under way, whose payload is one of ours.
     let payload = unsafe { &*(payload as *const Payload) };
-    let all = arguments(payload.shapes, payload.count);
+    let all = slice(payload.shapes, payload.count);
     for ((argument, offset), number) in all.iter().zip(offsets(all)).zip(0..) {
         let value = payload.arguments.as_ptr().cast::<u8>().wrapping_add(offset);
         let (text, followed) = text(argument, value, most);

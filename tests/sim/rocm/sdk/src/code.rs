@@ -6,6 +6,7 @@ use crate::layout::{self, Bytes, CODE_OBJECT, Told};
 use crate::shared::clock::thread;
 use crate::shared::link;
 use crate::shared::tracer::Symbol;
+use sim_core::ffi::slice;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -49,11 +50,7 @@ pub(crate) extern "C" fn kernel_loaded(symbol: *const Symbol) {
 }
 
 pub(crate) extern "C" fn kernels_unloaded(ids: *const u64, count: usize) {
-    if count == 0 {
-        return;
-    }
-    // SAFETY: HIP promises that many.
-    for id in unsafe { std::slice::from_raw_parts(ids, count) } {
+    for id in slice(ids, count) {
         let gone = LOADED.lock().unwrap_or_else(PoisonError::into_inner).kernels.remove(id);
         if let Some(symbol) = gone {
             tell(SYMBOL, UNLOAD, payload(&symbol));
@@ -63,7 +60,7 @@ pub(crate) extern "C" fn kernels_unloaded(ids: *const u64, count: usize) {
 
 /// `rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t`
 fn payload(symbol: &Symbol) -> Bytes {
-    let name = if link::options().null_names { 0 } else { symbol.name as u64 };
+    let name = if link::options().null_names { 0 } else { symbol.name.0 as u64 };
     Bytes::sized(layout::kernel_symbol())
         .u64(8, kernel_id(symbol.id))
         .u64(16, symbol.code_object)

@@ -7,6 +7,7 @@ use crate::shared::link;
 use crate::shared::options::Service as Failing;
 use crate::status::{Status, answer};
 use crate::{buffer, layout};
+use sim_core::ffi::slice;
 use std::ffi::{c_int, c_void};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -179,12 +180,7 @@ pub extern "C" fn rocprofiler_configure_callback_tracing_service(
     argument: *mut c_void,
 ) -> i32 {
     let Some(callback) = callback else { return Status::INVALID_ARGUMENT.code() };
-    let operations = if operations.is_null() || count == 0 {
-        Vec::new()
-    } else {
-        // SAFETY: the caller promises that many.
-        unsafe { std::slice::from_raw_parts(operations, count) }.to_vec()
-    };
+    let operations = slice(operations, count).to_vec();
     answer(add_service(Service { context, kind, operations, callback, argument: argument as usize }))
 }
 

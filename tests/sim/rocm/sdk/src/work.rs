@@ -4,6 +4,7 @@ use crate::layout::{self, Bytes, KERNEL_DISPATCH, MEMORY_COPY};
 use crate::shared::courier::{self, Courier};
 use crate::shared::tracer::{COPY, HOST, HOST_TO_HOST, NEVER, Tracer, Work};
 use crate::{agents, buffer, calls, code, context, external};
+use sim_core::ffi::slice;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,11 +55,7 @@ impl courier::Pending for Pending {
 }
 
 extern "C" fn queued(work: *const Work, count: usize) {
-    if count == 0 {
-        return;
-    }
-    // SAFETY: HIP promises that many.
-    for work in unsafe { std::slice::from_raw_parts(work, count) } {
+    for work in slice(work, count) {
         if work.kind == COPY && work.direction == HOST_TO_HOST {
             // The processor does it.
             continue;

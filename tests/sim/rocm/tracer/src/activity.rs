@@ -13,6 +13,7 @@ use crate::shared::link;
 use crate::shared::options::Service;
 use crate::shared::tracer::{self, ApiCall, Work};
 use crate::status::{Status, answer, is_stopped};
+use sim_core::ffi::slice;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
@@ -71,11 +72,7 @@ impl courier::Pending for Pending {
 }
 
 pub(crate) extern "C" fn queued(work: *const Work, count: usize) {
-    if count == 0 {
-        return;
-    }
-    // SAFETY: HIP promises that many.
-    for work in unsafe { std::slice::from_raw_parts(work, count) } {
+    for work in slice(work, count) {
         let Some((operation, kind)) = describe(work) else { continue };
         if let Some(pool) = pool_of(operation) {
             COURIER.expect(Pending { work: *work, operation, kind, pool });
@@ -109,7 +106,7 @@ impl Pending {
         let place = [node(work.device), u64::from(work.queue)];
         let has_name = *operation == DISPATCH && !link::options().null_names;
         // SAFETY: HIP keeps names, whose text changes when their module is gone.
-        let name = has_name.then(|| unsafe { CStr::from_ptr(work.name) });
+        let name = has_name.then(|| unsafe { CStr::from_ptr(work.name.0) });
         (words(*operation, *kind, work.correlation, [work.start, work.end], place, work.bytes), name)
     }
 }

@@ -36,12 +36,7 @@ pub(crate) fn data(call: &mut ApiCall, phase: u32) -> Data {
     let mut data: Data = [0; (FIRST + ARGUMENTS + 8) / 8];
     data[0] = call.correlation;
     data[1] = u64::from(phase);
-    let arguments = if call.count == 0 {
-        &[]
-    } else {
-        // SAFETY: HIP promises that many for as long as the call is under way.
-        unsafe { std::slice::from_raw_parts(call.arguments, call.count) }
-    };
+    let arguments = call.arguments();
     let first = data.as_mut_ptr().cast::<u8>();
     for (argument, offset) in arguments.iter().zip(offsets(arguments)) {
         let (source, size) = (argument.value.cast::<u8>(), argument.shape.size);

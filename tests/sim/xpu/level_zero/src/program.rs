@@ -13,7 +13,7 @@ use crate::shared::tracer::{
 use crate::trace;
 use sim_core::clock::thread_id;
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Timing};
-use sim_core::ffi::read_text;
+use sim_core::ffi::{StaticText, read_text};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -29,44 +29,20 @@ const BARRIER_DURATION: u64 = 1_000;
 static SYCL_QUEUES: AtomicU64 = AtomicU64::new(0);
 static INVOCATIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Work of a kind, with nothing known of it.
+/// The handle of the one context.
+const CONTEXT: u64 = 0x5e00_0000_8000;
+
+/// Work of a kind, with nothing else known of it.
 pub(crate) fn blank(kind: u32) -> Work {
-    Work {
-        kind,
-        correlation: 0,
-        id: 0,
-        thread: 0,
-        device: 0,
-        target: 0,
-        queue: 0,
-        context: 0x5e00_0000_8000,
-        sycl_queue: 0,
-        name: std::ptr::null(),
-        file: std::ptr::null(),
-        line: 0,
-        task_begin: 0,
-        enqueue_begin: 0,
-        append: 0,
-        submit: 0,
-        start: 0,
-        end: 0,
-        node: 0,
-        invocation: 0,
-        copy_type: 0,
-        source_type: 0,
-        target_type: 0,
-        bytes: 0,
-        value: 0,
-        engine_ordinal: 0,
-        engine_index: 0,
-    }
+    Work { kind, context: CONTEXT, ..Work::default() }
 }
 
 /// A text that stays for good.
-fn keep(text: &CStr) -> *const c_char {
+fn keep(text: &CStr) -> StaticText {
     static TEXTS: LazyLock<Mutex<HashMap<CString, &'static CStr>>> = LazyLock::new(Mutex::default);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    texts.entry(text.to_owned()).or_insert_with(|| Box::leak(text.to_owned().into_boxed_c_str())).as_ptr()
+    let kept = texts.entry(text.to_owned()).or_insert_with(|| Box::leak(text.to_owned().into_boxed_c_str()));
+    StaticText(kept.as_ptr())
 }
 
 /// Gives work to a queue: on SYCL within a call of its runtime, which has the same correlation id.
@@ -216,7 +192,7 @@ fn synchronize(queue: u64, kind: u32, api: &Api) {
     trace::synchronized(&Synchronization {
         kind,
         correlation,
-        context: blank(KERNEL).context,
+        context: CONTEXT,
         queue: if kind == HOST_EVENT || kind == HOST_DEVICE { 0 } else { queue },
         event: if kind == HOST_EVENT { queue + 0x10_0000 } else { 0 },
         start,
@@ -245,7 +221,7 @@ mod tests {
 
     #[test]
     fn texts_are_kept_once() {
-        assert_eq!(keep(c"a name"), keep(&CString::new("a name").unwrap()));
+        assert_eq!(keep(c"a name").0, keep(&CString::new("a name").unwrap()).0);
     }
 
     #[test]

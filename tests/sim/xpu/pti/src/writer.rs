@@ -11,6 +11,7 @@ use crate::shared::tracer::{self, Call, Communication, Synchronization, Tracer, 
 use crate::{link, pool, scope, stamps, views};
 use sim_core::clock::thread_id;
 use sim_core::external;
+use sim_core::ffi::slice;
 use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 
@@ -48,8 +49,7 @@ extern "C" fn called(call: *const Call) {
 
 extern "C" fn completed(work: *const Work, length: usize) {
     let began = now();
-    // SAFETY: Level Zero hands in that much work.
-    let work = unsafe { std::slice::from_raw_parts(work, length) };
+    let work = slice(work, length);
     for work in work {
         let record = match work.kind {
             tracer::KERNEL => enabled(kind::KERNEL).map(|record| kernel(record, work)),
@@ -109,7 +109,8 @@ fn with_texts(record: Record, kind: u32) -> Record {
 }
 
 fn kernel(record: Record, work: &Work) -> Record {
-    let record = record.u64(8, work.queue).u64(16, work.context).u64(24, work.name as u64).u64(32, work.file as u64);
+    let record =
+        record.u64(8, work.queue).u64(16, work.context).u64(24, work.name.0 as u64).u64(32, work.file.0 as u64);
     let record = record.u64(40, work.line).u64(48, work.id).u32(56, work.correlation).u32(60, work.thread);
     let record = times(device(record, 64, 80, work.device), 96, work);
     let begun = [work.task_begin, work.enqueue_begin].map(|at| if at == 0 { 0 } else { stamps::of(at) });
@@ -119,7 +120,7 @@ fn kernel(record: Record, work: &Work) -> Record {
 
 fn memcpy(record: Record, work: &Work) -> Record {
     let record = record.u32(4, work.copy_type).u32(8, work.source_type).u32(12, work.target_type);
-    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name as u64);
+    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name.0 as u64);
     let record = device(record, 40, 56, work.device).u64(72, work.id).u32(80, work.correlation).u32(84, work.thread);
     let record = times(record, 88, work).u64(120, work.bytes).u64(128, work.sycl_queue);
     with_texts(engine(record, 136, &[work.device], work), kind::MEMCPY)
@@ -127,7 +128,7 @@ fn memcpy(record: Record, work: &Work) -> Record {
 
 fn memcpy_peer(record: Record, work: &Work) -> Record {
     let record = record.u32(4, work.copy_type).u32(8, work.source_type).u32(12, work.target_type);
-    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name as u64);
+    let record = record.u64(16, work.queue).u64(24, work.context).u64(32, work.name.0 as u64);
     let record = device(device(record, 40, 72, work.device), 56, 88, work.target);
     let record = record.u64(104, work.id).u32(112, work.correlation).u32(116, work.thread);
     let record = times(record, 120, work).u64(152, work.bytes).u64(160, work.sycl_queue);
@@ -135,7 +136,7 @@ fn memcpy_peer(record: Record, work: &Work) -> Record {
 }
 
 fn memset(record: Record, work: &Work) -> Record {
-    let record = record.u32(4, work.target_type).u64(8, work.queue).u64(16, work.context).u64(24, work.name as u64);
+    let record = record.u32(4, work.target_type).u64(8, work.queue).u64(16, work.context).u64(24, work.name.0 as u64);
     let record = device(record, 32, 48, work.device).u64(64, work.id).u32(72, work.correlation).u32(76, work.thread);
     let record = times(record, 80, work).u64(112, work.bytes).u64(120, work.value).u64(128, work.sycl_queue);
     with_texts(engine(record, 136, &[work.device], work), kind::MEMSET)
@@ -176,9 +177,9 @@ extern "C" fn communicated(communication: *const Communication) {
     let record = record.u32(24, std::process::id()).u32(28, its.thread);
     // Before 1.0 it had the size of some metadata in place of those of the two buffers.
     let record = if link::options().pti.is_since("1.0") {
-        record.u64(32, its.send).u64(40, its.receive).u64(48, its.communicator).u64(56, its.name as u64)
+        record.u64(32, its.send).u64(40, its.receive).u64(48, its.communicator).u64(56, its.name.0 as u64)
     } else {
-        record.u64(32, 24).u64(40, its.communicator).u64(48, its.name as u64)
+        record.u64(32, 24).u64(40, its.communicator).u64(48, its.name.0 as u64)
     };
     count(&link::counters().comms_records);
     pool::add(its.thread, &with_texts(record, kind::COMMUNICATION));

@@ -6,6 +6,7 @@ use crate::api::export;
 use crate::code::{Code, Outcome, give, unless};
 use crate::link::{self, need_driver};
 use crate::shared::devices;
+use sim_core::ffi::slice;
 use std::ffi::{CStr, CString, c_char, c_void};
 
 /// `pti_device_properties_t`
@@ -102,15 +103,6 @@ fn give_all<T>(place: *mut T, number: *mut u32, things: Vec<T>) -> Outcome {
         }
     }
     give(number, things.len() as u32)
-}
-
-/// What a caller hands in as an address and a number.
-fn slice<'a, T>(place: *const T, number: usize) -> &'a [T] {
-    if place.is_null() || number == 0 {
-        return &[];
-    }
-    // SAFETY: the caller promises that many.
-    unsafe { std::slice::from_raw_parts(place, number) }
 }
 
 /// What a kernel's metrics take in the client's buffer.
@@ -283,7 +275,7 @@ export! {
             for (index, work) in kernels.iter().take(fit).enumerate() {
                 let values = all.wrapping_add(fit).cast::<u64>().wrapping_add(index * metrics.len());
                 let (kernel, queue) = (work.id, work.queue);
-                let record = ScopeRecord { kernel, queue, name: work.name, values };
+                let record = ScopeRecord { kernel, queue, name: work.name.0, values };
                 // SAFETY: the caller promises so many bytes, and that many records fit into them.
                 unsafe { all.add(index).write_unaligned(record) };
                 for (metric, at) in metrics.iter().zip(0..) {
