@@ -3,6 +3,24 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+/// Declares the result codes of an API as constants of a type, each with its name and its description.
+#[macro_export]
+macro_rules! result_codes {
+    ($error:ident; $($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
+        impl $error {
+            $(pub(crate) const $constant: $error = $error($code);)+
+        }
+
+        /// Returns the name and the description of a result code.
+        pub(crate) fn describe(code: i32) -> Option<(&'static std::ffi::CStr, &'static std::ffi::CStr)> {
+            match code {
+                $($code => Some(($name, $text)),)+
+                _ => None,
+            }
+        }
+    };
+}
+
 /// A pointer to a value that its owner never frees; null at first.
 #[derive(Debug)]
 pub struct StaticPointer<T>(AtomicPtr<T>);

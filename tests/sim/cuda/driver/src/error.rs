@@ -1,7 +1,6 @@
 //! The result codes of the driver API.
 
 use sim_core::ffi;
-use std::ffi::CStr;
 
 /// A `CUresult` other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,24 +9,9 @@ pub(crate) struct Error(pub(crate) i32);
 /// What a function of the API comes to.
 pub(crate) type Outcome<T = ()> = Result<T, Error>;
 
-macro_rules! errors {
-    ($($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
-        impl Error {
-            $(pub(crate) const $constant: Error = Error($code);)+
-        }
-
-        /// The name and the description of a result code.
-        pub(crate) fn describe(code: i32) -> Option<(&'static CStr, &'static CStr)> {
-            match code {
-                0 => Some((c"CUDA_SUCCESS", c"no error")),
-                $($code => Some(($name, $text)),)+
-                _ => None,
-            }
-        }
-    };
-}
-
-errors! {
+sim_core::result_codes! {
+    Error;
+    SUCCESS = 0, c"CUDA_SUCCESS", c"no error";
     INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
     OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
     NOT_INITIALIZED = 3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error";

@@ -1,7 +1,7 @@
 //! The result codes of HIP.
 
 use sim_core::ffi;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 /// A `hipError_t` other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,24 +10,9 @@ pub(crate) struct Error(pub(crate) i32);
 /// What a function of the API comes to.
 pub(crate) type Outcome<T = ()> = Result<T, Error>;
 
-macro_rules! errors {
-    ($($constant:ident = $code:literal, $name:literal, $text:literal;)+) => {
-        impl Error {
-            $(pub(crate) const $constant: Error = Error($code);)+
-        }
-
-        /// The name and the description of a result code.
-        fn describe(code: i32) -> (&'static CStr, &'static CStr) {
-            match code {
-                0 => (c"hipSuccess", c"no error"),
-                $($code => ($name, $text),)+
-                _ => (c"hipErrorUnknown", c"unknown error"),
-            }
-        }
-    };
-}
-
-errors! {
+sim_core::result_codes! {
+    Error;
+    SUCCESS = 0, c"hipSuccess", c"no error";
     INVALID_VALUE = 1, c"hipErrorInvalidValue", c"invalid argument";
     OUT_OF_MEMORY = 2, c"hipErrorOutOfMemory", c"out of memory";
     INVALID_DEVICE_FUNCTION = 98, c"hipErrorInvalidDeviceFunction", c"invalid device function";
@@ -53,11 +38,11 @@ pub(crate) fn give<T>(place: *mut T, value: T) -> Outcome {
 /// The name of a result code.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipGetErrorName(code: i32) -> *const c_char {
-    describe(code).0.as_ptr()
+    describe(code).map_or(c"hipErrorUnknown", |(name, _)| name).as_ptr()
 }
 
 /// The description of a result code.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipGetErrorString(code: i32) -> *const c_char {
-    describe(code).1.as_ptr()
+    describe(code).map_or(c"unknown error", |(_, text)| text).as_ptr()
 }

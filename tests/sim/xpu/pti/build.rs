@@ -1,8 +1,0 @@
-//! Gives the library the name that the real one has.
-
-fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpti_view.so.1");
-    }
-}
