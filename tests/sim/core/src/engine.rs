@@ -70,7 +70,7 @@ pub fn wait_until(clock: fn() -> u64, end: impl Fn() -> u64) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
     pub duration: u64,
-    /// It ends when a test says so.
+    /// It ends when a test calls `simFinish`.
     pub endless: bool,
     pub is_kernel: bool,
     /// It begins half way through the kernel before it.

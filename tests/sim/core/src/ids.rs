@@ -10,7 +10,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Returns a new handle, which looks like an address and is none.
+    /// Returns a new handle in the range of addresses. It points to nothing.
     pub fn next_handle(&mut self) -> u64 {
         self.handles += 1;
         0x5131_0000_0000 + self.handles * 0x10

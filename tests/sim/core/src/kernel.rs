@@ -1,4 +1,4 @@
-//! Names of kernels, which tell what the kernels are like.
+//! Names of kernels, which give the properties of the kernels.
 
 use std::ffi::{CString, c_char};
 

@@ -36,14 +36,14 @@ pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     Some(std::ffi::OsStr::from_bytes(name.to_bytes()).into())
 }
 
-/// Opens a library: the one that is loaded already, then one beside the library that contains `own`, then the loader's.
-/// Yields null for each that does not exist.
-pub fn candidates(name: &CStr, own: *const c_void, beside: &[&str]) -> impl Iterator<Item = *mut c_void> {
-    let open_beside = move |file: &str| {
+/// Opens a library: the one that is loaded already, then `neighbors` in the folder of the library that contains `own`, then
+/// the loader's. Yields null for each that does not exist.
+pub fn candidates(name: &CStr, own: *const c_void, neighbors: &[&str]) -> impl Iterator<Item = *mut c_void> {
+    let open_neighbor = move |file: &str| {
         let path = file_of(own)?.with_file_name(file);
         Some(open(&CString::new(path.into_os_string().into_vec()).ok()?, 0))
     };
     let loaded = std::iter::once_with(|| open(name, libc::RTLD_NOLOAD));
-    let beside = beside.iter().filter_map(move |file| open_beside(file));
-    loaded.chain(beside).chain(std::iter::once_with(|| open(name, 0)))
+    let neighbors = neighbors.iter().filter_map(move |file| open_neighbor(file));
+    loaded.chain(neighbors).chain(std::iter::once_with(|| open(name, 0)))
 }

@@ -61,7 +61,7 @@ impl<L: Copy> Allocations<L> {
         self.containing(address).map(|(_, allocation)| allocation.location)
     }
 
-    /// Returns the bytes in use where `is_counted` says so.
+    /// Returns the bytes of the allocations whose location `is_counted` accepts.
     pub fn used_bytes(&self, is_counted: impl Fn(L) -> bool) -> u64 {
         let counted = self.0.values().filter(|allocation| is_counted(allocation.location));
         counted.map(|allocation| allocation.bytes as u64).sum()
@@ -100,7 +100,7 @@ impl Movement {
                 if !allocations.is_inside(target, bytes) || !allocations.is_inside(source, bytes) {
                     return false;
                 }
-                // SAFETY: both ranges lie in one of our allocations, or the caller promises them.
+                // SAFETY: both ranges are inside our allocations, or the caller promises them.
                 unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes) };
             }
             Movement::Fill { target, value, width, count } => {
@@ -109,7 +109,7 @@ impl Movement {
                 }
                 let pattern = value.to_le_bytes();
                 for index in 0..count * width {
-                    // SAFETY: the range lies in one of our allocations, or the caller promises it.
+                    // SAFETY: the range is inside one of our allocations, or the caller promises it.
                     unsafe { (target as *mut u8).add(index).write(pattern[index % width]) };
                 }
             }

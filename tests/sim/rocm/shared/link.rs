@@ -1,12 +1,13 @@
 //! A profiler's way to HIP: finds it, and knows its options and counters.
 
-use super::counters::Counters;
+use super::counters::{Counters, count};
 use super::options::Options;
 use super::tracer::{Hip, VERSION};
 use sim_core::ffi::StaticPointer;
 use sim_core::loader;
 use sim_core::options::OptionsStore;
 use std::ffi::c_void;
+use std::time::Duration;
 
 static HIP: StaticPointer<Hip> = StaticPointer::null();
 /// What is counted, and what holds, where there is no HIP to ask.
@@ -45,11 +46,31 @@ pub(crate) fn counters() -> &'static Counters {
     hip().map_or(&NO_COUNTERS, |hip| unsafe { &*hip.counters })
 }
 
+/// Counts a flush, and delays it as the options say.
+pub(crate) fn delay_flush() {
+    let options = options();
+    count(&counters().flushes);
+    if options.hanging_flush {
+        wait_for_finish();
+    }
+    std::thread::sleep(Duration::from_millis(options.slow_flush));
+}
+
+/// Calls the client: on another thread for each buffer if the options say so.
+pub(crate) fn call_client(call: impl FnOnce() + Send + 'static) {
+    if options().foreign_thread {
+        // A panic of the client ends the process: the thread has no error.
+        let _ = std::thread::spawn(call).join();
+    } else {
+        call();
+    }
+}
+
 /// Waits until somebody ends what is endless.
-pub(crate) fn wait_for_finish() {
+fn wait_for_finish() {
     let Some(hip) = hip() else { return };
     let before = (hip.finishes)();
     while (hip.finishes)() == before {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

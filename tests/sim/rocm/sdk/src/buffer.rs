@@ -9,7 +9,6 @@ use crate::work::{COURIER, Pending};
 use sim_core::faults::RecordNumbers;
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Takes records: context, buffer, pointers to the headers, their number, the client's own, how many were dropped.
 pub(crate) type Callback = extern "C" fn(u64, u64, *mut *mut Header, usize, *mut c_void, u64);
@@ -130,7 +129,7 @@ pub(crate) fn deliver(handle: u64) {
         return;
     }
     count(&link::counters().delivered_buffers);
-    let mut bring = move || {
+    link::call_client(move || {
         let header = |entry: &mut Entry| Header {
             category: entry.category,
             kind: entry.kind,
@@ -142,13 +141,7 @@ pub(crate) fn deliver(handle: u64) {
         for bytes in entries.iter_mut().filter_map(|entry| entry.bytes.as_mut()) {
             bytes.fill(0, 0xdd, &[]);
         }
-    };
-    if link::options().foreign_thread {
-        // Another thread for each buffer.
-        let _ = std::thread::spawn(bring).join();
-    } else {
-        bring();
-    }
+    });
 }
 
 /// Makes a buffer.
@@ -177,12 +170,7 @@ pub extern "C" fn rocprofiler_create_buffer(
 /// Brings what a buffer has, and returns when the client has got it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_flush_buffer(buffer: u64) -> i32 {
-    let options = link::options();
-    count(&link::counters().flushes);
-    if options.hanging_flush {
-        link::wait_for_finish();
-    }
-    std::thread::sleep(Duration::from_millis(options.slow_flush));
+    link::delay_flush();
     answer(exists(buffer).map(|()| COURIER.empty(buffer)))
 }
 

@@ -9,7 +9,6 @@ use sim_core::faults::RecordNumbers;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Memory of that size for the address there, or none for 0; the client's own.
 type Allocate = extern "C" fn(*mut *mut c_char, usize, *mut c_void);
@@ -175,14 +174,9 @@ pub(crate) fn deliver(handle: u64) {
     let length = pool.records - if is_cut { CUT } else { 0 };
     let (begin, argument) = (pool.memory as usize, pool.properties.callback_argument as usize);
     if let Some(callback) = pool.properties.callback {
-        let bring =
-            move || callback(begin as *const c_char, (begin + length) as *const c_char, argument as *mut c_void);
-        if options.foreign_thread {
-            // Another thread for each buffer.
-            let _ = std::thread::spawn(bring).join();
-        } else {
-            bring();
-        }
+        link::call_client(move || {
+            callback(begin as *const c_char, (begin + length) as *const c_char, argument as *mut c_void);
+        });
     }
     // SAFETY: the pool's memory is that long.
     unsafe { std::ptr::write_bytes(pool.memory, 0xdd, pool.properties.buffer_size) };
@@ -225,12 +219,7 @@ fn close(pool: Handle) -> Result<(), Status> {
 }
 
 fn flush(pool: Handle) -> Result<(), Status> {
-    let options = link::options();
-    count(&link::counters().flushes);
-    if options.hanging_flush {
-        link::wait_for_finish();
-    }
-    std::thread::sleep(Duration::from_millis(options.slow_flush));
+    link::delay_flush();
     COURIER.empty(find(pool)?);
     Ok(())
 }
