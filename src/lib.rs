@@ -28,7 +28,7 @@
 //! | name steps and parts, count things | [`annotate!`], [`counter!`] |
 //! | print what took how long | [`profile!`] for a block, [`analysis`] for recordings and files |
 //! | record allocations | [`memory`] |
-//! | record other devices | [`plugin`], [`Collector`], [`collector::DeferredEvents`] |
+//! | record other devices | [`integration::plugin`], [`integration::Collector`], [`integration::DeferredEvents`] |
 //! | see what this machine can record | [`Doctor`] |
 //! | see what is missing in a trace | [`Loss`], [`Trace::stats`] |
 //!

@@ -85,7 +85,8 @@ impl fmt::Display for Changes {
     }
 }
 
-#[cfg(all(test, feature = "ondemand"))]
+#[cfg(test)]
+#[cfg(feature = "ondemand")]
 mod tests {
     use super::*;
     use crate::config::{Env, Overrides};

@@ -165,7 +165,8 @@ fn milliseconds(count: i64) -> Duration {
     Duration::from_millis(u64::try_from(count).unwrap_or(0))
 }
 
-#[cfg(all(test, feature = "ondemand"))]
+#[cfg(test)]
+#[cfg(feature = "ondemand")]
 mod tests {
     use super::*;
     use crate::config::RecordingFlags;

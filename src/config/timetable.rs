@@ -139,7 +139,8 @@ impl Timetable {
     }
 }
 
-#[cfg(all(test, feature = "ondemand"))]
+#[cfg(test)]
+#[cfg(feature = "ondemand")]
 mod tests {
     use super::*;
     use crate::config::Asked;

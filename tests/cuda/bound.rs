@@ -113,7 +113,9 @@ impl Bounded {
         assert!(refused || hung || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
         let made = cuda::count("api_records") + cuda::count("device_records");
         assert!(made >= 2 * self.launches);
-        assert_eq!(outcome.records + outside + lost, made, "{outcome:?}");
+        let known = outcome.records + outside;
+        // Records in the buffers of a library that hangs are lost, and nobody can count them.
+        assert!(known + lost == made || hung && known <= made, "{made}: {outcome:?}");
     }
 }
 
