@@ -26,19 +26,19 @@ pub(super) fn serve(_session: &Arc<Session>) {
 
 #[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl KinetoLayerBuilder {
-    /// Waits for requests in that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number,
-    /// in libkineto's keys, as the dynolog daemon would; an empty one for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
+    /// Serves requests from that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number, in
+    /// libkineto's keys, as the dynolog daemon would; an empty file asks for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
     ///
-    /// The process takes a file away when whoever writes it has closed it or renamed it to its name, and no recording
-    /// goes on. It must be a regular file of one name, not older than the process, of at most 64 KiB of UTF-8, and of
-    /// root, of the process's own user or of `KINETO_DAEMON_UID`. What becomes of it stands in `<pid>.answer`, line by
-    /// line, the last of them `done` or `failed`; for a request with a `REQUEST_TRACE_ID`, in `<pid>.<id>.answer`. The
-    /// command `kineto trigger PID` writes such files and follows the answers.
+    /// The process takes a file when its writer has closed it or renamed it to its name, and no recording is running. The file
+    /// must be regular, have one name, be younger than the process, contain at most 64 KiB of UTF-8, and belong to root, to the
+    /// process's own user or to `KINETO_DAEMON_UID`. Its outcome is written to `<pid>.answer`, or to `<pid>.<id>.answer` for a
+    /// request with a `REQUEST_TRACE_ID`: lines, the last of which is `done` or `failed`. The command `kineto trigger PID` writes
+    /// such files and follows the answers.
     ///
-    /// The process's user must be able to write to the folder. Whoever else can may take requests away, or put files
-    /// there, which are refused and thrown away if nobody trusts him. A file that cannot be removed is not done, be it
-    /// root's: so it is in a sticky folder that is not the process's own. The folder must be one of this machine, as
-    /// changes that others make to a network's are not told here.
+    /// The process's user must be able to write to the folder. Other users who can write to it may remove requests; requests
+    /// from users who are not trusted are refused and removed. A file that cannot be removed is not served, not even root's: this
+    /// happens in a sticky folder of another user. The folder must be on this machine, because changes that other machines make
+    /// to a network folder are not reported here.
     pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.trigger_folder = Some(path.into());
         self

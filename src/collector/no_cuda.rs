@@ -1,4 +1,4 @@
-//! Stands in for CUDA's driver in a build without the feature `cuda`: there is none, and the reason says so.
+//! CUDA's driver in a build without the feature `cuda`: it is unavailable, and the reason names the feature.
 
 use super::library::Attempt;
 use super::{Collector, DeviceDescription, Unavailable};

@@ -1,4 +1,4 @@
-//! Stands in for plugins in a build without the feature `plugins`: none is loaded, and the reason says so.
+//! Plugins in a build without the feature `plugins`: none is loaded, and the reason names the feature.
 
 use super::{Collector, Rejected, Unavailable};
 use std::path::Path;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use super::TIMES;
 use super::distributed::LAUNCHERS;
 use super::keys::{Change, Key, OTHER_VARIABLES, Place, is_removed};
 use super::settings::{Fault, Reading};
@@ -37,22 +38,10 @@ const OTHERS: [&str; 5] = [
     "KINETO_TRACES",
 ];
 
-/// Keys whose variables have `from_env()` make a layer that records: what, where to and how; when; for how long.
-const SWITCHES: [Key; 11] = [
-    Key::ConfigFile,
-    Key::LogFile,
-    Key::ActivityTypes,
-    Key::Activities,
-    Key::StartDelay,
-    Key::StartPeriod,
-    Key::StartWindows,
-    Key::StartIteration,
-    Key::DurationSecs,
-    Key::DurationMsecs,
-    Key::Iterations,
-];
+/// The keys, besides those of [`TIMES`], whose variables make `from_env()` return a layer that records.
+const SWITCHES: [Key; 4] = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
 
-/// Keys whose variables have it make one that waits.
+/// The keys whose variables make it return a layer that waits.
 const WAITING: [Key; 2] = [Key::UseDaemon, Key::TriggerFolder];
 
 const PREFIX: &str = "KINETO_";
@@ -104,7 +93,7 @@ impl Env {
                 )),
             };
         }
-        if SWITCHES.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
+        if SWITCHES.iter().chain(TIMES).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
             return Ok(Switch::On);
         }
         let waits = WAITING.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
@@ -140,7 +129,8 @@ impl Env {
         if self.text(Key::Enabled.spec().name).is_some() {
             return None;
         }
-        let ignored = SWITCHES.iter().chain(&WAITING).filter(|key| self.is_set(**key)).find_map(|key| key.warning());
+        let ignored =
+            SWITCHES.iter().chain(TIMES).chain(&WAITING).filter(|key| self.is_set(**key)).find_map(|key| key.warning());
         if names.is_empty() || ignored.is_some() {
             return ignored;
         }

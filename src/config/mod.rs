@@ -112,7 +112,9 @@ pub(crate) struct Config {
 }
 
 /// The keys that [`Config::check_start`] is about: those of either check, and all of them.
-const CHECKED: [&[Key]; 3] = [CHECKED_ALL.split_at(1).0, CHECKED_ALL.split_at(1).1, &CHECKED_ALL];
+const CHECKED: [&[Key]; 3] = [CHECKED_ALL.split_at(1).0, TIMES, &CHECKED_ALL];
+/// The keys that say when the process records by itself, and for how long.
+const TIMES: &[Key] = CHECKED_ALL.split_at(1).1;
 const CHECKED_ALL: [Key; 8] = [
     Key::Overflow,
     Key::StartDelay,

@@ -385,7 +385,7 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
             let is_last = of_span.len() == 1
                 || recorded.record(*id).is_some_and(|record| {
                     recorded.payload(&record, &mut words);
-                    let key = |value: Value<'_>| (record.head.site, value.field, Said::by(value.datum));
+                    let key = |value: Value<'_>| (record.head.site, value.field, LateKind::by(value.datum));
                     // Each value is noted, so this does not stop at the first new one.
                     values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
                 });
@@ -399,19 +399,19 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
 
 /// What only a later value of the same kind replaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Said {
+enum LateKind {
     Value,
     Text,
     Category,
 }
 
-impl Said {
-    fn by(datum: Datum<'_>) -> Said {
+impl LateKind {
+    fn by(datum: Datum<'_>) -> LateKind {
         let is_category = |text| str::from_utf8(text).is_ok_and(|text| text.parse::<Category>().is_ok());
         match datum {
-            Datum::Text(text) if is_category(text) => Said::Category,
-            Datum::Text(_) => Said::Text,
-            _ => Said::Value,
+            Datum::Text(text) if is_category(text) => LateKind::Category,
+            Datum::Text(_) => LateKind::Text,
+            _ => LateKind::Value,
         }
     }
 }
