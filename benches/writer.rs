@@ -1,4 +1,4 @@
-//! From a recording of a million spans to Kineto's JSON: into nothing, into a file, into a compressed file.
+//! From a recording of a million spans to Kineto's JSON: into nothing, into a file, into a compressed file; and to Perfetto's format.
 //!
 //! Before the benchmarks it prints what saving costs beside what cannot be saved: writing the same bytes, and copying
 //! them, in turns with it. The file lies in `/dev/shm` where there is such a folder.
@@ -138,6 +138,16 @@ fn counted<'a, 'b>(bencher: Bencher<'a, 'b>, trace: &Trace) -> Bencher<'a, 'b> {
 fn to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);
     counted(bencher, trace).bench_local(|| trace.write_chrome(io::sink()).unwrap());
+}
+
+/// Perfetto's format alone.
+#[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
+fn perfetto_to_nothing(bencher: Bencher<'_, '_>, name: &str) {
+    let trace = trace(name);
+    let mut count = Count::default();
+    trace.write_perfetto(&mut count).unwrap();
+    let bencher = bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(count.0));
+    bencher.bench_local(|| trace.write_perfetto(io::sink()).unwrap());
 }
 
 /// `.json`.

@@ -7,6 +7,7 @@
 # the user's cache folder, and kept there. `scripts/consumers.sh --install` does that alone. Where the packages cannot be
 # fetched, the exit status is 3.
 #
+# If APP.pftrace lies next to APP.pt.trace.json, Perfetto must find the same in both: each slice with its exact times, each arrow.
 # Every trace must be read by all four tools, none skipped and nothing unexpected found; no two slices of it may overlap; and it
 # must be valid by the schema. One finding is expected: where a graph's launch has an arrow to each of its nodes, as in Kineto's
 # own traces, chrome://tracing draws the first and warns of the others.
@@ -77,5 +78,10 @@ for trace in "$@"; do
   "$venv/bin/python" "$consumers/check_trace.py" --strict "$trace" >"$report" </dev/null || code=$?
   judge "$report" "$code" || failed=1
   "$venv/bin/python" "$consumers/validate_schema.py" --ours "$trace" || failed=1
+  native=${trace%.pt.trace.json*}.pftrace
+  if [[ -e $native ]]; then
+    echo "$native"
+    "$venv/bin/python" "$consumers/check_pftrace.py" "$trace" "$native" || failed=1
+  fi
 done
 exit "$failed"

@@ -81,6 +81,8 @@ pub struct ThreadRow<'t> {
     pub name: &'t str,
     /// Rows of a group are shown in the order of this number.
     pub sort_index: i64,
+    /// The first row of the same thread or stream, where slices that overlap take several.
+    pub continues: Option<Track<'t>>,
     /// The start of the recording.
     pub at: Timestamp,
 }

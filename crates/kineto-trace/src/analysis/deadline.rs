@@ -16,6 +16,8 @@ impl Deadline {
 
     /// In so much time from now, if that is not too far to say.
     pub(super) fn after(limit: Option<Duration>) -> Deadline {
+        // WebAssembly has no clock.
+        let limit = limit.filter(|_| !cfg!(target_family = "wasm"));
         Deadline { at: limit.and_then(|limit| Instant::now().checked_add(limit)), ..Deadline::default() }
     }
 

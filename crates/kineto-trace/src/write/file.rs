@@ -66,13 +66,22 @@ pub fn check(path: &Path) -> Result<(), Error> {
     Temporary::create(path).map(drop).map_err(|error| failed("create", path, error))
 }
 
-/// What is written, told by the end of a file's name in any case: `.gz` is gzip, everything else plain JSON.
+/// How a file is written: by the end of its name, in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// JSON.
+pub struct Format {
+    /// What is written.
+    pub kind: FormatKind,
+    /// It is compressed: the name ends in `.gz`.
+    pub is_gzip: bool,
+}
+
+/// What a trace is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatKind {
+    /// Kineto's JSON, whatever the name.
     Json,
-    /// JSON, compressed.
-    JsonGz,
+    /// Perfetto's protobuf format: `.pftrace`, and `.perfetto-trace` as Perfetto's own tools call it.
+    Perfetto,
 }
 
 impl Format {
@@ -80,7 +89,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for `.pftrace`, `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
+    /// [`ErrorKind::Unsupported`] for `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         if let Some(end) = [".zst", ".zip"].into_iter().find(|end| name.ends_with(end)) {
@@ -88,21 +97,16 @@ impl Format {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let plain = name.strip_suffix(".gz");
-        if plain.unwrap_or(&name).ends_with(".pftrace") {
-            let message = format!("cannot write {}: Perfetto's own format is not supported; use .json", path.display());
+        if plain.is_some() && !cfg!(feature = "gzip") {
+            let message = format!(
+                "cannot write {}: the feature \"gzip\" is off; switch it on in Cargo.toml, or save without .gz",
+                path.display()
+            );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        match plain {
-            Some(_) if cfg!(feature = "gzip") => Ok(Format::JsonGz),
-            Some(_) => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "cannot write {}: the feature \"gzip\" is off; switch it on in Cargo.toml, or save as .json",
-                    path.display()
-                ),
-            )),
-            None => Ok(Format::Json),
-        }
+        let is_perfetto = PERFETTO.iter().any(|end| plain.unwrap_or(&name).ends_with(end));
+        let kind = if is_perfetto { FormatKind::Perfetto } else { FormatKind::Json };
+        Ok(Format { kind, is_gzip: plain.is_some() })
     }
 
     /// Runs `write` on `out` through the format's encoder.
@@ -115,9 +119,9 @@ impl Format {
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let _protected = PROTECTION.get().map(|protection| (protection.begin)());
-        match self {
+        match self.is_gzip {
             #[cfg(feature = "gzip")]
-            Format::JsonGz => {
+            true => {
                 let mut gzip = super::gzip::Gzip::new(out, gzip_level)?;
                 write(&mut gzip)?;
                 gzip.finish().map(drop)
@@ -131,9 +135,21 @@ impl Format {
     }
 }
 
+/// The ends of names of files in Perfetto's format.
+const PERFETTO: [&str; 2] = [".pftrace", ".perfetto-trace"];
+
 /// Splits a file's name before what says that it is a trace: `app` and `.pt.trace.json.gz`.
 pub fn stem_and_end(name: &str) -> (&str, &str) {
-    let ends = [".pt.trace.json.gz", ".pt.trace.json", ".json.gz", ".json"];
+    let ends = [
+        ".pt.trace.json.gz",
+        ".pt.trace.json",
+        ".json.gz",
+        ".json",
+        ".pftrace.gz",
+        ".pftrace",
+        ".perfetto-trace.gz",
+        ".perfetto-trace",
+    ];
     let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     (stem, name.get(stem.len()..).unwrap_or_default())
 }
@@ -390,14 +406,20 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_name() {
-        assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), Format::Json);
-        assert_eq!(Format::of(Path::new("a.gz/b")).unwrap(), Format::Json);
-        for native in ["a.pftrace", "a.PFTRACE.gz", "a.json.zst", "a.zip"] {
+        let json = Format { kind: FormatKind::Json, is_gzip: false };
+        let perfetto = Format { kind: FormatKind::Perfetto, is_gzip: false };
+        assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), json);
+        assert_eq!(Format::of(Path::new("a.gz/b")).unwrap(), json);
+        for native in ["a.pftrace", "a.b.PFTRACE", "a.perfetto-trace"] {
+            assert_eq!(Format::of(Path::new(native)).unwrap(), perfetto);
+        }
+        for native in ["a.json.zst", "a.zip"] {
             assert_eq!(Format::of(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
         }
         let packed = Format::of(Path::new("a.JSON.GZ"));
         if cfg!(feature = "gzip") {
-            assert_eq!(packed.unwrap(), Format::JsonGz);
+            assert_eq!(packed.unwrap(), Format { is_gzip: true, ..json });
+            assert_eq!(Format::of(Path::new("a.pftrace.gz")).unwrap(), Format { is_gzip: true, ..perfetto });
         } else {
             let error = packed.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -58,8 +58,13 @@ fn flow(kind: FlowKind, id: u64, end: FlowEnd) -> Option<Flow> {
 fn write_names(writer: &mut impl Rows) {
     let at = at(1, 0);
     let process = |id, name, label, sort_index| ProcessRow { process: Lane::Id(id), name, label, sort_index, at };
-    let thread =
-        |process, thread, name, sort_index| ThreadRow { track: Track::new(process, thread), name, sort_index, at };
+    let thread = |process, thread, name, sort_index| ThreadRow {
+        track: Track::new(process, thread),
+        name,
+        sort_index,
+        continues: None,
+        at,
+    };
     writer.process(&process(1234, "python", "CPU", 1234)).unwrap();
     writer.process(&process(0, "python", "GPU 0", 5_000_000)).unwrap();
     writer.thread(&thread(1234, 1235, "thread 1235 (worker)", 1235)).unwrap();

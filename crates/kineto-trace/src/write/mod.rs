@@ -14,6 +14,7 @@ mod golden;
 #[cfg(feature = "gzip")]
 mod gzip;
 mod json;
+pub mod perfetto;
 mod picture;
 pub mod timeline;
 mod value;

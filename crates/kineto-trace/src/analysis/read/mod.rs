@@ -71,7 +71,7 @@ impl ReadOptions {
     /// until then are returned, and [`Note::TimeLimit`](super::Note::TimeLimit) says so; torch's `post_processing_timeout_s`.
     ///
     /// Where the file has yet to say what its times are relative to, the rest is passed over to its end, which takes a
-    /// fraction of the time.
+    /// fraction of the time. WebAssembly has no clock, and no limit.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
         self.time_limit = Some(limit);

@@ -1,0 +1,384 @@
+//! The Perfetto writer: a trace as Perfetto's own protobuf format (`.pftrace`).
+//!
+//! Times are exact nanoseconds since 1970, slices that overlap keep their length, and arguments keep their types.
+
+mod annotations;
+mod proto;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod tracks;
+
+use self::annotations::{annotate, annotation};
+use self::proto::{Encoder, clock, event, packet};
+use self::sequence::{Texts, realtime};
+use self::tracks::{LaneId, Tracks};
+use super::chrome::{Header, INCOMPLETE};
+use super::value::Number;
+use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
+use crate::layout::{drawn, drawn_on, external_id, shown_name};
+use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Writes a trace as TrackEvents, row by row.
+///
+/// Rows of a track are best in the order of their starts; others take more lanes. Names, categories, keys of arguments and
+/// short texts are written once for each track. The writer holds a buffer of 256 KiB, the texts of each track up to 1 MiB,
+/// and what is open.
+pub struct PerfettoWriter<W> {
+    out: W,
+    /// Whole packets.
+    packets: Encoder,
+    base: u64,
+    tracks: Tracks,
+    last: Last,
+    /// How many ends the arrows have that have more than one, and how many of these were written.
+    fan_out: HashMap<(u8, u64), (u64, u64)>,
+    metadata: Vec<(String, String)>,
+    device_properties: Vec<String>,
+}
+
+impl<W> fmt::Debug for PerfettoWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerfettoWriter").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+/// The event that was added last, which may get ends of arrows.
+#[derive(Debug, Default)]
+struct Last {
+    lane: LaneId,
+    start: u64,
+    end: u64,
+    encoded: Encoder,
+}
+
+/// An event without its arguments; times are since the base.
+#[derive(Clone, Copy, Debug)]
+struct NewEvent<'n> {
+    lane: LaneId,
+    /// Of `TrackEvent`.
+    kind: u64,
+    start: u64,
+    end: u64,
+    name: &'n str,
+    category: &'n str,
+}
+
+/// When the packets go to the writer.
+const BUFFER: usize = 1 << 18;
+
+/// The name of allocations and frees, whose totals become counters.
+const MEMORY: &str = "[memory]";
+
+impl<W: Write> PerfettoWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// What `out` reports; so do all other methods.
+    pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
+        let base = header.base.as_nanos();
+        let mut packets = Encoder::default();
+        packets.message(packet::PACKET, |out| {
+            out.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                realtime(snapshot, base);
+                snapshot.uint(clock::PRIMARY, clock::REALTIME);
+            });
+        });
+        Ok(PerfettoWriter {
+            out,
+            packets,
+            base,
+            tracks: Tracks::new(seed(header)),
+            last: Last::default(),
+            fan_out: HashMap::default(),
+            metadata: header.metadata.to_vec(),
+            device_properties: header.device_properties.to_vec(),
+        })
+    }
+
+    /// Announces an arrow with several ends, of which each gets an arrow of its own.
+    pub fn set_ends(&mut self, flow: Flow, ends: u64) {
+        self.fan_out.insert(key_of(flow), (ends, 0));
+    }
+
+    /// Adds to the file's metadata that it has only the first `rows` of `of` rows.
+    pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
+        self.metadata.push((INCOMPLETE.to_owned(), format!("{{\"rows\":{rows},\"of\":{of}}}")));
+    }
+
+    /// Writes the rest of the file, flushes `W` and returns it.
+    ///
+    /// `distributed` is a JSON object; it is ignored if the metadata has that key.
+    pub fn finish(mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
+        self.add_last()?;
+        self.tracks.end_all(&mut self.packets, self.base);
+        self.add_metadata(distributed, trace_name)?;
+        self.tracks.describe(&mut self.packets);
+        self.out.write_all(self.packets.as_bytes())?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// Adds an instant with all metadata, which any version of Perfetto can query.
+    fn add_metadata(&mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
+        const DISTRIBUTED: &str = "distributedInfo";
+
+        let devices = format!("[{}]", self.device_properties.join(","));
+        let mut metadata = std::mem::take(&mut self.metadata);
+        if let Some(info) = distributed.filter(|_| metadata.iter().all(|(key, _)| key != DISTRIBUTED)) {
+            metadata.push((DISTRIBUTED.to_owned(), info.to_owned()));
+        }
+        let place = Track { process: Lane::Name(""), thread: Lane::Name("Trace metadata") };
+        let track = self.tracks.row(place);
+        let lane = self.tracks.lane_at(track, 0);
+        let (name, category) = ("trace_metadata", "");
+        let instant = NewEvent { lane, kind: event::INSTANT, start: 0, end: 0, name, category };
+        self.add(instant, |out, texts| {
+            let mut add = |key: &str, value| annotation(out, event::DEBUG_ANNOTATIONS, key, &value, texts);
+            add("deviceProperties", ArgValue::Json(&devices));
+            metadata.iter().for_each(|(key, value)| add(key, ArgValue::Json(value)));
+            add("traceName", ArgValue::Str(trace_name));
+        })?;
+        self.add_last()
+    }
+
+    /// Adds an event, which is written with the next one; `args` appends the rest of it.
+    fn add(&mut self, new: NewEvent<'_>, args: impl FnOnce(&mut Encoder, &mut Texts)) -> io::Result<()> {
+        self.add_last()?;
+        let PerfettoWriter { tracks, packets, last, base, .. } = self;
+        let NewEvent { lane: at, kind, start, end, name, category } = new;
+        let Some(lane) = tracks.get_mut(at) else { return Ok(()) };
+        while let Some(end) = lane.open.pop_if(|end| *end <= start) {
+            lane.sequence.end(packets, *base, end);
+        }
+        if kind == event::SLICE_BEGIN {
+            lane.open.push(end);
+        }
+        lane.time = start;
+        (last.lane, last.start, last.end) = (at, start, end);
+        let (out, texts) = (&mut last.encoded, lane.sequence.texts());
+        out.uint(event::TYPE, kind);
+        if !category.is_empty() {
+            match texts.category(category) {
+                Some(number) => out.uint(event::CATEGORY_IDS, number),
+                None => out.bytes(event::CATEGORIES, category.as_bytes()),
+            }
+        }
+        if kind != event::COUNTER {
+            match texts.name(name) {
+                Some(number) => out.uint(event::NAME_ID, number),
+                None => out.bytes(event::NAME, name.as_bytes()),
+            }
+        }
+        args(out, texts);
+        Ok(())
+    }
+
+    /// Adds the packet of the last event, which gets no more ends of arrows.
+    fn add_last(&mut self) -> io::Result<()> {
+        let PerfettoWriter { tracks, packets, last, base, .. } = self;
+        if let Some(lane) = tracks.get_mut(last.lane).filter(|_| !last.encoded.is_empty()) {
+            lane.sequence.event(packets, *base, last.start, &last.encoded);
+        }
+        last.encoded.clear();
+        if packets.len() >= BUFFER {
+            self.out.write_all(packets.as_bytes())?;
+            packets.clear();
+        }
+        Ok(())
+    }
+
+    fn since_base(&self, at: Timestamp) -> u64 {
+        at.as_nanos().saturating_sub(self.base)
+    }
+
+    fn add_slice(
+        &mut self,
+        place: Track<'_>,
+        (start, end): (Timestamp, Timestamp),
+        (name, category): (&str, &str),
+        args: &dyn Args,
+    ) -> io::Result<()> {
+        let (start, end) = (self.since_base(start), self.since_base(end.max(start)));
+        let track = self.tracks.row(place);
+        let lane = self.tracks.lane_of_slice(track, start, end);
+        let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name, category };
+        self.add(slice, |out, texts| annotate(out, args, texts))
+    }
+
+    fn add_instant(
+        &mut self,
+        place: Track<'_>,
+        at: Timestamp,
+        (name, category): (&str, &str),
+        args: &dyn Args,
+    ) -> io::Result<()> {
+        let at = self.since_base(at);
+        let track = self.tracks.row(place);
+        let lane = self.tracks.lane_at(track, at);
+        let instant = NewEvent { lane, kind: event::INSTANT, start: at, end: at, name, category };
+        self.add(instant, |out, texts| annotate(out, args, texts))
+    }
+
+    fn add_counter(
+        &mut self,
+        group: Lane<'_>,
+        name: &str,
+        is_bytes: bool,
+        at: Timestamp,
+        value: Number,
+    ) -> io::Result<()> {
+        let at = self.since_base(at);
+        let track = self.tracks.counter(group, name, is_bytes);
+        let lane = self.tracks.lane_at(track, at);
+        let counter = NewEvent { lane, kind: event::COUNTER, start: at, end: at, name: "", category: "" };
+        self.add(counter, |out, _| match value {
+            Number::Int(value) => out.int(event::COUNTER_VALUE, value),
+            Number::Float(value) => out.double(event::DOUBLE_COUNTER_VALUE, value),
+        })
+    }
+
+    /// Adds the values of a counter, each to a track of its own.
+    fn add_counters(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
+        let mut result = Ok(());
+        activity.args.visit(&mut |series, value| {
+            let Some(value) = Number::of(value).filter(|_| result.is_ok()) else { return };
+            let name = match series {
+                "" => activity.name.to_owned(),
+                _ if activity.kind == ActivityType::HardwareCounters => series.to_owned(),
+                _ => format!("{} {series}", activity.name),
+            };
+            result = self.add_counter(activity.track.process, &name, false, at, value);
+        });
+        result
+    }
+
+    /// Adds the totals that an allocation states, as counters of its device.
+    fn add_memory_totals(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
+        let (mut totals, mut device) = (Vec::new(), String::new());
+        activity.args.visit(&mut |key, value| match (key, Number::of(value)) {
+            ("Total Allocated" | "Total Reserved", Some(total)) => totals.push((key.to_owned(), total)),
+            ("Device Type", Some(Number::Int(0))) => device = "CPU".to_owned(),
+            ("Device Id", Some(Number::Int(id))) if device.is_empty() => device = format!("GPU {id}"),
+            _ => {}
+        });
+        totals.into_iter().try_for_each(|(key, total)| {
+            self.add_counter(activity.track.process, &format!("{key} ({device})"), true, at, total)
+        })
+    }
+
+    /// Adds an end of an arrow to the last event.
+    fn add_flow(&mut self, flow: Flow) {
+        let key = key_of(flow);
+        let (ends, written) = self.fan_out.get_mut(&key).map_or((1, 0), |(ends, written)| {
+            *written += u64::from(flow.end == FlowEnd::Finish);
+            (*ends, written.saturating_sub(1))
+        });
+        match flow.end {
+            FlowEnd::Start => {
+                for end in 0..ends {
+                    self.last.encoded.fixed64(event::FLOW_IDS, self.tracks.hash((key, end)));
+                }
+            }
+            FlowEnd::Finish => {
+                self.last.encoded.fixed64(event::TERMINATING_FLOW_IDS, self.tracks.hash((key, written)));
+            }
+        }
+    }
+}
+
+/// Files of several processes can be joined if their tracks have different numbers.
+fn seed(header: &Header<'_>) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    let mut hasher = DefaultHasher::new();
+    (header.base.as_nanos(), header.metadata).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn key_of(flow: Flow) -> (u8, u64) {
+    let [kind, ..] = flow.kind.as_str().as_bytes() else { return (0, flow.id) };
+    (*kind, flow.id)
+}
+
+/// The arguments of an activity, its external id first.
+struct WithExternalId<'a>(Option<u64>, &'a dyn Args);
+
+impl Args for WithExternalId<'_> {
+    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        const KEY: &str = "External id";
+
+        let Some(id) = self.0 else { return self.1.visit(each) };
+        each(KEY, ArgValue::U64(id));
+        self.1.visit(&mut |key, value| {
+            if key != KEY {
+                each(key, value);
+            }
+        });
+    }
+}
+
+impl<W: Write> Rows for PerfettoWriter<W> {
+    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        self.tracks.name_group(row.process, row.name, row.label, row.sort_index);
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        let track = self.tracks.row(row.track);
+        let first = row.continues.map(|first| self.tracks.row(first));
+        self.tracks.name(track, row.name, row.sort_index, first);
+        Ok(())
+    }
+
+    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        let (name, category) = (shown_name(activity.name), activity.kind.as_str());
+        match activity.body {
+            Body::Slice { start, end } => {
+                let args = WithExternalId(external_id(activity).map(|id| id.0), activity.args);
+                self.add_slice(drawn_on(activity), drawn(activity.kind, start, end), (&name, category), &args)?;
+            }
+            Body::Instant { at } => {
+                if activity.name == MEMORY {
+                    self.add_memory_totals(activity, at)?;
+                }
+                let args = WithExternalId(Some(activity.linked.0).filter(|id| *id != 0), activity.args);
+                self.add_instant(activity.track, at, (activity.name, category), &args)?;
+            }
+            Body::Counter { at } => self.add_counters(activity, at)?,
+        }
+        activity.flow.into_iter().for_each(|flow| self.add_flow(flow));
+        Ok(())
+    }
+
+    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        let (row, time) = (self.tracks.row(track), self.since_base(at));
+        let Last { lane, start, end, encoded } = &self.last;
+        if encoded.is_empty() || lane.track != row || !(*start..=*end).contains(&time) {
+            self.add_instant(track, at, (flow.kind.as_str(), ""), NO_ARGS)?;
+        }
+        self.add_flow(flow);
+        Ok(())
+    }
+
+    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        let (start, end) = (self.since_base(row.start), self.since_base(row.end.max(row.start)));
+        let track = self.tracks.spans(row.on.process, row.name);
+        let lane = self.tracks.lane_of_span(track, row.track, start, end);
+        let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name: row.name, category: "async" };
+        self.add(slice, |out, texts| annotate(out, row.args, texts))
+    }
+
+    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        let place = Track { process: Lane::Name("Spans"), thread: Lane::Name(row.name) };
+        let name = format!("{} ({})", row.name, row.iteration);
+        let args: [(&str, ArgValue<'_>); 1] = [("Op count", ArgValue::U64(row.op_count))];
+        self.add_slice(place, (row.start, row.end), (&name, "Trace"), &args)?;
+        let place = Track { process: Lane::Name("Traces"), thread: Lane::Name(row.name) };
+        self.add_instant(place, row.start, (&format!("Iteration Start: {}", row.name), ""), NO_ARGS)
+    }
+}

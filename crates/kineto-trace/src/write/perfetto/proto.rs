@@ -1,0 +1,275 @@
+//! Protocol buffers: the encoder, and the fields of Perfetto's messages.
+//!
+//! Numbers are those of the `.proto` files in `protos/perfetto/trace` of Perfetto's repository, which never change.
+
+use crate::fallible::may_grow;
+
+/// A field of a message.
+pub(super) type Field = u32;
+
+/// `Trace`, `TracePacket` (`trace_packet.proto`) and what they contain.
+pub(super) mod packet {
+    use super::Field;
+
+    pub(in super::super) const PACKET: Field = 1;
+    pub(in super::super) const CLOCK_SNAPSHOT: Field = 6;
+    pub(in super::super) const TIMESTAMP: Field = 8;
+    pub(in super::super) const SEQUENCE_ID: Field = 10;
+    pub(in super::super) const TRACK_EVENT: Field = 11;
+    pub(in super::super) const INTERNED_DATA: Field = 12;
+    pub(in super::super) const SEQUENCE_FLAGS: Field = 13;
+    pub(in super::super) const DEFAULTS: Field = 59;
+    pub(in super::super) const TRACK_DESCRIPTOR: Field = 60;
+    pub(in super::super) const FIRST_ON_SEQUENCE: Field = 87;
+    /// Flags: the sequence begins with nothing interned.
+    pub(in super::super) const STATE_CLEARED: u64 = 1;
+    /// Flags: the packet refers to what was interned.
+    pub(in super::super) const NEEDS_STATE: u64 = 2;
+    /// Of `TracePacketDefaults`.
+    pub(in super::super) const DEFAULT_CLOCK: Field = 58;
+    pub(in super::super) const DEFAULT_TRACK_EVENT: Field = 11;
+}
+
+/// `ClockSnapshot` (`clock_snapshot.proto`).
+pub(super) mod clock {
+    use super::Field;
+
+    pub(in super::super) const CLOCKS: Field = 1;
+    pub(in super::super) const PRIMARY: Field = 2;
+    pub(in super::super) const ID: Field = 1;
+    pub(in super::super) const TIMESTAMP: Field = 2;
+    pub(in super::super) const IS_INCREMENTAL: Field = 3;
+    pub(in super::super) const REALTIME: u64 = 1;
+    /// The first of the clocks that belong to a sequence.
+    pub(in super::super) const OF_SEQUENCE: u64 = 64;
+}
+
+/// `TrackDescriptor` (`track_descriptor.proto`) and what it contains.
+pub(super) mod track {
+    use super::Field;
+
+    pub(in super::super) const UUID: Field = 1;
+    pub(in super::super) const NAME: Field = 2;
+    pub(in super::super) const PROCESS: Field = 3;
+    pub(in super::super) const THREAD: Field = 4;
+    pub(in super::super) const PARENT: Field = 5;
+    pub(in super::super) const COUNTER: Field = 8;
+    pub(in super::super) const CHILD_ORDERING: Field = 11;
+    pub(in super::super) const RANK: Field = 12;
+    /// `child_ordering`: by the children's ranks.
+    pub(in super::super) const BY_RANK: u64 = 3;
+    /// Of `ProcessDescriptor`.
+    pub(in super::super) const PROCESS_ID: Field = 1;
+    pub(in super::super) const PROCESS_NAME: Field = 6;
+    /// Of `ThreadDescriptor`.
+    pub(in super::super) const THREAD_PROCESS_ID: Field = 1;
+    pub(in super::super) const THREAD_ID: Field = 2;
+    pub(in super::super) const THREAD_NAME: Field = 5;
+    /// Of `CounterDescriptor`.
+    pub(in super::super) const UNIT: Field = 3;
+    pub(in super::super) const UNIT_BYTES: u64 = 3;
+}
+
+/// `TrackEvent` (`track_event.proto`).
+pub(super) mod event {
+    use super::Field;
+
+    pub(in super::super) const CATEGORY_IDS: Field = 3;
+    pub(in super::super) const DEBUG_ANNOTATIONS: Field = 4;
+    pub(in super::super) const TYPE: Field = 9;
+    pub(in super::super) const NAME_ID: Field = 10;
+    pub(in super::super) const TRACK_UUID: Field = 11;
+    pub(in super::super) const CATEGORIES: Field = 22;
+    pub(in super::super) const NAME: Field = 23;
+    pub(in super::super) const COUNTER_VALUE: Field = 30;
+    pub(in super::super) const DOUBLE_COUNTER_VALUE: Field = 44;
+    pub(in super::super) const FLOW_IDS: Field = 47;
+    pub(in super::super) const TERMINATING_FLOW_IDS: Field = 48;
+    pub(in super::super) const SLICE_BEGIN: u64 = 1;
+    pub(in super::super) const SLICE_END: u64 = 2;
+    pub(in super::super) const INSTANT: u64 = 3;
+    pub(in super::super) const COUNTER: u64 = 4;
+}
+
+/// `DebugAnnotation` (`debug_annotation.proto`).
+pub(super) mod annotation {
+    use super::Field;
+
+    pub(in super::super) const NAME_ID: Field = 1;
+    pub(in super::super) const BOOL: Field = 2;
+    pub(in super::super) const UINT: Field = 3;
+    pub(in super::super) const INT: Field = 4;
+    pub(in super::super) const DOUBLE: Field = 5;
+    pub(in super::super) const STRING: Field = 6;
+    pub(in super::super) const NAME: Field = 10;
+    pub(in super::super) const DICT_ENTRIES: Field = 11;
+    pub(in super::super) const ARRAY_VALUES: Field = 12;
+    pub(in super::super) const STRING_ID: Field = 17;
+}
+
+/// `InternedData` (`interned_data.proto`).
+pub(super) mod interned {
+    use super::Field;
+
+    pub(in super::super) const CATEGORIES: Field = 1;
+    pub(in super::super) const NAMES: Field = 2;
+    pub(in super::super) const ANNOTATION_NAMES: Field = 3;
+    pub(in super::super) const ANNOTATION_STRINGS: Field = 29;
+    /// Of each entry.
+    pub(in super::super) const ID: Field = 1;
+    pub(in super::super) const TEXT: Field = 2;
+}
+
+/// Fields of a message, one after another.
+///
+/// A text for which there is no memory is left out, and the attempt around it fails.
+#[derive(Debug, Default)]
+pub(super) struct Encoder(Vec<u8>);
+
+/// How the value of a field is encoded.
+#[derive(Clone, Copy, Debug)]
+enum Wire {
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+}
+
+impl Encoder {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Appends an unsigned integer.
+    #[inline]
+    pub(super) fn uint(&mut self, field: Field, value: u64) {
+        self.tag(field, Wire::Varint);
+        self.varint(value);
+    }
+
+    /// Appends a signed integer: its two's complement, without zigzag.
+    #[inline]
+    pub(super) fn int(&mut self, field: Field, value: i64) {
+        self.uint(field, value.cast_unsigned());
+    }
+
+    /// Appends a number of eight bytes.
+    pub(super) fn fixed64(&mut self, field: Field, value: u64) {
+        self.tag(field, Wire::Fixed64);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Appends a float.
+    pub(super) fn double(&mut self, field: Field, value: f64) {
+        self.fixed64(field, value.to_bits());
+    }
+
+    /// Appends a text or a message that is encoded already.
+    #[inline]
+    pub(super) fn bytes(&mut self, field: Field, bytes: &[u8]) {
+        if !may_grow(self.0.try_reserve(bytes.len() + 2 * LONGEST)) {
+            return;
+        }
+        self.tag(field, Wire::Bytes);
+        self.varint(length_of(bytes.len()));
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Appends a message, which `fill` encodes.
+    #[inline]
+    pub(super) fn message<T>(&mut self, field: Field, fill: impl FnOnce(&mut Encoder) -> T) -> T {
+        self.tag(field, Wire::Bytes);
+        let at = self.0.len();
+        // A short length takes this byte; a longer one moves the message.
+        self.0.push(0);
+        let result = fill(self);
+        let length = self.0.len() - at - 1;
+        match (u8::try_from(length), self.0.get_mut(at)) {
+            (Ok(short @ ..0x80), Some(place)) => *place = short,
+            _ => self.insert_length(at, length),
+        }
+        result
+    }
+
+    #[cold]
+    fn insert_length(&mut self, at: usize, length: usize) {
+        let mut encoded = Encoder::default();
+        encoded.varint(length_of(length));
+        if may_grow(self.0.try_reserve(encoded.len())) {
+            self.0.splice(at..=at, encoded.0);
+        } else {
+            self.0.truncate(at + 1);
+        }
+    }
+
+    fn tag(&mut self, field: Field, wire: Wire) {
+        #[expect(clippy::as_conversions, reason = "the number of a variant")]
+        self.varint(u64::from(field << 3 | wire as u32));
+    }
+
+    #[inline]
+    fn varint(&mut self, mut value: u64) {
+        loop {
+            let [low, ..] = value.to_le_bytes();
+            value >>= 7;
+            if value == 0 {
+                return self.0.push(low);
+            }
+            self.0.push(low | 0x80);
+        }
+    }
+}
+
+/// The longest varint.
+const LONGEST: usize = 10;
+
+fn length_of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_encoded_as_protobuf_says() {
+        let mut encoder = Encoder::default();
+        encoder.uint(1, 150);
+        assert_eq!(encoder.as_bytes(), [0x08, 0x96, 0x01]);
+        encoder.clear();
+        encoder.bytes(2, b"testing");
+        assert_eq!(encoder.as_bytes(), b"\x12\x07testing");
+        encoder.clear();
+        encoder.int(87, -1);
+        assert_eq!(encoder.as_bytes(), [&[0xb8, 0x05][..], &[0xff; 9], &[1]].concat());
+        encoder.clear();
+        encoder.double(5, 1.0);
+        assert_eq!(encoder.as_bytes(), [0x29, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+    }
+
+    #[test]
+    fn messages_of_any_length_keep_their_content() {
+        for length in [0, 1, 126, 127, 128, 20_000, 3_000_000] {
+            let mut nested = Encoder::default();
+            nested.message(3, |outer| outer.message(4, |inner| inner.bytes(5, &vec![b'a'; length])));
+            let mut flat = Encoder::default();
+            let mut parts = [Encoder::default(), Encoder::default()];
+            parts[0].bytes(5, &vec![b'a'; length]);
+            let inner = std::mem::take(&mut parts[0]);
+            parts[1].bytes(4, inner.as_bytes());
+            flat.bytes(3, parts[1].as_bytes());
+            assert_eq!(nested.as_bytes(), flat.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A sequence of packets: a clock that counts from packet to packet, and texts that are written once.
+
+use super::proto::{Encoder, Field, clock, event, interned, packet};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The packets of one row, in the order of their times.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    id: u64,
+    /// The track of its events.
+    uuid: u64,
+    has_begun: bool,
+    /// Of the last packet, in nanoseconds since the base.
+    time: u64,
+    texts: Texts,
+}
+
+impl Sequence {
+    pub(super) fn new(id: u64, uuid: u64) -> Sequence {
+        Sequence { id, uuid, has_begun: false, time: 0, texts: Texts::default() }
+    }
+
+    pub(super) fn texts(&mut self) -> &mut Texts {
+        &mut self.texts
+    }
+
+    /// Appends an event at `time` ns after `base`, with the texts that it is the first to use.
+    pub(super) fn event(&mut self, out: &mut Encoder, base: u64, time: u64, encoded: &Encoder) {
+        self.begin(out, base);
+        out.message(packet::PACKET, |out| {
+            self.stamp(out, time);
+            let new = &mut self.texts.new;
+            if !new.is_empty() {
+                out.bytes(packet::INTERNED_DATA, new.as_bytes());
+            }
+            out.bytes(packet::TRACK_EVENT, encoded.as_bytes());
+            new.clear();
+        });
+    }
+
+    /// Appends the end of the slice that began last.
+    pub(super) fn end(&mut self, out: &mut Encoder, base: u64, time: u64) {
+        self.begin(out, base);
+        out.message(packet::PACKET, |out| {
+            self.stamp(out, time);
+            out.message(packet::TRACK_EVENT, |encoded| encoded.uint(event::TYPE, event::SLICE_END));
+        });
+    }
+
+    /// Appends the time and the sequence of a packet.
+    #[inline]
+    fn stamp(&mut self, out: &mut Encoder, time: u64) {
+        out.uint(packet::TIMESTAMP, time.saturating_sub(self.time));
+        out.uint(packet::SEQUENCE_ID, self.id);
+        out.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+        self.time = self.time.max(time);
+    }
+
+    /// Appends what the packets of a sequence share, before the first of them.
+    #[inline]
+    fn begin(&mut self, out: &mut Encoder, base: u64) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.write_start(out, base);
+        }
+    }
+
+    #[cold]
+    fn write_start(&self, out: &mut Encoder, base: u64) {
+        out.message(packet::PACKET, |out| {
+            out.uint(packet::SEQUENCE_ID, self.id);
+            out.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            out.uint(packet::FIRST_ON_SEQUENCE, 1);
+            out.message(packet::DEFAULTS, |defaults| {
+                defaults.uint(packet::DEFAULT_CLOCK, clock::OF_SEQUENCE);
+                defaults.message(packet::DEFAULT_TRACK_EVENT, |track| track.uint(event::TRACK_UUID, self.uuid));
+            });
+            out.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                snapshot.message(clock::CLOCKS, |own| {
+                    own.uint(clock::ID, clock::OF_SEQUENCE);
+                    own.uint(clock::TIMESTAMP, base);
+                    own.uint(clock::IS_INCREMENTAL, 1);
+                });
+                realtime(snapshot, base);
+            });
+        });
+    }
+}
+
+/// Appends the base to a clock snapshot.
+pub(super) fn realtime(snapshot: &mut Encoder, base: u64) {
+    snapshot.message(clock::CLOCKS, |clock| {
+        clock.uint(clock::ID, clock::REALTIME);
+        clock.uint(clock::TIMESTAMP, base);
+    });
+}
+
+/// The texts of a sequence, by their use.
+#[derive(Debug)]
+pub(super) struct Texts {
+    categories: Dictionary,
+    names: Dictionary,
+    keys: Dictionary,
+    values: Dictionary,
+    /// Entries that the next packet contains.
+    new: Encoder,
+}
+
+impl Texts {
+    /// Returns the number of a category, from 1; `None` for a text that is written inline.
+    pub(super) fn category(&mut self, text: &str) -> Option<u64> {
+        self.categories.number(text, &mut self.new)
+    }
+
+    /// Returns the number of an event's name.
+    pub(super) fn name(&mut self, text: &str) -> Option<u64> {
+        self.names.number(text, &mut self.new)
+    }
+
+    /// Returns the number of an argument's key.
+    pub(super) fn key(&mut self, text: &str) -> Option<u64> {
+        self.keys.number(text, &mut self.new)
+    }
+
+    /// Returns the number of an argument's value.
+    pub(super) fn value(&mut self, text: &str) -> Option<u64> {
+        self.values.number(text, &mut self.new)
+    }
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        let of = |field| Dictionary { field, numbers: HashMap::default(), recent: Default::default(), bytes: 0 };
+        Texts {
+            categories: of(interned::CATEGORIES),
+            names: of(interned::NAMES),
+            keys: of(interned::ANNOTATION_NAMES),
+            values: of(interned::ANNOTATION_STRINGS),
+            new: Encoder::default(),
+        }
+    }
+}
+
+/// Texts with their numbers.
+#[derive(Debug)]
+struct Dictionary {
+    /// Of `InternedData`.
+    field: Field,
+    numbers: HashMap<Arc<str>, u64>,
+    /// Texts that were used lately, by length and first byte.
+    recent: [Option<(Arc<str>, u64)>; RECENT],
+    /// Of all texts.
+    bytes: usize,
+}
+
+const RECENT: usize = 32;
+
+impl Dictionary {
+    /// The most bytes that the texts of a dictionary have; further texts are written where they occur.
+    const BYTES_MAX: usize = 1 << 18;
+    /// The longest text that is worth a number.
+    const LONGEST: usize = 256;
+
+    #[inline]
+    fn number(&mut self, text: &str, new: &mut Encoder) -> Option<u64> {
+        let slot = (text.len() * 31 + usize::from(*text.as_bytes().first()?)) % RECENT;
+        match self.recent.get(slot) {
+            Some(Some((known, number))) if **known == *text => Some(*number),
+            _ => self.look_up(text, slot, new),
+        }
+    }
+
+    fn look_up(&mut self, text: &str, slot: usize, new: &mut Encoder) -> Option<u64> {
+        let (known, number) = match self.numbers.get_key_value(text) {
+            Some((known, number)) => (known.clone(), *number),
+            None if text.len() > Self::LONGEST || self.bytes + text.len() > Self::BYTES_MAX => return None,
+            None => self.add(text, new),
+        };
+        if let Some(recent) = self.recent.get_mut(slot) {
+            *recent = Some((known, number));
+        }
+        Some(number)
+    }
+
+    fn add(&mut self, text: &str, new: &mut Encoder) -> (Arc<str>, u64) {
+        let number = u64::try_from(self.numbers.len()).unwrap_or(u64::MAX - 1) + 1;
+        let known: Arc<str> = text.into();
+        self.bytes += text.len();
+        self.numbers.insert(known.clone(), number);
+        new.message(self.field, |entry| {
+            entry.uint(interned::ID, number);
+            entry.bytes(interned::TEXT, text.as_bytes());
+        });
+        (known, number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_written_once() {
+        let mut texts = Texts::default();
+        assert_eq!([texts.name("a"), texts.name("b")], [Some(1), Some(2)]);
+        assert_eq!(texts.new.as_bytes(), b"\x12\x05\x08\x01\x12\x01a\x12\x05\x08\x02\x12\x01b");
+        texts.new.clear();
+        assert_eq!([texts.name("b"), texts.name("a")], [Some(2), Some(1)]);
+        assert_eq!([texts.name(""), texts.name(&"x".repeat(257))], [None, None]);
+        assert!(texts.new.is_empty());
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let mut texts = Texts::default();
+        let numbered = (0..100_000).filter(|i| texts.value(&format!("{i:0100}")).is_some()).count();
+        assert_eq!(numbered, Dictionary::BYTES_MAX / 100);
+    }
+}

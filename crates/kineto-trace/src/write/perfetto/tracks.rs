@@ -1,0 +1,319 @@
+//! Which track, and which lane of it, an event is on.
+//!
+//! Perfetto changes the times of slices that overlap on a track without nesting. So a track has lanes, which are tracks to
+//! Perfetto: a slice is on the first lane where it nests or comes last. The viewer draws them as one.
+
+use super::proto::{Encoder, packet, track};
+use super::sequence::Sequence;
+use crate::activity::{Lane as Place, OVERHEAD_GROUP, Track};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The groups and tracks of a file.
+#[derive(Debug)]
+pub(super) struct Tracks {
+    seed: u64,
+    list: Vec<TrackState>,
+    /// By uuid.
+    numbers: HashMap<u64, usize>,
+    groups: Vec<Group>,
+    sequences: u64,
+    /// The process and thread of the last row that was asked for, and its number.
+    recent: Option<(i64, i64, usize)>,
+}
+
+/// A process of the host, or a group of tracks, such as a device's.
+#[derive(Debug)]
+struct Group {
+    uuid: u64,
+    /// Its id, if it is a process of the host.
+    process: Option<i64>,
+    name: String,
+    order: i64,
+}
+
+/// A thread, stream, counter, or a name.
+#[derive(Debug)]
+struct TrackState {
+    uuid: u64,
+    group: u64,
+    kind: TrackKind,
+    name: String,
+    order: i64,
+    /// The track that it is a further lane of.
+    first: Option<usize>,
+    lanes: Vec<Lane>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TrackKind {
+    /// A thread if its group is a process, else a row of its group.
+    Row(Option<i64>),
+    /// Values in bytes, or of a unit that is not known.
+    Counter { is_bytes: bool },
+}
+
+/// Where an event is: a track, and one of its lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LaneId {
+    pub(super) track: usize,
+    lane: usize,
+}
+
+/// Slices of a track that nest.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) sequence: Sequence,
+    /// When the slices end that are open, the innermost last.
+    pub(super) open: Vec<u64>,
+    /// When the last event began; none can begin before that.
+    pub(super) time: u64,
+    /// Of an async track: the spans that it belongs to.
+    owner: u64,
+}
+
+/// Perfetto never ends slices that are more than 512 deep.
+const DEEPEST: usize = 500;
+
+impl Tracks {
+    /// `seed` is different for each recording, so that files can be joined.
+    pub(super) fn new(seed: u64) -> Tracks {
+        Tracks { seed, list: Vec::new(), numbers: HashMap::default(), groups: Vec::new(), sequences: 0, recent: None }
+    }
+
+    /// Returns a number made of parts that is not used in another recording.
+    pub(super) fn hash(&self, parts: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, parts).hash(&mut hasher);
+        // Perfetto takes 0 for no uuid.
+        hasher.finish().max(1)
+    }
+
+    /// Names a group of tracks, and says whether it is a process of the host.
+    pub(super) fn name_group(&mut self, place: Place<'_>, name: &str, label: &str, order: i64) {
+        let process = match place {
+            Place::Id(id) if id != OVERHEAD_GROUP && (label.is_empty() || label == HOST) => Some(id),
+            _ => None,
+        };
+        let name = if label.is_empty() || label == HOST || name.starts_with(label) { name } else { label };
+        let group = Group { uuid: self.hash(place), process, name: name.to_owned(), order };
+        match self.groups.iter_mut().find(|known| known.uuid == group.uuid) {
+            Some(known) => *known = group,
+            None => self.groups.push(group),
+        }
+    }
+
+    /// Returns the number of a thread's or stream's track.
+    #[inline]
+    pub(super) fn row(&mut self, place: Track<'_>) -> usize {
+        let Track { process: Place::Id(process), thread: Place::Id(thread) } = place else {
+            return self.find_row(place, None);
+        };
+        if let Some((_, _, number)) = self.recent.filter(|recent| (recent.0, recent.1) == (process, thread)) {
+            return number;
+        }
+        let number = self.find_row(place, Some(thread));
+        self.recent = Some((process, thread, number));
+        number
+    }
+
+    fn find_row(&mut self, place: Track<'_>, id: Option<i64>) -> usize {
+        let name = |track: &mut TrackState| match place.thread {
+            Place::Name(name) => name.clone_into(&mut track.name),
+            Place::Id(id) => track.order = id,
+        };
+        self.find(self.hash(place), place.process, TrackKind::Row(id), name)
+    }
+
+    /// Returns the number of the track of a counter.
+    pub(super) fn counter(&mut self, group: Place<'_>, name: &str, is_bytes: bool) -> usize {
+        let uuid = self.hash((group, "counter", name));
+        self.find(uuid, group, TrackKind::Counter { is_bytes }, |track| name.clone_into(&mut track.name))
+    }
+
+    /// Returns the number of the track of async spans with that name.
+    pub(super) fn spans(&mut self, group: Place<'_>, name: &str) -> usize {
+        let uuid = self.hash((group, "async", name));
+        self.find(uuid, group, TrackKind::Row(None), |track| name.clone_into(&mut track.name))
+    }
+
+    fn find(&mut self, uuid: u64, group: Place<'_>, kind: TrackKind, init: impl FnOnce(&mut TrackState)) -> usize {
+        if let Some(number) = self.numbers.get(&uuid) {
+            return *number;
+        }
+        let group = match group {
+            Place::Name("") => 0,
+            _ => {
+                let group_uuid = self.hash(group);
+                if !self.groups.iter().any(|known| known.uuid == group_uuid) {
+                    let (process, name) = match group {
+                        Place::Id(id) => (Some(id), String::new()),
+                        Place::Name(name) => (None, name.to_owned()),
+                    };
+                    self.groups.push(Group { uuid: group_uuid, process, name, order: i64::MAX });
+                }
+                group_uuid
+            }
+        };
+        let (name, lanes) = Default::default();
+        let mut track = TrackState { uuid, group, kind, name, order: 0, first: None, lanes };
+        init(&mut track);
+        self.numbers.insert(uuid, self.list.len());
+        self.list.push(track);
+        self.list.len() - 1
+    }
+
+    /// Names a track, or has it drawn as a further lane of the `first` of its thread or stream.
+    pub(super) fn name(&mut self, number: usize, name: &str, order: i64, first: Option<usize>) {
+        if let Some(track) = self.list.get_mut(number) {
+            name.clone_into(&mut track.name);
+            (track.order, track.first) = (order, first);
+        }
+    }
+
+    /// Returns the lane of a slice; those of a track come in the order of their starts, else it may take more lanes.
+    pub(super) fn lane_of_slice(&mut self, track: usize, start: u64, end: u64) -> LaneId {
+        self.find_lane(track, 0, |lane| {
+            let around = lane.open.iter().rev().find(|open| **open > start);
+            start >= lane.time && around.is_none_or(|open| *open >= end) && lane.open.len() < DEEPEST
+        })
+    }
+
+    /// Returns the lane of a span of an async track: with its owner's, or where nothing is open.
+    pub(super) fn lane_of_span(&mut self, track: usize, owner: u64, start: u64, end: u64) -> LaneId {
+        self.find_lane(track, owner, |lane| {
+            let around = lane.open.iter().rev().find(|open| **open > start);
+            let fits = around.is_none_or(|open| lane.owner == owner && *open >= end);
+            start >= lane.time && fits && lane.open.len() < DEEPEST
+        })
+    }
+
+    /// Returns a lane that takes an event at a point in time.
+    pub(super) fn lane_at(&mut self, track: usize, time: u64) -> LaneId {
+        self.find_lane(track, 0, |lane| time >= lane.time)
+    }
+
+    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&Lane) -> bool) -> LaneId {
+        let Some(track) = self.list.get_mut(number) else { return LaneId::default() };
+        let lane = track.lanes.iter().position(takes).unwrap_or(track.lanes.len());
+        if let Some(found) = track.lanes.get_mut(lane) {
+            found.owner = owner;
+            return LaneId { track: number, lane };
+        }
+        let uuid = match track.kind {
+            // Values of one counter stay together, in whatever order they come.
+            TrackKind::Counter { .. } => track.uuid,
+            TrackKind::Row(_) => lane_uuid(track.uuid, lane),
+        };
+        self.sequences += 1;
+        track.lanes.push(Lane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
+        LaneId { track: number, lane }
+    }
+
+    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut Lane> {
+        self.list.get_mut(at.track)?.lanes.get_mut(at.lane)
+    }
+
+    /// Appends the ends of all open slices.
+    pub(super) fn end_all(&mut self, out: &mut Encoder, base: u64) {
+        for lane in self.list.iter_mut().flat_map(|track| &mut track.lanes) {
+            while let Some(end) = lane.open.pop() {
+                lane.sequence.end(out, base, end);
+            }
+        }
+    }
+
+    /// Returns how many lanes there are.
+    #[cfg(test)]
+    pub(super) fn sequences(&self) -> u64 {
+        self.sequences
+    }
+
+    /// Appends the descriptions of all groups and tracks.
+    pub(super) fn describe(&self, out: &mut Encoder) {
+        let host = self.groups.iter().find(|group| group.process.is_some());
+        // Perfetto drops tracks whose parents are not described.
+        let is_parent = |group: &&Group| {
+            host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
+        };
+        for group in self.groups.iter().filter(is_parent) {
+            describe(out, group.uuid, |out| match group.process {
+                Some(id) => out.message(track::PROCESS, |process| {
+                    process.int(track::PROCESS_ID, id);
+                    process.bytes(track::PROCESS_NAME, group.name.as_bytes());
+                }),
+                None => {
+                    out.bytes(track::NAME, group.name.as_bytes());
+                    if let Some(host) = host {
+                        out.uint(track::PARENT, host.uuid);
+                    }
+                    out.int(track::RANK, group.order);
+                    out.uint(track::CHILD_ORDERING, track::BY_RANK);
+                }
+            });
+        }
+        for state in &self.list {
+            let process = self.groups.iter().find(|group| group.uuid == state.group).and_then(|group| group.process);
+            let first = state.first.and_then(|first| self.list.get(first));
+            let lanes = if let TrackKind::Counter { .. } = state.kind { 1 } else { state.lanes.len() };
+            (0..lanes).for_each(|lane| state.describe(lane, first.unwrap_or(state), process, out));
+        }
+    }
+}
+
+impl TrackState {
+    /// Describes a lane of a track, which has the name and place of the `first` track of its thread or stream.
+    fn describe(&self, lane: usize, first: &TrackState, process: Option<i64>, out: &mut Encoder) {
+        let uuid = lane_uuid(self.uuid, lane);
+        describe(out, uuid, |out| match (self.kind, process) {
+            (TrackKind::Row(Some(id)), Some(process)) if uuid == first.uuid => out.message(track::THREAD, |thread| {
+                thread.int(track::THREAD_PROCESS_ID, process);
+                thread.int(track::THREAD_ID, id);
+                thread.bytes(track::THREAD_NAME, self.name.as_bytes());
+            }),
+            (TrackKind::Row(Some(_)), Some(_)) => {
+                out.bytes(track::NAME, b"overlapping");
+                out.uint(track::PARENT, first.uuid);
+            }
+            (kind, _) => {
+                out.bytes(track::NAME, first.shown_name().as_bytes());
+                if self.group != 0 {
+                    out.uint(track::PARENT, self.group);
+                }
+                out.int(track::RANK, first.order);
+                if let TrackKind::Counter { is_bytes } = kind {
+                    out.message(track::COUNTER, |counter| {
+                        if is_bytes {
+                            counter.uint(track::UNIT, track::UNIT_BYTES);
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    fn shown_name(&self) -> String {
+        match (self.kind, self.name.as_str()) {
+            (TrackKind::Row(Some(id)), "") => format!("stream {id}"),
+            (_, name) => name.to_owned(),
+        }
+    }
+}
+
+/// The label of a process of the host.
+const HOST: &str = "CPU";
+
+fn lane_uuid(uuid: u64, lane: usize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (uuid, lane).hash(&mut hasher);
+    if lane == 0 { uuid } else { hasher.finish().max(1) }
+}
+
+fn describe(out: &mut Encoder, uuid: u64, fill: impl FnOnce(&mut Encoder)) {
+    out.message(packet::PACKET, |out| {
+        out.message(packet::TRACK_DESCRIPTOR, |descriptor| {
+            descriptor.uint(track::UUID, uuid);
+            fill(descriptor);
+        });
+    });
+}
