@@ -9,7 +9,7 @@
 #     semver      the public API against the last release (cargo semver-checks); BASELINE=<git revision> for another one
 #     miri        undefined behaviour in the modules with unsafe code (nightly, miri)
 #     loom        every interleaving of publication, hand-over and late ends (RUSTFLAGS="--cfg loom")
-#     address     memory errors and leaks (nightly, AddressSanitizer)
+#     address     memory errors (nightly, AddressSanitizer)
 #     thread      data races (nightly, ThreadSanitizer)
 #     memcheck    invalid accesses in one recording with each vendor's simulated libraries (valgrind)
 #     overflow    arithmetic that overflows in a release build
@@ -75,10 +75,11 @@ semver() {
 }
 
 # The modules with unsafe code, and what hangs on them. Miri has no fork, no signals and a slow clock: tests that need these are
-# marked `#[cfg_attr(miri, ignore)]`.
+# marked `#[cfg_attr(miri, ignore)]`. A property is tried twice.
 miri() {
   need_nightly miri rust-src
   local flags='-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-disable-isolation'
+  export PROPTEST_CASES=2
   CARGO_TARGET_DIR=$target/miri MIRIFLAGS=$flags \
     some_tests cargo +nightly miri test --lib -- buffer:: recorder:: fields:: layer:: clock::
   CARGO_TARGET_DIR=$target/miri MIRIFLAGS="$flags -Zmiri-tree-borrows -Zmiri-many-seeds=0..16" \
@@ -94,13 +95,14 @@ loom() {
 # in the program that loads them. By default it ends a program that allocates too much.
 sanitize() {
   need_nightly rust-src
-  export ASAN_OPTIONS=allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
+  export ASAN_OPTIONS=allocator_may_return_null=1:${ASAN_OPTIONS:-} TSAN_OPTIONS=allocator_may_return_null=1
   CARGO_TARGET_DIR=$target/sanitizer-$1 RUSTFLAGS="-Zsanitizer=$1 -Clink-arg=-rdynamic" \
     some_tests cargo +nightly test --workspace --lib --tests -Zbuild-std --target "$host" -- "${@:2}"
 }
 
+# Leaks are not counted: what a process keeps for its life is reachable by no pointer at its end.
 address() {
-  sanitize address
+  ASAN_OPTIONS=detect_leaks=0 sanitize address
 }
 
 # The sanitizer's own threads do not survive a fork.
@@ -108,7 +110,7 @@ thread() {
   sanitize thread --skip fork
 }
 
-# Definite leaks are not counted as errors: what is kept for the life of the process is reachable by no pointer at its end.
+# Leaks are not counted, as above.
 memcheck() {
   local vendor test runner
   valgrind --version || pass_over 'there is no valgrind here'
