@@ -36,7 +36,7 @@ pub(crate) struct Rules {
     pub(crate) denied_fields: Vec<String>,
     /// Events up to this level are recorded as instants.
     pub(crate) events: Option<Level>,
-    /// The scopes that are recorded; empty stands for all.
+    /// The scopes that are recorded; empty means all.
     pub(crate) scopes: Vec<RecordScope>,
     /// Of which scope the spans are whose targets begin so; the longest counts.
     pub(crate) scope_targets: Vec<(String, RecordScope)>,
@@ -136,12 +136,12 @@ impl Site {
         match self.is_recorded() {
             true if self.fields == 0 && !self.needs_care => self.state,
             true => 0,
-            false => self.left_out_state(),
+            false => self.excluded_state(),
         }
     }
 
     /// Returns the state of a span that is not recorded.
-    pub(crate) fn left_out_state(&self) -> u64 {
+    pub(crate) fn excluded_state(&self) -> u64 {
         state::ignored(self.index) | self.state & state::OWN
     }
 
@@ -293,7 +293,7 @@ struct Known {
 
 impl Known {
     /// Whether one more fits without the allocator.
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         self.in_order.len() < self.in_order.capacity().min(self.by_address.capacity())
     }
 }
@@ -316,7 +316,7 @@ impl Sites {
         }
         // User code (the classifier) runs, and memory is had, before the lock is taken.
         let mut judged = Box::new(self.judge(metadata));
-        let mut known = self.lock_with_room();
+        let mut known = self.lock_with_capacity();
         if let Some(site) = known.by_address.get(&address) {
             return site;
         }
@@ -329,13 +329,13 @@ impl Sites {
         site
     }
 
-    /// Locks the list with room for one more: an allocator that has spans of its own comes back here, so it may not be
+    /// Locks the list with capacity for one more: an allocator that has spans of its own comes back here, so it may not be
     /// called under the lock.
-    fn lock_with_room(&self) -> RwLockWriteGuard<'_, Known> {
+    fn lock_with_capacity(&self) -> RwLockWriteGuard<'_, Known> {
         let lock = || self.known().write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = lock();
-            if known.has_room() {
+            if known.has_capacity() {
                 return known;
             }
             let wanted = known.in_order.len() * 2 + 64;
@@ -343,7 +343,7 @@ impl Sites {
             let mut roomier =
                 Known { by_address: HashMap::with_capacity(wanted), in_order: Vec::with_capacity(wanted) };
             let mut known = lock();
-            if !known.has_room() && known.in_order.len() < wanted {
+            if !known.has_capacity() && known.in_order.len() < wanted {
                 roomier.by_address.extend(known.by_address.drain());
                 roomier.in_order.append(&mut known.in_order);
                 std::mem::swap(&mut *known, &mut roomier);
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_forked_child_meets_callsites_while_its_copy_of_the_lock_is_held() {
+    fn forked_child_finds_callsites_despite_held_lock() {
         let sites = Sites::new(Rules::default());
         let enabled = tracing_subscriber::registry();
         let span = tracing::subscriber::with_default(enabled, || tracing::info_span!("span"));

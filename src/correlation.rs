@@ -1,8 +1,8 @@
-//! The one street from the span path to the collectors: which slice each thread is in.
+//! The channel from the span path to the collectors: which slice each thread is in.
 
 use std::fmt::Debug;
 
-/// Is told which slice the calling thread is in, so that what is launched inside can be linked to it.
+/// Receives the slice that the calling thread is in, so that launches inside can be linked to it.
 pub(crate) trait CorrelationSink: Debug + Send + Sync {
     /// The thread enters a slice, that of an annotation or of an operation; returns who took it, a bit each. If nobody did,
     /// there is no pop.

@@ -1,8 +1,8 @@
-//! The crate's only door for messages to people: to stderr, or to a sink of the program's own.
+//! The crate's logger: writes messages to stderr, or to the program's own sink.
 //!
-//! The library never logs through `tracing`, whose layers it may be called from. Lines look as the Rust world's do, as
-//! libkineto's, or are JSON ([`LogFormat`]); times are in UTC. Nothing here panics, holds a lock while it calls foreign code,
-//! or fails when stderr is closed.
+//! The library never logs through `tracing`, because its layers may call it. Lines have the usual format of Rust programs, that
+//! of libkineto, or JSON ([`LogFormat`]); times are in UTC. The logger never panics, holds no lock while it calls foreign code,
+//! and ignores a closed stderr.
 #![expect(clippy::disallowed_methods, reason = "this is the place that writes to stderr")]
 
 mod format;
@@ -16,8 +16,8 @@ use std::io::{self, IsTerminal as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::os::platform;
 #[cfg(unix)]
 use crate::os::stderr;
 use crate::text::counted;
@@ -25,34 +25,33 @@ pub(crate) use format::LogFormat;
 use format::Look;
 use line::Line;
 pub use severity::Severity;
-pub(crate) use site::Site;
+pub(crate) use site::MessageSite;
 
-/// What takes the messages of this crate instead of stderr.
+/// Receives the messages of this crate instead of stderr.
 ///
-/// It runs on the thread that has something to say, with no lock held. Messages that it causes itself, by logging
-/// through `tracing` say, go to stderr; if it panics, the message does too.
+/// It runs on the thread that sends the message, with no lock held. Messages that it causes itself, for example by logging
+/// through `tracing`, go to stderr; if it panics, so does the message.
 pub type LogSink = Arc<dyn Fn(&Message<'_>) + Send + Sync>;
 
-/// One message of this crate to the people who run the program.
+/// A message of this crate.
 ///
-/// Its `Display` is the line that would stand on stderr, without the newline and colours; `KINETO_LOG_FORMAT` says how it
-/// looks.
+/// Its `Display` is the line for stderr, without newline and colours; `KINETO_LOG_FORMAT` selects its format.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about, in a word: "config", "session".
+    /// The topic in a word: "config", "session".
     pub topic: &'static str,
     /// The source file that sent it, from the crate's `src` on.
     pub file: &'static str,
     /// The line in that file.
     pub line: u32,
-    /// When it was sent, in seconds since the Unix epoch.
+    /// When it was sent, in seconds since the Unix epoch; 0 in WebAssembly.
     pub seconds: u64,
-    /// How many messages of the same place were held back by the rate limit before this one.
+    /// The number of earlier messages of the same site that the rate limit suppressed.
     pub suppressed: u64,
-    /// What it says.
+    /// The text.
     pub text: fmt::Arguments<'a>,
     /// A JSON object that is added to a line in JSON.
     data: Option<&'a str>,
@@ -61,35 +60,34 @@ pub struct Message<'a> {
 
 /// Sends a message: `diag!(Warning, "config", "unknown key {key}")`.
 ///
-/// The arguments are evaluated and formatted only if the severity passes the threshold. Each place in the source has a
-/// rate limit of its own.
+/// The arguments are evaluated and formatted only if the severity passes the threshold. Each call site has its own rate limit.
 macro_rules! diag {
     (data = $data:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
-        static SITE: $crate::diag::Site =
-            $crate::diag::Site::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
-        if $crate::diag::DOOR.lets_through(&SITE) {
-            $crate::diag::DOOR.emit_with(&SITE, Some($data), format_args!($($text)+));
+        static SITE: $crate::diag::MessageSite =
+            $crate::diag::MessageSite::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
+        if $crate::diag::LOGGER.lets_through(&SITE) {
+            $crate::diag::LOGGER.emit_with(&SITE, Some($data), format_args!($($text)+));
         }
     }};
-    (door = $door:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
-        static SITE: $crate::diag::Site =
-            $crate::diag::Site::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
-        let door: &$crate::diag::Door = $door;
-        if door.lets_through(&SITE) {
-            door.emit(&SITE, format_args!($($text)+));
+    (logger = $logger:expr, $severity:ident, $topic:literal, $($text:tt)+) => {{
+        static SITE: $crate::diag::MessageSite =
+            $crate::diag::MessageSite::new($crate::diag::Severity::$severity, $topic, file!(), line!(), module_path!());
+        let logger: &$crate::diag::Logger = $logger;
+        if logger.lets_through(&SITE) {
+            logger.emit(&SITE, format_args!($($text)+));
         }
     }};
     ($severity:ident, $topic:literal, $($text:tt)+) => {
-        $crate::diag::diag!(door = &$crate::diag::DOOR, $severity, $topic, $($text)+)
+        $crate::diag::diag!(logger = &$crate::diag::LOGGER, $severity, $topic, $($text)+)
     };
 }
 pub(crate) use diag;
 
-/// The one door of the process, as libkineto's logger is process-wide: of two layers, the one built last sets it.
-pub(crate) static DOOR: Door = Door::new();
+/// The logger of the process. Like libkineto's, it is process-wide: the layer that is built last configures it.
+pub(crate) static LOGGER: Logger = Logger::new();
 
-/// Which messages pass, and where to.
-pub(crate) struct Door {
+/// Filters messages, and writes them to a sink or to stderr.
+pub(crate) struct Logger {
     threshold: AtomicU8,
     format: AtomicU8,
     /// No line has colours, wherever it goes.
@@ -99,15 +97,15 @@ pub(crate) struct Door {
     sink: RwLock<Option<LogSink>>,
 }
 
-impl Door {
-    /// Messages below this are dropped unless told otherwise.
+impl Logger {
+    /// The default threshold, below which messages are dropped.
     ///
-    /// libkineto says all by itself and only errors inside PyTorch. What a user must hear about a profiler is that a
-    /// setting was not understood or that records are missing: those are warnings, and there are none in a good run.
+    /// Alone, libkineto prints all messages; inside PyTorch only errors. Users must know if a setting was not understood or
+    /// records are missing: these are warnings, and a good run has none.
     pub(crate) const DEFAULT_THRESHOLD: Severity = Severity::Warning;
 
     pub(crate) const fn new() -> Self {
-        Door {
+        Logger {
             threshold: AtomicU8::new(Self::DEFAULT_THRESHOLD.number()),
             format: AtomicU8::new(LogFormat::Text as u8),
             is_plain: AtomicBool::new(false),
@@ -121,19 +119,19 @@ impl Door {
         self.threshold.store(threshold.number(), Ordering::Relaxed);
     }
 
-    /// Sets how messages look from now on.
+    /// Sets the format of messages.
     pub(crate) fn set_format(&self, format: LogFormat) {
         self.format.store(format as u8, Ordering::Relaxed);
     }
 
-    /// Says whether messages are without colours on a terminal too.
+    /// Sets whether messages have no colours even on a terminal.
     pub(crate) fn set_plain(&self, is_plain: bool) {
         self.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
-    /// Lets verbose messages pass from these modules alone ("config", "env"; a file name's extension is ignored).
+    /// Limits verbose messages to these modules ("config", "env"; a file name's extension is ignored).
     ///
-    /// An empty list lets all of them pass, as VERBOSE_LOG_MODULES does.
+    /// An empty list allows all of them, like VERBOSE_LOG_MODULES.
     pub(crate) fn set_verbose_modules(&self, modules: &[String]) {
         let modules = modules.iter().map(|name| name.split('.').next().unwrap_or(name).to_owned());
         let modules: Arc<[String]> = modules.collect();
@@ -150,14 +148,14 @@ impl Door {
         drop(old);
     }
 
-    /// Whether people watch the stages of a recording on a terminal.
+    /// Whether stages of a recording are shown on a terminal.
     pub(crate) fn has_terminal(&self) -> bool {
         let shows_stages = self.threshold.load(Ordering::Relaxed) <= Severity::Stage.number();
         shows_stages && glance(&self.sink).is_none() && io::stderr().is_terminal()
     }
 
-    /// Whether a message from there would pass the threshold and the module list.
-    pub(crate) fn lets_through(&self, site: &Site) -> bool {
+    /// Whether a message of that site passes the threshold and the module list.
+    pub(crate) fn lets_through(&self, site: &MessageSite) -> bool {
         if site.severity.number() < self.threshold.load(Ordering::Relaxed) {
             return false;
         }
@@ -168,20 +166,20 @@ impl Door {
             .is_none_or(|modules| site.module.split("::").any(|part| modules.iter().any(|name| name == part)))
     }
 
-    /// Sends one message, unless its place has had its share of this second.
-    pub(crate) fn emit(&self, site: &Site, text: fmt::Arguments<'_>) {
+    /// Sends a message, unless its site has reached the rate limit.
+    pub(crate) fn emit(&self, site: &MessageSite, text: fmt::Arguments<'_>) {
         self.emit_with(site, None, text);
     }
 
-    /// Sends one message as [`emit`](Door::emit) does, with an object that is added to a line in JSON.
-    pub(crate) fn emit_with(&self, site: &Site, data: Option<&str>, text: fmt::Arguments<'_>) {
+    /// Does the same as [`emit`](Logger::emit), with an object that is added to a line in JSON.
+    pub(crate) fn emit_with(&self, site: &MessageSite, data: Option<&str>, text: fmt::Arguments<'_>) {
         let Some(nesting) = Nesting::enter() else {
             site.hold_back();
             return;
         };
-        let seconds = unix_seconds();
+        let seconds = platform::unix_time().as_secs();
         let Some(suppressed) = site.admit(seconds) else { return };
-        let Site { severity, topic, file, line, .. } = *site;
+        let MessageSite { severity, topic, file, line, .. } = *site;
         let look = Look { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
         let message = Message { severity, topic, file, line, seconds, suppressed, text, data, look };
         let delivered = nesting.outermost
@@ -202,9 +200,9 @@ impl Door {
     }
 }
 
-/// Copies what a lock holds, without waiting: nothing, while it is being replaced.
+/// Copies the value of a lock without waiting; `None` while it is being replaced.
 ///
-/// A thread may be replacing it for ever, in a child that was forked at that moment.
+/// In a child that was forked at that moment, the lock stays held.
 fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
     match lock.try_read() {
         Ok(held) => held.clone(),
@@ -213,21 +211,21 @@ fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
     }
 }
 
-/// Writes a page that the program has asked for to stderr, as it is and with one call.
+/// Writes a page that the program requested to stderr, unchanged and with one call.
 #[cfg(feature = "analysis")]
 pub(crate) fn show(page: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), page.as_bytes());
 }
 
-/// Shows a text in place of the terminal's current line, which stays the current one; nothing clears it.
+/// Replaces the terminal's current line by a text, without a newline; an empty text clears it.
 pub(crate) fn show_status(text: &str) {
     write_now(format!("\r\x1b[K{text}").as_bytes());
 }
 
-/// Writes the line with one call, so that lines of several threads do not mix. A stderr that is closed or full takes none;
-/// the next line that it takes says how many are missing.
+/// Writes the line with one call, so that lines of several threads do not mix. If stderr is closed or full, the line is
+/// dropped, and the next successful line reports the number.
 fn write_to_stderr(message: &Message<'_>) {
-    /// Lines that stderr did not take.
+    /// The number of lines that could not be written.
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a counter.
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
@@ -235,7 +233,7 @@ fn write_to_stderr(message: &Message<'_>) {
         0 => Line::new(format_args!("{message}")),
         n => told(
             message,
-            format_args!("{} ({} dropped before: stderr did not take them)", message.text, counted(n, "message")),
+            format_args!("{} ({} dropped before: stderr was full or closed)", message.text, counted(n, "message")),
         ),
     };
     if !write_now(line.as_bytes()) {
@@ -248,7 +246,7 @@ fn told(message: &Message<'_>, text: fmt::Arguments<'_>) -> Line {
     Line::new(format_args!("{}", Message { text, ..*message }))
 }
 
-/// Writes what stderr takes without waiting for its reader; `false` if that is nothing.
+/// Writes to stderr without waiting for its reader; returns `false` if nothing was written.
 fn write_now(text: &[u8]) -> bool {
     #[cfg(unix)]
     return stderr::write(text);
@@ -256,11 +254,7 @@ fn write_now(text: &[u8]) -> bool {
     io::Write::write_all(&mut io::stderr(), text).is_ok()
 }
 
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// How deep this thread is inside the door: a sink, an allocator or a `Display` may come back to it.
+/// Counts the nested calls of the logger on this thread: a sink, an allocator or a `Display` may call it again.
 struct Nesting {
     outermost: bool,
 }
@@ -270,9 +264,9 @@ thread_local! {
 }
 
 impl Nesting {
-    /// `None` when a message about a message causes a message.
+    /// Returns `None` at the third level.
     fn enter() -> Option<Self> {
-        // In a thread that is ending the count is gone; then no sink is called.
+        // In a thread that is ending, the count is gone and no sink is called.
         let depth = DEPTH.try_with(|depth| depth.replace(depth.get().saturating_add(1))).unwrap_or(1);
         let nesting = Nesting { outermost: depth == 0 };
         (depth < 2).then_some(nesting)
@@ -290,33 +284,33 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    fn site(severity: Severity) -> Site {
-        Site::new(severity, "test", "src/session/mod.rs", 7, "tracing_kineto::session::state")
+    fn site(severity: Severity) -> MessageSite {
+        MessageSite::new(severity, "test", "src/session/mod.rs", 7, "tracing_kineto::session::state")
     }
 
-    fn say(door: &Door, site: &Site, text: &str) {
-        if door.lets_through(site) {
-            door.emit(site, format_args!("{text}"));
+    fn say(logger: &Logger, site: &MessageSite, text: &str) {
+        if logger.lets_through(site) {
+            logger.emit(site, format_args!("{text}"));
         }
     }
 
-    /// A door whose lines are kept.
-    fn recording() -> (Arc<Door>, Arc<Mutex<Vec<String>>>) {
+    /// Returns a logger, and its lines.
+    fn recording() -> (Arc<Logger>, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let door = Arc::new(Door::new());
-        door.set_format(LogFormat::Libkineto);
+        let logger = Arc::new(Logger::new());
+        logger.set_format(LogFormat::Libkineto);
         let kept = Arc::clone(&lines);
-        door.set_sink(Some(Arc::new(move |message: &Message<'_>| kept.lock().unwrap().push(message.to_string()))));
-        (door, lines)
+        logger.set_sink(Some(Arc::new(move |message: &Message<'_>| kept.lock().unwrap().push(message.to_string()))));
+        (logger, lines)
     }
 
     #[test]
-    fn each_threshold_lets_its_own_severity_and_those_above_pass() {
+    fn threshold_passes_its_severity_and_higher_ones() {
         for (at, threshold) in Severity::ALL.into_iter().enumerate() {
-            let (door, lines) = recording();
-            door.set_threshold(threshold);
+            let (logger, lines) = recording();
+            logger.set_threshold(threshold);
             for severity in Severity::ALL {
-                say(&door, &site(severity), "x");
+                say(&logger, &site(severity), "x");
             }
             let expected: Vec<String> = Severity::ALL[at..].iter().map(|severity| format!("{severity}:")).collect();
             let lines = lines.lock().unwrap();
@@ -327,49 +321,49 @@ mod tests {
 
     #[test]
     fn warnings_pass_by_default_and_information_does_not() {
-        let (door, lines) = recording();
-        say(&door, &site(Severity::Info), "not this");
-        say(&door, &site(Severity::Warning), "this");
+        let (logger, lines) = recording();
+        say(&logger, &site(Severity::Info), "not this");
+        say(&logger, &site(Severity::Warning), "this");
         assert_eq!(lines.lock().unwrap().len(), 1);
     }
 
     #[test]
     fn verbose_modules_filter_verbose_messages_alone() {
-        let (door, lines) = recording();
-        door.set_threshold(Severity::Verbose);
-        door.set_verbose_modules(&["clock.rs".into()]);
-        say(&door, &site(Severity::Verbose), "no");
-        say(&door, &site(Severity::Info), "yes");
-        door.set_verbose_modules(&["clock".into(), "state.cpp".into()]);
-        say(&door, &site(Severity::Verbose), "yes");
-        door.set_verbose_modules(&[]);
-        say(&door, &site(Severity::Verbose), "yes");
+        let (logger, lines) = recording();
+        logger.set_threshold(Severity::Verbose);
+        logger.set_verbose_modules(&["clock.rs".into()]);
+        say(&logger, &site(Severity::Verbose), "no");
+        say(&logger, &site(Severity::Info), "yes");
+        logger.set_verbose_modules(&["clock".into(), "state.cpp".into()]);
+        say(&logger, &site(Severity::Verbose), "yes");
+        logger.set_verbose_modules(&[]);
+        say(&logger, &site(Severity::Verbose), "yes");
         let lines = lines.lock().unwrap();
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| line.ends_with("yes")));
     }
 
     #[test]
-    fn a_sink_that_sends_messages_ends_and_hears_only_the_first() {
-        let door = Arc::new(Door::new());
+    fn sink_that_sends_messages_receives_only_the_first() {
+        let logger = Arc::new(Logger::new());
         let heard = Arc::new(Mutex::new(0));
-        let (inner, count) = (Arc::clone(&door), Arc::clone(&heard));
-        door.set_sink(Some(Arc::new(move |_: &Message<'_>| {
+        let (inner, count) = (Arc::clone(&logger), Arc::clone(&heard));
+        logger.set_sink(Some(Arc::new(move |_: &Message<'_>| {
             *count.lock().unwrap() += 1;
-            // Would lock up if the door held its lock now, and would never end if this came back here.
+            // Would deadlock if the logger held its lock, and never end if this called the sink again.
             inner.set_threshold(Severity::Info);
             say(&inner, &site(Severity::Usdt), "(expected on stderr: a message of a sink)");
             inner.set_sink(None);
         })));
-        say(&door, &site(Severity::Warning), "first");
+        say(&logger, &site(Severity::Warning), "first");
         assert_eq!(*heard.lock().unwrap(), 1);
-        say(&door, &site(Severity::Warning), "(expected on stderr: the sink is gone)");
+        say(&logger, &site(Severity::Warning), "(expected on stderr: the sink is gone)");
         assert_eq!(*heard.lock().unwrap(), 1);
     }
 
     #[test]
-    fn a_text_that_sends_messages_for_ever_is_cut_off() {
-        struct Endless<'a>(&'a Door, &'a Site);
+    fn text_that_sends_messages_is_cut_off() {
+        struct Endless<'a>(&'a Logger, &'a MessageSite);
         #[expect(clippy::recursive_format_impl, reason = "that it is cut off is what is tested")]
         impl fmt::Display for Endless<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -377,57 +371,57 @@ mod tests {
                 f.write_str("(expected on stderr: nested)")
             }
         }
-        let (door, lines) = recording();
+        let (logger, lines) = recording();
         let site = site(Severity::Warning);
-        door.emit(&site, format_args!("{}", Endless(&door, &site)));
+        logger.emit(&site, format_args!("{}", Endless(&logger, &site)));
         assert_eq!(lines.lock().unwrap().len(), 1);
-        say(&door, &site, "and the thread can speak again");
+        say(&logger, &site, "and the thread can speak again");
         assert_eq!(lines.lock().unwrap().len(), 2);
     }
 
     #[test]
-    fn a_sink_that_panics_harms_nobody() {
-        let door = Door::new();
-        door.set_sink(Some(Arc::new(|_: &Message<'_>| std::panic::resume_unwind(Box::new("sink")))));
-        say(&door, &site(Severity::Warning), "(expected on stderr: the sink has panicked)");
-        let (door, lines) = recording();
-        say(&door, &site(Severity::Warning), "later");
+    fn panic_of_a_sink_is_contained() {
+        let logger = Logger::new();
+        logger.set_sink(Some(Arc::new(|_: &Message<'_>| std::panic::resume_unwind(Box::new("sink")))));
+        say(&logger, &site(Severity::Warning), "(expected on stderr: the sink has panicked)");
+        let (logger, lines) = recording();
+        say(&logger, &site(Severity::Warning), "later");
         assert_eq!(lines.lock().unwrap().len(), 1);
     }
 
     #[test]
-    fn a_lock_that_is_held_for_ever_or_poisoned_stops_no_message() {
-        let (door, lines) = recording();
-        let held = door.sink.write().unwrap();
-        say(&door, &site(Severity::Warning), "(expected on stderr: the sink is being replaced)");
+    fn held_or_poisoned_lock_stops_no_message() {
+        let (logger, lines) = recording();
+        let held = logger.sink.write().unwrap();
+        say(&logger, &site(Severity::Warning), "(expected on stderr: the sink is being replaced)");
         drop(held);
-        let inner = Arc::clone(&door);
+        let inner = Arc::clone(&logger);
         let poisoner = std::thread::Builder::new().spawn(move || {
             let _held = inner.sink.write().unwrap();
             std::panic::resume_unwind(Box::new("poison"));
         });
-        assert!(poisoner.unwrap().join().is_err() && door.sink.is_poisoned());
-        say(&door, &site(Severity::Warning), "heard");
+        assert!(poisoner.unwrap().join().is_err() && logger.sink.is_poisoned());
+        say(&logger, &site(Severity::Warning), "heard");
         assert_eq!(lines.lock().unwrap().len(), 1);
-        door.set_sink(None);
+        logger.set_sink(None);
     }
 
     #[test]
     fn the_macro_names_its_place_and_keeps_to_its_share() {
-        let (door, lines) = recording();
+        let (logger, lines) = recording();
         for turn in 0..1000 {
-            diag!(door = &door, Warning, "test", "turn {turn}");
+            diag!(logger = &logger, Warning, "test", "turn {turn}");
         }
         let lines = lines.lock().unwrap();
         assert!(lines[0].contains(" tracing-kineto/diag.rs:") && lines[0].ends_with("] turn 0"), "{lines:?}");
-        // A second may have begun between.
+        // A new second may have begun.
         assert!((10..=30).contains(&lines.len()), "{}", lines.len());
     }
 
     #[test]
     fn the_macro_does_not_evaluate_what_does_not_pass() {
         let mut evaluated = false;
-        diag!(door = &Door::new(), Verbose, "test", "{}", {
+        diag!(logger = &Logger::new(), Verbose, "test", "{}", {
             evaluated = true;
             0
         });

@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Io,
     /// There was not enough memory. The recorded data is kept: free memory and try again.
     OutOfMemory,
-    /// A recording is going on already; stop it first.
+    /// A recording is running already; stop it first.
     AlreadyActive,
     /// No recording is going on.
     NotActive,
@@ -34,41 +34,41 @@ pub enum ErrorKind {
     Timeout,
     /// A text that should be JSON is not.
     Json,
-    /// A file ends before its end.
+    /// A file is truncated.
     Truncated,
-    /// A file is no trace.
+    /// A file is not a trace.
     NotATrace,
-    /// A file, a part of it, or what is to be recorded, is larger than allowed.
+    /// A file, a part of it, or data to record, is larger than allowed.
     TooLarge,
     /// No writer is registered for the scheme of a URL.
     UnknownScheme,
     /// A shared library was not found.
     LibraryNotFound,
-    /// This platform or build cannot do it.
+    /// This platform or build does not support the operation.
     Unsupported,
-    /// The trace was saved already, and the builder was told to be strict.
+    /// The trace was saved already, and the builder was set to strict.
     AlreadySaved,
-    /// An assertion did not hold while something was recorded, and the builder was told to be strict; [`Error::trace`] is
-    /// what was recorded.
+    /// An assertion did not hold during the recording, and the builder was set to strict; [`Error::trace`] returns the
+    /// recording.
     InvariantViolated,
-    /// A handler of traces failed or panicked.
+    /// A trace handler failed or panicked.
     Handler,
-    /// The calling process is a fork of the one that records.
+    /// The calling process is a forked child of the one that records.
     Forked,
 }
 
 impl Error {
-    /// Makes an error of that kind; `message` is lower case, without a full stop, and says what to do next.
+    /// Creates an error of that kind; `message` is lower case, without a full stop, and ends with a remedy.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: message.into(), path: None, io: None, trace: None }
     }
 
-    /// Makes an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
+    /// Creates an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
         kineto_trace::Error::io(what, path, source, advice).into()
     }
 
-    /// Hands a trace to whoever gets the error.
+    /// Attaches a trace to the error.
     pub(crate) fn with_trace(self, trace: Trace) -> Self {
         Error { trace: Some(trace), ..self }
     }
@@ -94,7 +94,7 @@ impl Error {
     }
 }
 
-/// An error of the analysis or of a file: its kind keeps its name.
+/// Converts an error of the analysis or of a file, whose kind keeps its name.
 impl From<kineto_trace::Error> for Error {
     fn from(error: kineto_trace::Error) -> Error {
         let (kind, message, path, io) = error.into_parts();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_main_that_returns_it_shows_a_text_for_people() {
+    fn debug_output_is_the_message() {
         let error = Error::new(ErrorKind::Config, "cannot use `\"x\"`; correct it");
         assert_eq!(format!("{error:?}"), "cannot use `\"x\"`; correct it");
         let error = Error::io("read", Path::new("/a \"b\""), io::Error::other("no luck"), "name another");

@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::profiler::Profiler;
-use crate::session::{Cycle, Ending, Session, Status};
+use crate::session::{Cycle, Ending, Session, SessionHandle, Status};
 use crate::trace::Trace;
 use std::fmt;
 use std::sync::Arc;
@@ -21,44 +21,45 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 ///
-/// `let _ = …` would drop it at once. A guard that is never dropped (leaked, or skipped by `process::exit`) is made up
-/// for when the process exits; one that a panic drops has its file written too. Dropping waits for the file as long as it
-/// grows, and gives up after the builder's `flush_timeout` without progress. Where the file is, and what was lost, is reported in
-/// one line on stderr; if nothing was recorded, why, and there is no file.
+/// `let _ = …` would drop it at once. If a guard is never dropped (leaked, or skipped by `process::exit`), the trace is written
+/// when the process exits; a panic writes it too. Dropping waits for the file as long as it grows, and gives up after the
+/// builder's `flush_timeout` without progress. One line on stderr reports the file and any losses; if nothing was recorded, it
+/// reports the reason, and there is no file.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 pub struct KinetoGuard {
-    session: Option<Arc<Session>>,
-    built: Instant,
+    session: SessionHandle,
+    /// When it was made, if there is a session.
+    built: Option<Instant>,
 }
 
 impl fmt::Debug for KinetoGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KinetoGuard")
-            .field("status", &self.session.as_ref().map_or(Status::Idle, |session| session.status_now()))
+            .field("status", &self.session.get().map_or(Status::Idle, |session| session.status_now()))
             .finish_non_exhaustive()
     }
 }
 
 impl KinetoGuard {
     pub(crate) fn new(session: Arc<Session>) -> KinetoGuard {
-        KinetoGuard { session: Some(session), built: Instant::now() }
+        KinetoGuard { session: session.into(), built: Some(Instant::now()) }
     }
 
-    /// A guard of nothing.
+    /// Creates a guard without a session.
     pub(crate) fn inert() -> KinetoGuard {
-        KinetoGuard { session: None, built: Instant::now() }
+        KinetoGuard { session: SessionHandle::default(), built: None }
     }
 
     /// Returns a handle to start, stop and describe recordings.
     ///
-    /// Where `build` began a schedule, the annotation of its first step begins here, on the calling thread, with the first
-    /// call that finds a subscriber: call it after the layer is installed.
+    /// If `build` began a schedule, the first call that finds a subscriber begins the annotation of the first step, on the
+    /// calling thread: call it after the layer is installed.
     pub fn profiler(&self) -> Profiler {
-        self.session.iter().for_each(|session| session.annotate_late());
+        self.session.get().into_iter().for_each(|session| session.annotate_late());
         Profiler::new(self.session.clone())
     }
 
-    /// Writes what was recorded so far to the output, while the recording goes on.
+    /// Writes what was recorded so far to the output, while the recording continues.
     ///
     /// # Errors
     /// Those of [`Profiler::flush`].
@@ -68,28 +69,27 @@ impl KinetoGuard {
 
     /// Ends the recording and returns the trace instead of writing it to the output.
     ///
-    /// A trace that is dropped unused is reported.
-    ///
-    /// What a schedule or a handler of traces is there for is done all the same, as by [`Profiler::stop`].
+    /// A trace that is dropped unused is reported. Schedules and trace handlers end as with [`Profiler::stop`].
     ///
     /// # Errors
-    /// [`NotActive`](ErrorKind::NotActive) if no recording is going on.
+    /// [`NotActive`](ErrorKind::NotActive) if no recording is running.
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
-        if let Some(session) = &session {
+        if let Some(session) = session.get() {
             session.close_requests(session.patience());
             session.set_claim(None);
         }
         Profiler::new(session).stop()
     }
 
-    /// Ends the recording and writes the trace, as dropping it does; says on stderr what comes of it, and returns why
+    /// Ends the recording and writes the trace, as dropping does; reports the result on stderr, and returns the error if
     /// nothing was written.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
-        let Some(session) = self.session.take() else { return Ok(()) };
+        let session = self.session.take();
+        let Some(session) = session.get() else { return Ok(()) };
         session.close_requests(session.patience());
-        let lived = self.built.elapsed();
-        let closed = write(&session, |why| why_so_early(&session, lived, why));
+        let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
+        let closed = write(session, |why| why_so_early(session, lived, why));
         session.end_guard();
         closed
     }
@@ -97,16 +97,15 @@ impl KinetoGuard {
 
 impl Drop for KinetoGuard {
     fn drop(&mut self) {
-        // Why nothing was written has been said.
+        // Errors have been reported.
         let _ = self.close();
     }
 }
 
 /// Records from [`Profiler::record`] until it is dropped, and writes the trace then.
 ///
-/// The file is the layer's output; that of the second recording and of later ones has a number in its name, such as
-/// `app.2.json`. Without an output, only [`finish`](RecordingGuard::finish) keeps the trace. What is written, waited for and
-/// reported is as for [`KinetoGuard`].
+/// The file is the layer's output; from the second recording on its name has a number, such as `app.2.json`. Without an output,
+/// only [`finish`](RecordingGuard::finish) keeps the trace. Writing, waiting and reports are as for [`KinetoGuard`].
 ///
 /// ```
 /// # use tracing_subscriber::prelude::*;
@@ -123,7 +122,7 @@ impl Drop for KinetoGuard {
 /// ```
 #[must_use = "the recording ends when this is dropped: keep it in a variable"]
 pub struct RecordingGuard {
-    session: Option<Arc<Session>>,
+    session: SessionHandle,
 }
 
 impl Profiler {
@@ -133,7 +132,7 @@ impl Profiler {
     /// Those of [`start`](Profiler::start).
     pub fn record(&self) -> Result<RecordingGuard, Error> {
         self.start()?;
-        Ok(RecordingGuard { session: self.session().ok().cloned() })
+        Ok(RecordingGuard { session: self.session()?.clone().into() })
     }
 }
 
@@ -149,8 +148,8 @@ impl RecordingGuard {
 
 impl Drop for RecordingGuard {
     fn drop(&mut self) {
-        if let Some(session) = &self.session {
-            // What went wrong has been reported.
+        if let Some(session) = self.session.get() {
+            // Errors have been reported.
             let _ = write(session, str::to_owned);
             session.steps.end_numbered_file();
         }
@@ -159,12 +158,12 @@ impl Drop for RecordingGuard {
 
 impl fmt::Debug for RecordingGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.session.as_ref().map_or(Status::Idle, |session| session.status_now());
+        let status = self.session.get().map_or(Status::Idle, |session| session.status_now());
         f.debug_struct("RecordingGuard").field("status", &status).finish_non_exhaustive()
     }
 }
 
-/// Ends the running recording or schedule and writes the trace; `why_empty` may know better why it is empty.
+/// Ends the running recording or schedule and writes the trace; `why_empty` may replace the reason why it is empty.
 fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
         return Ok(());
@@ -179,7 +178,7 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
             Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
             None => session.write_in_time(trace, session.patience()).or_else(failed)?,
         },
-        // What went wrong has been reported.
+        // The error has been reported.
         Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
         Ok(Ending::Cycle(_) | Ending::Nothing { has_traces: true, .. }) => {}
         Ok(Ending::Nothing { why, .. }) => diag!(Warning, "guard", "nothing was recorded: {why}"),
@@ -189,9 +188,9 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
     Ok(())
 }
 
-/// Returns why nothing was recorded: that the guard may have been dropped at once, if it was, else `why`.
+/// Returns why nothing was recorded: that the guard was dropped too early, if so, else `why`.
 fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
-    /// Programs that keep the guard live longer, with few exceptions.
+    /// Most programs that keep the guard run longer.
     const YOUNG: Duration = Duration::from_secs(1);
     if lived >= YOUNG {
         return why.to_owned();

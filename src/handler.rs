@@ -1,17 +1,16 @@
-//! What becomes of a trace when it is ready: a handler of the program's own, or TensorBoard's folder.
+//! Trace handlers: the program's own, and one for TensorBoard's folder.
 
-use crate::os::process;
+use crate::os::{platform, process};
 use crate::trace::Trace;
 use crate::write::file::{self, stem_and_end};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Takes the traces of a schedule, one for each cycle, as torch.profiler's `on_trace_ready`.
+/// Receives the traces of a schedule, one for each cycle, like torch.profiler's `on_trace_ready`.
 ///
-/// A closure is one, `FnMut(Trace) + Send`; it may return nothing, the path at which it saved the trace, or a `Result` of
-/// either.
+/// A closure `FnMut(Trace) + Send` implements it, and may return nothing, the path at which it saved the trace, or a `Result`
+/// of either.
 ///
 /// ```
 /// use tracing_kineto::{Error, Trace, TraceHandler};
@@ -21,33 +20,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// takes(|trace: Trace| trace.save("last.pt.trace.json"));
 /// ```
 pub trait TraceHandler: Send {
-    /// Takes a trace; returns where it is now, if that is a file.
+    /// Handles a trace; returns its path, if it was saved to a file.
     ///
     /// It runs on the thread that steps, which waits for it. A panic is caught, and counts as an error.
     ///
     /// # Errors
-    /// Whatever hindered it; the text stands in the step's outcome and in a message.
+    /// Any error; its text becomes part of the step's outcome and of a message.
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError>;
 
-    /// Checks that traces can be taken, and prepares for them; [`build`](crate::KinetoLayerBuilder::build) calls it. The
-    /// default does nothing.
+    /// Checks that traces can be handled; [`build`](crate::KinetoLayerBuilder::build) calls it. The default does nothing.
     ///
     /// # Errors
-    /// If traces could not be taken; `build` returns the error.
+    /// If traces could not be handled; `build` returns the error.
     fn prepare(&mut self) -> Result<(), crate::Error> {
         Ok(())
     }
 }
 
-/// What a handler reports when it fails.
+/// The error of a handler.
 pub type HandlerError = Box<dyn Error + Send + Sync>;
 
-/// What the closure of a handler may return.
+/// The values that a handler's closure may return.
 pub trait Handled {
-    /// Says where the trace is, or what went wrong.
+    /// Returns the path of the trace, if any.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The error that the closure returned.
     fn handled(self) -> Result<Option<PathBuf>, HandlerError>;
 }
 
@@ -81,8 +79,8 @@ where
 
 /// Saves each trace in a folder that TensorBoard's PyTorch plugin reads: `{worker}.{nanoseconds}.pt.trace.json`.
 ///
-/// `build` makes the folder if it is missing, and fails if no file can be created there. The plugin takes the worker's name
-/// and the time out of the file's name.
+/// `build` creates the folder if it is missing, and fails if no file can be created there. The plugin reads the worker's name
+/// and the time from the file's name.
 ///
 /// ```no_run
 /// use tracing_kineto::{KinetoLayer, Schedule, tensorboard_trace_handler};
@@ -96,12 +94,12 @@ pub fn tensorboard_trace_handler(folder: impl Into<PathBuf>) -> TensorboardTrace
     TensorboardTraceHandler { folder: folder.into(), worker: None, named: None, gzip: false }
 }
 
-/// Made by [`tensorboard_trace_handler`].
+/// The handler that [`tensorboard_trace_handler`] returns.
 #[derive(Clone, Debug)]
 pub struct TensorboardTraceHandler {
     folder: PathBuf,
     worker: Option<String>,
-    /// The name that was made of host and process, once for each process.
+    /// The default name of host and process, with the process that it was made for.
     named: Option<(u32, String)>,
     gzip: bool,
 }
@@ -114,7 +112,7 @@ impl TensorboardTraceHandler {
         self
     }
 
-    /// Compresses the files, whose names end in `.json.gz` then. Default: false.
+    /// Sets whether files are compressed and named `.json.gz`. Default: false.
     #[must_use]
     pub fn gzip(mut self, on: bool) -> Self {
         self.gzip = on;
@@ -122,7 +120,7 @@ impl TensorboardTraceHandler {
     }
 
     fn worker(&mut self) -> &str {
-        let process = std::process::id();
+        let process = platform::process_id();
         if self.named.as_ref().is_none_or(|(made_in, _)| *made_in != process) {
             let host = Some(process::host_name()).filter(|host| !host.is_empty());
             self.named = Some((process, format!("{}_{process}", host.as_deref().unwrap_or("host"))));
@@ -146,7 +144,7 @@ impl TensorboardTraceHandler {
 impl TraceHandler for TensorboardTraceHandler {
     fn prepare(&mut self) -> Result<(), crate::Error> {
         let failed = |error| crate::Error::io("make", &self.folder, error, "name a folder that can be made");
-        // The program may change its current folder later.
+        // The program may change its working directory later.
         self.folder = std::path::absolute(&self.folder).map_err(failed)?;
         self.make_folder()?;
         Ok(file::check(&self.path(0))?)
@@ -154,21 +152,20 @@ impl TraceHandler for TensorboardTraceHandler {
 
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
         self.make_folder()?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let path = self.path(now.as_nanos());
+        let path = self.path(platform::unix_time().as_nanos());
         trace.save(&path)?;
         Ok(Some(path))
     }
 }
 
-/// Names the file of cycle `number` beside `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard takes
-/// the cycles for those of one worker.
+/// Returns the file of cycle `number` for `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard shows the
+/// cycles as those of one worker.
 pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
     with_number(path, '.', number)
 }
 
-/// Names the file of layer `number` of a process beside that of the first: `app_2.json` for `app.json`, which is no name of
-/// a cycle.
+/// Returns the file of layer `number` of a process for that of the first: `app_2.json` for `app.json`, which differs from the
+/// names of cycles.
 pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
     with_number(path, '_', number)
 }
@@ -177,7 +174,7 @@ fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
     let Some(name) = path.file_name() else { return path.to_owned() };
     let text = name.to_string_lossy();
     let (_, end) = stem_and_end(&text);
-    // A name that is not UTF-8 can be split at its dots alone.
+    // A name that is not UTF-8 can only be split at its dots.
     let stem = end.matches('.').fold(name, |stem, _| Path::new(stem).file_stem().unwrap_or(stem));
     let mut numbered = stem.to_owned();
     numbered.push(format!("{separator}{number}{end}"));
@@ -189,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_named_as_torch_names_them() {
+    fn file_names_equal_those_of_torch() {
         let mut handler = tensorboard_trace_handler("runs");
         let worker = format!("{}_{}", process::host_name(), std::process::id());
         assert_eq!(handler.path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
@@ -209,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_has_its_number_before_the_end_of_the_name() {
+    fn cycle_number_precedes_the_extension() {
         for (path, expected) in [
             ("/tmp/app.pt.trace.json.gz", "/tmp/app.3.pt.trace.json.gz"),
             ("app.pt.trace.json", "app.3.pt.trace.json"),
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_may_return_what_it_likes() {
+    fn closures_may_return_nothing_a_path_or_a_result() {
         assert_eq!(().handled().unwrap(), None);
         assert_eq!(Ok::<_, std::io::Error>(PathBuf::from("a")).handled().unwrap(), Some("a".into()));
         assert_eq!(Err::<(), _>("no luck").handled().unwrap_err().to_string(), "no luck");

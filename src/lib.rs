@@ -65,18 +65,17 @@
 //! # Platforms and compilers
 //!
 //! Rust 1.88 or newer. Tested on Linux, x86-64. Linux on aarch64, macOS and Windows build without warnings and record spans;
-//! no test has run there. WebAssembly is refused at compile time.
+//! no test has run there.
+//!
+//! In WebAssembly the API is the same and nothing is recorded, so that a program with a native build needs no conditions:
+//! [`build`](KinetoLayerBuilder::build) returns a layer that ignores spans and a guard that writes nothing, and
+//! [`Profiler::start`] returns [`Unsupported`](ErrorKind::Unsupported). Traces of a program's own records
+//! ([`CpuTraceBuilder`](integration::CpuTraceBuilder)) and [`analysis`] work.
 
 #![cfg_attr(
     not(all(target_os = "linux", feature = "ondemand")),
     allow(dead_code, unused_imports, reason = "requests are served on Linux alone, with the feature `ondemand`")
 )]
-
-#[cfg(target_family = "wasm")]
-compile_error!(
-    "tracing-kineto does not build for WebAssembly, which has no threads, clocks or files of an operating system; \
-     depend on it under [target.'cfg(not(target_family = \"wasm\"))'.dependencies]"
-);
 
 mod buffer;
 mod builder;
@@ -127,7 +126,9 @@ pub use collective::Collective;
 pub use collector::CollectorReport;
 pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownMode};
 pub use diag::{LogSink, Message, Severity};
-pub use doctor::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, Verdict};
+pub use doctor::{
+    ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,
+};
 pub use error::{Error, ErrorKind};
 pub use guard::{KinetoGuard, RecordingGuard};
 pub use handler::{Handled, HandlerError, TensorboardTraceHandler, TraceHandler, tensorboard_trace_handler};
@@ -182,7 +183,7 @@ mod book {
     #[doc = include_str!("../docs/src/data-loss.md")]
     struct DataLoss;
     #[doc = include_str!("../docs/src/overhead.md")]
-    struct Overhead;
+    struct OverheadPage;
     #[doc = include_str!("../docs/src/troubleshooting.md")]
     struct Troubleshooting;
     #[doc = include_str!("../docs/src/c-api.md")]

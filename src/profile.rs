@@ -33,14 +33,14 @@ impl fmt::Debug for Recording {
 enum Extent {
     /// All of it: it was started for the block.
     All,
-    /// What lies in the block's annotation: it was going on before, and goes on.
+    /// The block's annotation: the recording was running before, and continues.
     Annotation,
 }
 
 impl Recording {
     /// Begins with the layer of the program that was made last, or with one that is installed for this purpose.
     pub fn begin(name: fmt::Arguments<'_>) -> Recording {
-        let profiler = session::newest().map(|session| Ok(Profiler::new(Some(session))));
+        let profiler = session::newest().map(|session| Ok(Profiler::new(session.into())));
         Recording::new(name, profiler.unwrap_or_else(install))
     }
 
@@ -139,6 +139,8 @@ impl Trace {
 fn install() -> Result<Profiler, Error> {
     static GUARD: OnceLock<KinetoGuard> = OnceLock::new();
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+    // A layer that cannot record is not worth the program's one subscriber.
+    guard.profiler().session()?;
     let subscriber = tracing_subscriber::registry().with(layer);
     dispatcher::set_global_default(Dispatch::new(subscriber)).map_err(|_| {
         let why = "the program's subscriber has no KinetoLayer: add one (`registry().with(layer)`), and keep its guard";

@@ -1,8 +1,7 @@
-//! A layer that lets the recording go on only while a span of some name is open.
+//! A layer that lets the recording run only while a span of some name is open.
 
-use crate::session::Session;
+use crate::session::{Session, SessionHandle};
 use std::fmt;
-use std::sync::Arc;
 use tracing_core::Subscriber;
 use tracing_core::span::Id;
 use tracing_subscriber::Layer;
@@ -16,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// `"finished": false`.
 #[must_use = "put it on the registry, before the KinetoLayer: until then, nothing is recorded"]
 pub struct RecordWhile {
-    session: Option<Arc<Session>>,
+    session: SessionHandle,
     name: String,
 }
 
@@ -27,8 +26,8 @@ impl fmt::Debug for RecordWhile {
 }
 
 impl RecordWhile {
-    pub(crate) fn new(session: Option<Arc<Session>>, name: &str) -> RecordWhile {
-        session.iter().for_each(|session| session.wait_for_span());
+    pub(crate) fn new(session: SessionHandle, name: &str) -> RecordWhile {
+        session.get().into_iter().for_each(|session| session.wait_for_span());
         RecordWhile { session, name: name.to_owned() }
     }
 
@@ -36,7 +35,7 @@ impl RecordWhile {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let session = self.session.as_deref()?;
+        let session = self.session.get()?;
         (ctx.metadata(id)?.name() == self.name).then_some(session)
     }
 }

@@ -13,12 +13,12 @@ pub(crate) struct Bounded {
 
 impl Write for Bounded {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = self.bytes_max - self.text.len();
-        if more.len() <= room {
+        let bytes_left = self.bytes_max - self.text.len();
+        if more.len() <= bytes_left {
             self.text.push_str(more);
             return Ok(());
         }
-        self.text.push_str(more.get(..boundary(more, room)).unwrap_or_default());
+        self.text.push_str(more.get(..boundary(more, bytes_left)).unwrap_or_default());
         self.cut = true;
         Err(fmt::Error)
     }

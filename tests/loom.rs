@@ -234,7 +234,7 @@ fn a_slice_is_ended_by_its_thread_or_by_another_and_not_by_both() {
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let frames = frames.clone();
-                thread::spawn(move || frames.exit_from_elsewhere(5))
+                thread::spawn(move || frames.exit_from_other_thread(5))
             })
             .collect();
         let ended: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
@@ -257,7 +257,7 @@ fn a_slice_that_is_ended_from_elsewhere_is_not_the_next_in_its_frame() {
                 owner.set_top(2);
             }
         });
-        assert_eq!(frames.exit_from_elsewhere(5), Some((50, made(5))));
+        assert_eq!(frames.exit_from_other_thread(5), Some((50, made(5))));
         thread.join().unwrap();
     });
 }
@@ -269,7 +269,7 @@ fn a_thread_that_sees_that_others_have_exited_its_slices_sees_which() {
         frames.frame(2).set(5, made(5), 50);
         frames.set_top(2);
         let other = frames.clone();
-        let thread = thread::spawn(move || other.exit_from_elsewhere(5));
+        let thread = thread::spawn(move || other.exit_from_other_thread(5));
         if frames.exits() == 1 {
             assert_eq!(frames.frame(2).key(), 0);
         }

@@ -62,7 +62,7 @@ impl Slots {
         Some(Slots(one))
     }
 
-    /// Stands where there is no chunk; never written.
+    /// A placeholder for a missing chunk; never written.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> Slots {
         // Full from the start, and no id is one of its own.
@@ -133,7 +133,7 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn end(self, at: usize, ticks: u64) {
         let [_, _, end, _] = self.slot(at);
-        // Relaxed: the word stands alone; a reader sees the old or the new one.
+        // Relaxed: the word is independent; a reader sees the old or the new one.
         end.store(ticks, Ordering::Relaxed);
     }
 }
@@ -165,7 +165,7 @@ impl Chunk {
         debug_assert!(first_id > 0 && first_id.is_multiple_of(SLOTS as u64), "{first_id}");
         self.slots.header(FIRST_ID).store(first_id, Ordering::Relaxed);
         self.slots.header(EPOCH).store(epoch, Ordering::Relaxed);
-        // Release: whoever sees a length of 1 or more sees the epoch.
+        // Release: a reader that sees a length of 1 or more sees the epoch.
         self.slots.commit(first_id + 1);
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct Pool {
     /// Who starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
-    /// The helper has been started, or cannot be: whoever asks for a chunk may be an allocator, which starts no thread.
+    /// The helper has been started, or cannot be: the caller may be an allocator, which starts no thread.
     is_started: AtomicBool,
     /// The thread that makes chunks ahead of need.
     helper: OnceLock<Thread>,

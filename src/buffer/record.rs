@@ -61,7 +61,7 @@ pub(crate) mod flag {
     pub(crate) const OUT_OF_MEMORY: u8 = 32;
 }
 
-/// The longest payload of one record, in words: what an empty chunk holds, and some room.
+/// The longest payload of one record, in words: what an empty chunk holds, and some slack.
 pub(crate) const PAYLOAD_MAX: usize = 60 * 1024 / 8;
 
 /// Word 0 of a head slot.
@@ -231,7 +231,7 @@ mod tests {
     use crate::buffer::Writer;
 
     #[test]
-    fn a_record_reads_back_as_it_was_written_whatever_its_payload() {
+    fn record_round_trips_with_any_payload() {
         // What is left in the slots from the record before must not matter.
         let chunk = Chunk::new().unwrap();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 /// The place where a thread writes; there is at most one thread for a chunk.
 ///
-/// The chunk's handle is kept by whoever keeps the writer: the writer only knows where to write. Records are told apart
+/// The writer's owner keeps the chunk's handle: the writer only knows where to write. Records are told apart
 /// by their ids, whose low bits are their slots; id 0 is no record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer(Slots);
@@ -42,21 +42,21 @@ impl Writer {
         Writer(Slots::none())
     }
 
-    /// Goes on in `chunk`, behind what is committed there; the handle is to be kept as long as the writer.
+    /// Continues `chunk` after its committed length; keep the handle as long as the writer.
     pub(crate) fn of(chunk: &Chunk) -> Writer {
         Writer(chunk.slots())
     }
 
-    /// Returns the id of the next record of one slot, if there is room for it.
+    /// Returns the id of the next record of one slot, if it fits.
     #[inline(always)]
     pub(crate) fn next(self) -> Option<u64> {
         let id = self.0.next_id();
         (slot(id) != 0).then_some(id)
     }
 
-    /// Returns the id of the next record of `slots` slots, if there is room for it.
+    /// Returns the id of the next record of `slots` slots, if it fits.
     #[inline(always)]
-    pub(crate) fn room(self, slots: usize) -> Option<u64> {
+    pub(crate) fn next_id(self, slots: usize) -> Option<u64> {
         self.next().filter(|id| slot(*id) + slots <= SLOTS)
     }
 
@@ -67,7 +67,7 @@ impl Writer {
         self.0.commit(id + 1);
     }
 
-    /// Writes and publishes the record for which there was [`room`](Writer::room).
+    /// Writes and publishes the record for which [`next_id`](Writer::next_id) returned an id.
     #[inline(always)]
     pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
         Record::write(self.0, slot(id), head, words);
@@ -82,7 +82,7 @@ impl Writer {
         Payload { slots: self.0, end: start(id, tag) }
     }
 
-    /// Writes and publishes the record whose payload was written already; `false` if the chunk had no room for it.
+    /// Writes and publishes the record whose payload was written already; `false` if it did not fit.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a chunk has fewer words")]
     pub(crate) fn put_with(self, id: u64, payload: Payload, head: Head, words: [u64; 3]) -> bool {
@@ -109,7 +109,7 @@ impl Writer {
 }
 
 impl Payload {
-    /// Adds words; those that the chunk has no room for are only counted.
+    /// Adds words; those that do not fit are only counted.
     #[inline(always)]
     pub(crate) fn push<const N: usize>(&mut self, words: [u64; N]) {
         if let Some(place) = self.slots.words().get(self.end..self.end + N) {
@@ -136,13 +136,13 @@ mod tests {
     fn a_slice_ends_in_place_while_its_chunk_is_at_hand() {
         let none = Writer::full();
         assert!(
-            none.next().is_none() && none.room(1).is_none() && !none.end(0, Ticks(1)) && !none.end(FIRST, Ticks(1))
+            none.next().is_none() && none.next_id(1).is_none() && !none.end(0, Ticks(1)) && !none.end(FIRST, Ticks(1))
         );
         let (first, head) = (open(FIRST), Head::new(Tag::Slice, 0, 3));
         let writer = Writer::of(&first);
         let a = writer.next().unwrap();
         writer.put_slice(a, head.word(), Ticks(7), 9);
-        let b = writer.room(1).unwrap();
+        let b = writer.next_id(1).unwrap();
         writer.put(b, head, [8, 0, 9], &[]);
         assert_eq!((a, b), (FIRST + 1, FIRST + 2));
         assert!(writer.end(a, Ticks(50)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_does_not_fit_leaves_the_chunk_as_it_is() {
+    fn too_large_payload_leaves_chunk_unchanged() {
         let chunk = open(FIRST);
         let writer = Writer::of(&chunk);
         let id = writer.next().unwrap();
@@ -171,11 +171,11 @@ mod tests {
         let writer = Writer::of(&chunk);
         let mut put = 0;
         while let Some(id) = writer.next() {
-            assert!(writer.room(SLOTS - put - 1).is_some() && writer.room(SLOTS - put).is_none());
+            assert!(writer.next_id(SLOTS - put - 1).is_some() && writer.next_id(SLOTS - put).is_none());
             writer.put(id, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
             put += 1;
         }
         assert_eq!((put, chunk.committed()), (SLOTS - 1, SLOTS));
-        assert!(writer.room(1).is_none());
+        assert!(writer.next_id(1).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
-use crate::config::{Config, Mode};
+use crate::config::{Config, Key, Mode};
 use crate::diag::diag;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ impl KinetoLayerBuilder {
     /// Records what allocators report: every allocation and every free as an instant (see [`memory`](crate::memory)).
     /// Default: false.
     pub fn with_memory(mut self, on: bool) -> Self {
-        self.overrides.with_memory = Some(on);
+        self.overrides.set(Key::ProfileProfileMemory, on);
         self
     }
 
@@ -24,7 +24,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn with_device_memory(mut self, on: bool) -> Self {
-        self.overrides.device_memory = Some(on);
+        self.overrides.set(Key::DeviceMemory, on);
         self
     }
 
@@ -50,7 +50,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "plugins")]
     #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
     pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
-        self.overrides.plugins = Some(folder.into());
+        self.overrides.set(Key::PluginFolder, folder.into().as_path());
         self
     }
 
@@ -61,7 +61,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn graph_trace(mut self, on: bool) -> Self {
-        self.overrides.graph_trace = Some(on);
+        self.overrides.set(Key::GraphTrace, on);
         self
     }
 
@@ -76,7 +76,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn profiler_range(mut self, on: bool) -> Self {
-        self.overrides.profiler_range = Some(on);
+        self.overrides.set(Key::ProfilerRange, on);
         self
     }
 
@@ -93,7 +93,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn nvtx_ranges(mut self, on: bool) -> Self {
-        self.overrides.nvtx_ranges = Some(on);
+        self.overrides.set(Key::NvtxRanges, on);
         self
     }
 
@@ -105,7 +105,7 @@ impl KinetoLayerBuilder {
     /// `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as they are. The backend comes with a
     /// [`collector`](Self::collector), an [`observer`](Self::observer) or a [`device_timer`](Self::device_timer).
     pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
-        self.habits.private_use1 = Some(name.into());
+        self.options.private_use1 = Some(name.into());
         self
     }
 }
@@ -117,36 +117,30 @@ pub(super) fn collectors(
     own: Vec<Arc<dyn Collector>>,
 ) -> CollectorSet {
     let gpu = &config.gpu;
-    if gpu.pm_sampling {
-        diag!(
-            Warning,
-            "config",
-            "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing: hardware counters are not \
-             sampled, so the trace has no rows of `hardware_counters`; sample them beside it with DCGM (`dcgmi dmon -e \
-             1002,1003,1005`) or in a run of its own with `nsys profile --gpu-metrics-devices=all`"
-        );
-    }
     let mut collectors: Vec<Arc<dyn Collector>> = Vec::new();
     let mut off = Vec::new();
     let disabled = |why: &str, advice: &str| Unavailable::new(Why::Disabled, why, advice);
     let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
     let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
     for vendor in &VENDORS {
-        let maker = match fallback {
+        if let Some(warning) = vendor.warning(&gpu.options) {
+            diag!(Warning, "config", "{warning}");
+        }
+        let made = match fallback {
             Some(mode) => Err(disabled(&format!("the mode is {}", mode.as_str()), "use the mode kineto")),
-            None if gpu.off.contains(&vendor.switch) => {
-                Err(disabled(&format!("switched off by {}", vendor.switch), ""))
+            None if gpu.options.flag(vendor.disabled_by) => {
+                Err(disabled(&format!("switched off by {}", vendor.disabled_by), ""))
             }
-            None => vendor.maker(),
+            None => vendor.collector(&gpu.options),
         };
-        match maker {
-            Ok(make) => collectors.push(make(gpu.places.clone())),
+        match made {
+            Ok(collector) => collectors.push(collector),
             Err(reason) => off.push((vendor.name, reason)),
         }
     }
     match (fallback, timer) {
         (None, _) => {}
-        (Some(Mode::KinetoGpuFallback), _) => match collector::cuda::timers() {
+        (Some(Mode::KinetoGpuFallback), _) => match collector::timers() {
             Ok(timers) => collectors.push(timers),
             Err(reason) => off.push(("timers", reason)),
         },

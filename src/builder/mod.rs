@@ -7,20 +7,22 @@ mod spans;
 
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::Collector;
-use crate::config::{self, Config, DistributedInfo, Env, Mode, Modes, Output, Overflow, Overrides, Switch};
+use crate::config::{
+    self, Activation, Config, DistributedInfo, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value,
+};
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::handler::{TraceHandler, numbered_layer};
-use crate::layer::{KinetoLayer, home};
+use crate::layer::{KinetoLayer, thread_lanes};
 #[cfg(feature = "itt")]
 use crate::observer::itt::Itt;
 use crate::observer::nvtx::Nvtx;
 use crate::observer::{Observers, SpanObserver};
-use crate::os::{backtrace, fork, signal};
-use crate::recorder::{Companions, Recorder, Settings, ThreadFilter, no_stacks};
+use crate::os::{backtrace, fork, platform, signal};
+use crate::recorder::{Recorder, RecorderSettings, SliceExtras, ThreadFilter, no_stacks};
 use crate::schedule::Schedule;
-use crate::session::{self, Habits, Observer, OutputClaim, Session, SessionObserver};
+use crate::session::{self, NamedObserver, OutputClaim, Session, SessionObserver, SessionOptions};
 use crate::trace::{EventEdit, PostProcess};
 use crate::write::TraceSink;
 use crate::write::sink::{OneWriter, Sinks};
@@ -51,10 +53,10 @@ pub struct KinetoLayerBuilder {
     collectors: Vec<Arc<dyn Collector>>,
     timer: Option<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
-    session_observers: Vec<Observer>,
+    session_observers: Vec<NamedObserver>,
     schedule: Option<Schedule>,
     handler: Option<Box<dyn TraceHandler>>,
-    habits: Habits,
+    options: SessionOptions,
     log_sink: Option<LogSink>,
     env: Option<Env>,
     /// Only requests from outside start a recording.
@@ -87,7 +89,7 @@ impl KinetoLayer {
     /// Those of [`KinetoLayerBuilder::build`]: a configuration file that `KINETO_CONFIG` names cannot be used.
     pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         let env = Env::process();
-        let switch = env.switch_or_default();
+        let switch = env.activation_or_default();
         KinetoLayer::switched(env, switch, KinetoLayer::builder())
     }
 
@@ -99,29 +101,29 @@ impl KinetoLayer {
     pub fn try_from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         let (env, mut builder) = (Env::process(), KinetoLayer::builder());
         builder.overrides.is_env_strict = true;
-        let switch = env.switch()?;
+        let switch = env.activation()?;
         KinetoLayer::switched(env, switch, builder)
     }
 
     fn switched(
         env: Env,
-        switch: Switch,
+        switch: Activation,
         mut builder: KinetoLayerBuilder,
     ) -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         match switch {
-            Switch::Off => {
-                config::report_unknown(&env, env.unused());
-                if let Err(why) = env.switch() {
+            Activation::Off => {
+                config::report_unknown_variables(&env, env.unused());
+                if let Err(why) = env.activation() {
                     config::report(&[why.to_string()]);
                 }
                 return Ok((None, KinetoGuard::inert()));
             }
-            Switch::Idle => {
+            Activation::Idle => {
                 builder.waits = true;
                 // As torch has it where it waits for requests.
                 builder.scopes = vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
             }
-            Switch::On => {}
+            Activation::On => {}
         }
         builder.env = Some(env);
         builder.build().map(|(layer, guard)| (Some(layer), guard))
@@ -129,7 +131,8 @@ impl KinetoLayer {
 }
 
 impl KinetoLayerBuilder {
-    /// Writes the trace to that path when the guard is dropped; `.json` or `.json.gz`. Nothing is spliced into the path; a
+    /// Writes the trace to that path when the guard is dropped: Kineto's JSON, or Perfetto's own format for `.pftrace`; each
+    /// also with `.gz`. Nothing is spliced into the path; a
     /// relative one is resolved by `build`, which fails if the file cannot be created, if its format is not supported, or if
     /// another layer of this process has that output and its guard lives.
     ///
@@ -139,31 +142,32 @@ impl KinetoLayerBuilder {
     /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
     /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's file has a number in its name.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.output = Some(Output::Exact(path.into()));
+        self.overrides.set(Key::LogFile, Output::Exact(path.into()));
         self
     }
 
     /// Writes nothing when the guard is dropped: traces are had from [`Profiler::stop`](crate::Profiler::stop).
     pub fn no_output(mut self) -> Self {
-        self.overrides.output = Some(Output::Nowhere);
+        self.overrides.set(Key::LogFile, Output::Nowhere);
         self
     }
 
     /// Records only activities of these types. Default: [`ActivityTypes::DEFAULT`], libkineto's.
     pub fn activities(mut self, types: impl Into<ActivityTypes>) -> Self {
-        self.overrides.activities = Some(types.into());
+        let types: ActivityTypes = types.into();
+        self.overrides.set(Key::ActivityTypes, types);
         self
     }
 
     /// The most bytes that records may take, those in traces included. Default: 512 MiB.
     pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
-        self.overrides.buffer_limit_bytes = Some(bytes);
+        self.overrides.set(Key::BufferLimit, Value::Bytes(bytes));
         self
     }
 
     /// Says what happens at the buffer limit. Default: [`Overflow::Stop`].
     pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.overrides.overflow = Some(overflow);
+        self.overrides.set(Key::Overflow, overflow);
         self
     }
 
@@ -175,13 +179,13 @@ impl KinetoLayerBuilder {
     ///
     /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
-        self.overrides.flush_timeout = Some(timeout);
+        self.overrides.set(Key::FlushTimeout, timeout);
         self
     }
 
     /// Starts recording in `build`. Default: true; else [`Profiler::start`](crate::Profiler::start) does.
     pub fn record_from_start(mut self, on: bool) -> Self {
-        self.overrides.record_from_start = Some(on);
+        self.overrides.set(Key::RecordFromStart, on);
         self
     }
 
@@ -190,13 +194,13 @@ impl KinetoLayerBuilder {
     /// Only where the signal would end the process: one that is ignored stays ignored, and a handler of the program's own,
     /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix.
     pub fn flush_on_signals(mut self, on: bool) -> Self {
-        self.overrides.flush_on_signals = Some(on);
+        self.overrides.set(Key::FlushOnSignals, on);
         self
     }
 
     /// Compression of `.gz` files, 0 to 9. Default: 1.
     pub fn gzip_level(mut self, level: u32) -> Self {
-        self.overrides.gzip_level = Some(level);
+        self.overrides.set(Key::GzipLevel, level);
         self
     }
 
@@ -206,7 +210,7 @@ impl KinetoLayerBuilder {
     /// See [`Trace::save_execution_trace`](crate::Trace::save_execution_trace), which a handler of traces may call by itself.
     /// With it, the slices of the trace have a "Record function id", by which tools join the two files.
     pub fn execution_trace(mut self, on: bool) -> Self {
-        self.overrides.execution_trace = Some(on);
+        self.overrides.set(Key::ExecutionTrace, on);
         self
     }
 
@@ -230,7 +234,7 @@ impl KinetoLayerBuilder {
 
     /// Reads that configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.config_file = Some(path.into());
+        self.overrides.set_config_file(path.into());
         self
     }
 
@@ -269,13 +273,15 @@ impl KinetoLayerBuilder {
 
     /// Says what becomes of spans: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
     pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
-        self.overrides.mode = Some(mode.into());
+        let modes: Modes = mode.into();
+        self.overrides.set(Key::Mode, modes);
         self
     }
 
     /// The domain of ITT's tasks. Default: "tracing-kineto"; torch's is "PyTorch". Without the feature `itt`, nobody asks.
     pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
-        self.overrides.itt_domain = Some(name.into());
+        let name: String = name.into();
+        self.overrides.set(Key::IttDomain, name);
         self
     }
 
@@ -289,7 +295,7 @@ impl KinetoLayerBuilder {
     ///
     /// None is told anything in [`Mode::Disabled`].
     pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
-        self.session_observers.push(Observer::new(observer));
+        self.session_observers.push(NamedObserver::new(observer));
         self
     }
 
@@ -317,7 +323,7 @@ impl KinetoLayerBuilder {
     /// Names each recording, as it stands in the header under `trace_id`; called when collectors begin for it.
     /// Default: 32 random upper-case hexadecimal digits, as torch; an empty text stands for that.
     pub fn trace_id_callback(mut self, name: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.habits.trace_id = Some(Arc::new(name));
+        self.options.trace_id = Some(Arc::new(name));
         self
     }
 
@@ -325,7 +331,7 @@ impl KinetoLayerBuilder {
     ///
     /// They share the buffer limit with what is recorded next.
     pub fn acc_events(mut self, on: bool) -> Self {
-        self.habits.accumulates = on;
+        self.options.accumulates = on;
         self
     }
 
@@ -335,7 +341,7 @@ impl KinetoLayerBuilder {
     #[cfg(feature = "analysis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
     pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
-        self.habits.post_processing_timeout = Some(limit);
+        self.options.post_processing_timeout = Some(limit);
         self
     }
 
@@ -343,13 +349,13 @@ impl KinetoLayerBuilder {
     /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
     /// Default: false. What the guard writes when it is dropped it writes all the same.
     pub fn strict(mut self, on: bool) -> Self {
-        self.habits.is_strict = on;
+        self.options.is_strict = on;
         self
     }
 
     /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
-        self.overrides.log_level = Some(level);
+        self.overrides.set(Key::LogLevel, level);
         self
     }
 
@@ -378,29 +384,37 @@ impl KinetoLayerBuilder {
     /// the program starts itself, as a request does, and what of that is left to the guard goes to the same output, over one
     /// without a number. With a [`schedule`](Self::schedule) there is none.
     ///
+    /// In WebAssembly, nothing that was set is checked, and neither layer nor guard does anything; see
+    /// [platforms](crate#platforms-and-compilers).
+    ///
     /// # Errors
     /// If a setting has a value that cannot be used (the message names it and says what would do), the output cannot be
     /// created, the handler cannot take traces, the configuration file that was named cannot be read, or the platform cannot do
     /// what was asked for.
-    pub fn build(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+    pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+        if platform::CAN_RECORD { self.assemble() } else { Ok((KinetoLayer::inert(), KinetoGuard::inert())) }
+    }
+
+    /// Makes the layer and its guard where the platform can record.
+    fn assemble(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
-            diag::DOOR.set_sink(Some(sink.clone()));
+            diag::LOGGER.set_sink(Some(sink.clone()));
         }
         let env = self.env.unwrap_or_else(Env::process);
-        diag::DOOR.set_plain(env.value("NO_COLOR").is_some_and(|text| !text.is_empty()));
+        diag::LOGGER.set_plain(env.value("NO_COLOR").is_some_and(|text| !text.is_empty()));
         let mut warnings = Vec::new();
         let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
         if let Ok(config) = &resolved {
             config.apply_log_settings();
         }
-        config::report_unknown(&env, None);
+        config::report_unknown_variables(&env, None);
         config::report(&warnings);
         let mut config = resolved?;
         let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
-        self.habits.private_use1.as_deref().map_or(Ok(()), check_name)?;
+        self.options.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
-        let serves = config.settle_start(self.waits, self.schedule.is_some());
+        let serves = config.resolve_start(self.waits, self.schedule.is_some());
         let rules = Rules {
             selected: config.activities,
             filter: config.filter.clone(),
@@ -411,10 +425,10 @@ impl KinetoLayerBuilder {
             events: config.events.into_level(),
             scopes: self.scopes,
             scope_targets: self.scope_targets,
-            stacks: config.companions.stack_filter.clone(),
+            stacks: config.slice_extras.stack_filter.clone(),
         };
-        let companions = companions(&config, self.overrides.with_stack == Some(true), is_strict)?;
-        let settings = Settings {
+        let companions = companions(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
+        let settings = RecorderSettings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
             records: config.mode.records(),
@@ -424,12 +438,12 @@ impl KinetoLayerBuilder {
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
         // A request may ask for what the layer does not record otherwise, and goes without if that cannot be.
-        let listens = (config.flags.profile_memory || serves) && recorder.listen();
+        let listens = (config.flags.profile_memory || serves) && recorder.claim_listener_slot();
         if config.flags.profile_memory && !listens {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        fork::watch(home::forget_lane);
+        fork::watch(thread_lanes::forget_lane);
         let record = config.record_from_start;
         if config.flush_on_signals {
             signal::watch();
@@ -443,9 +457,9 @@ impl KinetoLayerBuilder {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
         })??;
-        session.steps.configure(self.schedule, self.handler, self.habits)?;
+        session.steps.configure(self.schedule, self.handler, self.options)?;
         if record {
-            session.begin()?;
+            session.begin_schedule()?;
             // A signal before the first record must report why there is no trace.
             signal::expect();
             signal::serve(session::at_exit);
@@ -471,7 +485,7 @@ fn settle_output(
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
     config::report(&warnings);
-    config.output.path(&config.name_parts()).iter().for_each(|output| report_abandoned(output));
+    config.output.path(&config.name_placeholders()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)
 }
 
@@ -519,7 +533,7 @@ fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
 /// Who is told of spans: as the mode says, and the program's own.
 fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
     if config.mode.contains(Mode::Nvtx) {
-        own.push(Arc::new(Nvtx::new(config.nvtx_injection.clone())));
+        own.push(Arc::new(Nvtx::new(config.gpu.options.path("NVTX_INJECTION64_PATH"))));
     }
     #[cfg(feature = "itt")]
     if config.mode.contains(Mode::Itt) {
@@ -529,16 +543,16 @@ fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers 
 }
 
 /// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
-fn companions(config: &Config, stacks_by_program: bool, is_strict: bool) -> Result<Companions, Error> {
-    let (wanted, with_stack) = (&config.companions, config.flags.with_stack);
+fn companions(config: &Config, stacks_by_program: bool, is_strict: bool) -> Result<SliceExtras, Error> {
+    let (wanted, with_stack) = (&config.slice_extras, config.flags.with_stack);
     let frames =
         if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::IS_THERE)? } else { 0 };
     let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
-    let companions = Companions::new(frames, events);
+    let companions = SliceExtras::new(frames, events);
     match &companions {
-        Err(why) if config.has_counters_of_env() && !is_strict => {
+        Err(why) if config.has_counters_from_env() && !is_strict => {
             diag!(Warning, "config", "{why}; nothing is counted");
-            Companions::new(frames, &[])
+            SliceExtras::new(frames, &[])
         }
         _ => companions,
     }
@@ -568,7 +582,7 @@ impl fmt::Debug for KinetoLayerBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Asked;
+    use crate::config::ParsedRequest;
     use crate::trace::Trace;
     use std::time::{SystemTime, UNIX_EPOCH};
     use tracing::field::Empty;
@@ -580,7 +594,7 @@ mod tests {
     /// Records spans and events before, between and behind two times; `None` if that took longer than there was time for.
     fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
         let [from, until] = [80, 160].map(|ahead| SystemTime::now() + Duration::from_millis(ahead));
-        let settings = || session.settings_for(&Asked::parse("").unwrap(), "/tmp/none.json".into()).0;
+        let settings = || session.settings_for(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
         session.start_for(ticket, Some((from, until)), settings).unwrap();
         let is_before = |time: SystemTime| SystemTime::now() + Duration::from_millis(2) < time;
         let wait_for = |time: SystemTime| {

@@ -1,6 +1,7 @@
 //! Serves requests from outside, and by the clock: in the process that makes the layer, and in its forks that ask for it.
 
 use super::KinetoLayerBuilder;
+use crate::config::Key;
 use crate::error::Error;
 use crate::profiler::Profiler;
 use crate::session::Session;
@@ -40,7 +41,7 @@ impl KinetoLayerBuilder {
     /// happens in a sticky folder of another user. The folder must be on this machine, because changes that other machines make
     /// to a network folder are not reported here.
     pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        self.overrides.trigger_folder = Some(path.into());
+        self.overrides.set(Key::TriggerFolder, path.into().as_path());
         self
     }
 }

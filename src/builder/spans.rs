@@ -1,7 +1,7 @@
 //! What is recorded of spans and events.
 
 use super::KinetoLayerBuilder;
-use crate::config::AsyncSpans;
+use crate::config::{AsyncSpans, Key};
 use crate::recorder::ThreadFilter;
 use kineto_trace::activity::{ActivityType, RecordScope};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use tracing_subscriber::filter::Targets;
 impl KinetoLayerBuilder {
     /// Records the fields of spans as arguments. Default: true. Turn it off where traces are shared with others.
     pub fn with_args(mut self, on: bool) -> Self {
-        self.overrides.with_args = Some(on);
+        self.overrides.set(Key::WithArgs, on);
         self
     }
 
     /// Shows the target of each span. Default: true.
     pub fn with_target(mut self, on: bool) -> Self {
-        self.overrides.with_target = Some(on);
+        self.overrides.set(Key::WithTarget, on);
         self
     }
 
     /// Shows file and line of each span. Default: false.
     pub fn with_location(mut self, on: bool) -> Self {
-        self.overrides.with_location = Some(on);
+        self.overrides.set(Key::WithLocation, on);
         self
     }
 
@@ -32,7 +32,7 @@ impl KinetoLayerBuilder {
     ///
     /// Shapes are fields of spans (`dims`), and are recorded where they are there, asked for or not.
     pub fn record_shapes(mut self, on: bool) -> Self {
-        self.overrides.record_shapes = Some(on);
+        self.overrides.set(Key::InputShapes, on);
         self
     }
 
@@ -41,8 +41,10 @@ impl KinetoLayerBuilder {
     ///
     /// Tables have FLOPs wherever shapes and a formula are there ([`FlopRegistry`](crate::analysis::FlopRegistry)).
     pub fn with_flops(mut self, on: bool) -> Self {
-        self.overrides.with_flops = Some(on);
-        self.overrides.record_shapes = if on { Some(true) } else { self.overrides.record_shapes };
+        self.overrides.set(Key::WithFlops, on);
+        if on {
+            self.overrides.set(Key::InputShapes, true);
+        }
         self
     }
 
@@ -67,14 +69,14 @@ impl KinetoLayerBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_modules(mut self, on: bool) -> Self {
-        self.overrides.with_modules = Some(on);
+        self.overrides.set(Key::WithModules, on);
         self
     }
 
     /// Shows an operation as `name.overload`, as torch's `capture_overload_names`, where its span has a field
     /// `overload_name`. Default: false; then it is an argument alone. It is one either way.
     pub fn capture_overload_names(mut self, on: bool) -> Self {
-        self.overrides.overload_names = Some(on);
+        self.overrides.set(Key::OverloadNames, on);
         self
     }
 
@@ -104,7 +106,7 @@ impl KinetoLayerBuilder {
     /// # Ok::<(), tracing_kineto::Error>(())
     /// ```
     pub fn fwd_bwd(mut self, on: bool) -> Self {
-        self.overrides.fwd_bwd = Some(on);
+        self.overrides.set(Key::FwdBwd, on);
         self
     }
 
@@ -112,7 +114,7 @@ impl KinetoLayerBuilder {
     /// [`Collective`](crate::Collective) then are. Default: false, or torch's `TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING`
     /// if that is exactly `1`; then they are operations (`cpu_op`).
     pub fn collective_profiling(mut self, on: bool) -> Self {
-        self.overrides.collectives = Some(on);
+        self.overrides.set(Key::Collectives, on);
         self
     }
 
@@ -128,19 +130,19 @@ impl KinetoLayerBuilder {
     ///
     /// Takes the feature `backtrace`; without it, `build` fails.
     pub fn with_stack(mut self, on: bool) -> Self {
-        self.overrides.with_stack = Some(on);
+        self.overrides.set(Key::WithStack, on);
         self
     }
 
     /// The most frames of the stacks of [`with_stack`](Self::with_stack), 1 to 128. Default: 32.
     pub fn stack_frames(mut self, count: usize) -> Self {
-        self.overrides.stack_frames = Some(count);
+        self.overrides.set(Key::StackFrames, count);
         self
     }
 
     /// Whose spans have the stacks of [`with_stack`](Self::with_stack), by target and level. Default: all.
     pub fn stack_filter(mut self, filter: Targets) -> Self {
-        self.overrides.stack_filter = Some(filter);
+        self.overrides.set(Key::StackFilter, filter);
         self
     }
 
@@ -159,26 +161,29 @@ impl KinetoLayerBuilder {
     /// [`TraceStats::counters`](crate::TraceStats::counters) say so too. Where the processor has fewer counters than are asked for, by
     /// whomever, they take turns; counts are scaled then, and the slice's argument `counted` is the share of the time.
     pub fn performance_events(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.overrides.performance_events = Some(names.into_iter().map(Into::into).collect());
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.overrides.set(Key::PerformanceEvents, names);
         self
     }
 
     /// Leaves out the fields of these names.
     pub fn deny_fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.overrides.deny_fields = Some(names.into_iter().map(Into::into).collect());
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.overrides.set(Key::DenyFields, names);
         self
     }
 
     /// Records events up to that level as instants (`cpu_instant_event`). Default: none, but ERROR events mark the slice
     /// they happen in, and counters are always recorded.
     pub fn events(mut self, level: impl Into<LevelFilter>) -> Self {
-        self.overrides.events = Some(level.into());
+        let level: LevelFilter = level.into();
+        self.overrides.set(Key::Events, level);
         self
     }
 
     /// Says what becomes of spans that are entered more than once. Default: [`AsyncSpans::Auto`].
     pub fn async_spans(mut self, how: AsyncSpans) -> Self {
-        self.overrides.async_spans = Some(how);
+        self.overrides.set(Key::AsyncSpans, how);
         self
     }
 
@@ -233,20 +238,20 @@ impl KinetoLayerBuilder {
 
     /// Records only what that filter lets through; other layers do not notice.
     pub fn filter(mut self, filter: Targets) -> Self {
-        self.overrides.filter = Some(filter);
+        self.overrides.set(Key::Filter, filter);
         self
     }
 
     /// The most bytes of one text value; longer ones are cut at a character. Default: 4096.
     pub fn field_limit_bytes(mut self, bytes: usize) -> Self {
-        self.overrides.field_limit_bytes = Some(bytes);
+        self.overrides.set(Key::FieldLimit, bytes);
         self
     }
 
     /// Keeps the fields of spans that are made while nothing is recorded, at the cost of an allocation each.
     /// Default: false; such spans appear without fields, and are counted.
     pub fn fields_while_idle(mut self, on: bool) -> Self {
-        self.overrides.fields_while_idle = Some(on);
+        self.overrides.set(Key::FieldsWhileIdle, on);
         self
     }
 }

@@ -1,6 +1,6 @@
-//! The one profiler that the functions use, from init to shutdown.
+//! The profiler of the C API, from init to shutdown.
 
-use super::status::{Fault, Status};
+use super::status::{CStatus, CallError};
 use crate::error::{Error, ErrorKind};
 use crate::guard::KinetoGuard;
 use crate::layer::KinetoLayer;
@@ -15,17 +15,17 @@ use tracing_core::dispatcher::{self, Dispatch};
 use tracing_core::subscriber::NoSubscriber;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// What the library is at: the status that a call gets, which is [`Status::Ok`] while it is at work.
-static STATE: AtomicU8 = AtomicU8::new(Status::NotInitialized as u8);
-/// Stays after the shutdown.
+/// The state of the library, as the status that a call returns; [`CStatus::Ok`] while it is active.
+static STATE: AtomicU8 = AtomicU8::new(CStatus::NotInitialized as u8);
+/// It is kept after the shutdown.
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
 
-/// What takes a lock.
+/// The state behind a lock.
 #[derive(Default)]
 struct Kept {
-    /// Of the layer that was made here; none if the program has brought its own, and none in a forked child.
+    /// The guard of the layer that was built here; `None` if the program installed its own, and in a forked child.
     guard: Option<KinetoGuard>,
-    /// It was made without the program's doing.
+    /// The layer was built by injection.
     is_injected: bool,
     /// The recording that was stopped last, until the next one starts.
     last: Option<Trace>,
@@ -36,49 +36,52 @@ fn kept() -> &'static Own<Kept> {
     KEPT.get_or_init(Own::default)
 }
 
-/// Returns what the library is at: one load.
+/// Returns the state of the library, with one load.
 #[inline]
-pub(super) fn state() -> Status {
-    const NOT_INITIALIZED: u8 = Status::NotInitialized as u8;
-    const DISABLED: u8 = Status::Disabled as u8;
-    const SHUT_DOWN: u8 = Status::ShutDown as u8;
+pub(super) fn state() -> CStatus {
+    const NOT_INITIALIZED: u8 = CStatus::NotInitialized as u8;
+    const DISABLED: u8 = CStatus::Disabled as u8;
+    const SHUT_DOWN: u8 = CStatus::ShutDown as u8;
     // Acquire: the profiler was set before.
     match STATE.load(Ordering::Acquire) {
-        NOT_INITIALIZED => Status::NotInitialized,
-        DISABLED => Status::Disabled,
-        SHUT_DOWN => Status::ShutDown,
-        _ => Status::Ok,
+        NOT_INITIALIZED => CStatus::NotInitialized,
+        DISABLED => CStatus::Disabled,
+        SHUT_DOWN => CStatus::ShutDown,
+        _ => CStatus::Ok,
     }
 }
 
-fn set_state(state: Status) {
+fn set_state(state: CStatus) {
     STATE.store(state as u8, Ordering::Release);
 }
 
-fn profiler() -> Result<&'static Profiler, Fault> {
-    PROFILER.get().ok_or_else(|| Fault::of(state()))
+fn profiler() -> Result<&'static Profiler, CallError> {
+    PROFILER.get().ok_or_else(|| CallError::of(state()))
 }
 
-/// Makes the layer that the environment asks for, and installs it. The caller hears of faults in the environment.
-pub(super) fn init() -> Result<(), Fault> {
+/// Builds the layer that the environment configures, and installs it. Returns errors of the environment.
+pub(super) fn init() -> Result<(), CallError> {
     let mut kept = kept().lock();
     match state() {
-        Status::NotInitialized => make(&mut kept, KinetoLayer::try_from_env),
-        // The program is to be as well off as without.
-        Status::Ok if std::mem::take(&mut kept.is_injected) => Ok(()),
-        Status::Ok => Err(Fault::new(Status::AlreadyInitialized, "tracing_kineto_init was called before")),
-        other => Err(Fault::of(other)),
+        CStatus::NotInitialized => make(&mut kept, KinetoLayer::try_from_env),
+        // The program must not notice the injection.
+        CStatus::Ok if std::mem::take(&mut kept.is_injected) => Ok(()),
+        CStatus::Ok => {
+            Err(CallError::new(CStatus::AlreadyInitialized, "tracing_kineto_init was called before; call it once"))
+        }
+        other => Err(CallError::of(other)),
     }
 }
 
-/// Does the same for a program that does not, inside of `cuInit`; `false` if the program has done it, or is at it.
-pub(super) fn inject() -> Result<bool, Fault> {
-    // Not waited for: who is at it may be waiting for this very `cuInit`, on this thread or on another.
+/// Does the same inside `cuInit`, for a program that does not call init. Returns `false` if the program has done it, or is
+/// doing it.
+pub(super) fn inject() -> Result<bool, CallError> {
+    // Does not wait: the thread that holds the lock may be waiting for this `cuInit` call.
     let Some(mut kept) = kept().try_lock() else { return Ok(false) };
-    if state() != Status::NotInitialized {
+    if state() != CStatus::NotInitialized {
         return Ok(false);
     }
-    // Nobody hears of faults here: they are reported and passed over.
+    // No caller could handle errors here: they are printed and ignored.
     make(&mut kept, KinetoLayer::from_env)?;
     kept.is_injected = true;
     Ok(true)
@@ -86,62 +89,62 @@ pub(super) fn inject() -> Result<bool, Fault> {
 
 type FromEnv = fn() -> Result<(Option<KinetoLayer>, KinetoGuard), Error>;
 
-fn make(kept: &mut Kept, from_env: FromEnv) -> Result<(), Fault> {
+fn make(kept: &mut Kept, from_env: FromEnv) -> Result<(), CallError> {
     if let Some(session) = session::newest() {
-        let _ = PROFILER.set(Profiler::new(Some(session)));
-        set_state(Status::Ok);
-        let why = "the program has a KinetoLayer of its own: ranges and calls go to that one";
-        return Err(Fault::new(Status::AlreadyInitialized, why));
+        let _ = PROFILER.set(Profiler::new(session.into()));
+        set_state(CStatus::Ok);
+        let why = "the program has its own KinetoLayer, which ranges and calls use; no init is needed";
+        return Err(CallError::new(CStatus::AlreadyInitialized, why));
     }
     let no_layer = || {
-        let why = "the program has a `tracing` subscriber without a KinetoLayer: add one in its Rust half";
-        Fault::new(Status::NoLayer, why)
+        let why = "the program has a `tracing` subscriber without a KinetoLayer; add one in its Rust part";
+        CallError::new(CStatus::NoLayer, why)
     };
     if !dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
         return Err(no_layer());
     }
     let (Some(layer), guard) = from_env()? else {
-        set_state(Status::Disabled);
-        return Err(Fault::of(Status::Disabled));
+        set_state(CStatus::Disabled);
+        return Err(CallError::of(CStatus::Disabled));
     };
     let subscriber = tracing_subscriber::registry().with(layer);
     if dispatcher::set_global_default(Dispatch::new(subscriber)).is_err() {
-        // What it may have recorded is nobody's.
+        // Nothing can use what it may have recorded.
         drop(guard.finish());
         return Err(no_layer());
     }
     let _ = PROFILER.set(guard.profiler());
     kept.guard = Some(guard);
-    set_state(Status::Ok);
+    set_state(CStatus::Ok);
     Ok(())
 }
 
-/// Ends the recording, writes it where the environment says, and has further calls do nothing.
+/// Ends the recording, writes it to the configured output, and makes further calls do nothing.
 ///
-/// A layer that the program has brought is left as it is.
-pub(super) fn shutdown() -> Result<(), Fault> {
+/// A layer that the program installed itself is not changed.
+pub(super) fn shutdown() -> Result<(), CallError> {
     let Kept { guard, last, .. } = {
         let mut kept = kept().lock();
-        if state() != Status::Ok {
-            return Err(Fault::of(state()));
+        if state() != CStatus::Ok {
+            return Err(CallError::of(state()));
         }
-        set_state(Status::ShutDown);
+        set_state(CStatus::ShutDown);
         std::mem::take(&mut *kept)
     };
     drop(last);
     Ok(guard.map_or(Ok(()), |mut guard| guard.close())?)
 }
 
-pub(super) fn start() -> Result<(), Fault> {
+pub(super) fn start() -> Result<(), CallError> {
     profiler()?.start()?;
-    // It would take room from what is recorded now.
+    // It would use memory of the new recording.
     let last = kept().lock().last.take();
     drop(last);
     Ok(())
 }
 
-/// Ends the recording, and keeps it to be saved.
-pub(super) fn stop() -> Result<(), Fault> {
+/// Ends the recording, and keeps it for a later save.
+pub(super) fn stop() -> Result<(), CallError> {
     let stopped = profiler()?.stop();
     let trace = stopped.as_ref().map_or_else(Error::trace, Some);
     if let Some(trace) = trace.cloned() {
@@ -151,31 +154,33 @@ pub(super) fn stop() -> Result<(), Fault> {
     Ok(stopped.map(drop)?)
 }
 
-/// Saves what the recording that goes on has so far, else the one that was stopped last.
-pub(super) fn save(path: &Path) -> Result<(), Fault> {
+/// Saves a snapshot of the running recording, or the one that was stopped last.
+pub(super) fn save(path: &Path) -> Result<(), CallError> {
     let trace = match profiler()?.snapshot() {
-        Err(error) if error.kind() == ErrorKind::NotActive => kept().lock().last.clone().ok_or_else(|| {
-            Error::new(ErrorKind::NotActive, "there is no recording to save; start one first, and stop it or not")
-        }),
+        Err(error) if error.kind() == ErrorKind::NotActive => kept()
+            .lock()
+            .last
+            .clone()
+            .ok_or_else(|| Error::new(ErrorKind::NotActive, "there is no recording to save; start one first")),
         so_far => so_far,
     };
     Ok(trace?.save(path)?)
 }
 
-/// Writes what was recorded so far to where the environment says.
-pub(super) fn flush() -> Result<(), Fault> {
+/// Writes what was recorded so far to the configured output.
+pub(super) fn flush() -> Result<(), CallError> {
     Ok(profiler()?.flush()?)
 }
 
-pub(super) fn step() -> Result<(), Fault> {
+pub(super) fn step() -> Result<(), CallError> {
     let outcome = profiler()?.step();
     outcome.cycle.and_then(|cycle| cycle.error).map_or(Ok(()), |error| Err(error.into()))
 }
 
-pub(super) fn metadata(key: &str, json: &str) -> Result<(), Fault> {
+pub(super) fn metadata(key: &str, json: &str) -> Result<(), CallError> {
     Ok(profiler()?.add_metadata_json(key, json)?)
 }
 
 pub(super) fn is_recording() -> bool {
-    state() == Status::Ok && PROFILER.get().is_some_and(Profiler::is_recording)
+    state() == CStatus::Ok && PROFILER.get().is_some_and(Profiler::is_recording)
 }

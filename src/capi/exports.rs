@@ -1,10 +1,10 @@
-//! The functions themselves: arguments of C looked at, panics kept in.
-#![allow(unsafe_code, reason = "who calls is foreign code")]
+//! The exported functions: they check C arguments and contain panics.
+#![allow(unsafe_code, reason = "the caller is foreign code")]
 
 use super::control;
 use super::injection;
-use super::ranges::{self, Kind, Way};
-use super::status::{Fault, Status, last};
+use super::ranges::{self, EntryKind, RangeKind};
+use super::status::{CStatus, CallError, last};
 use std::borrow::Cow;
 #[cfg(unix)]
 use std::ffi::OsStr;
@@ -15,53 +15,54 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tracing_core::field::Value;
 
-/// Does what may fail, and keeps why it has.
-fn answer(call: impl FnOnce() -> Result<(), Fault>) -> c_int {
-    let panicked = |_| Err(Fault::new(Status::Panicked, "a panic was caught: that is a defect of tracing-kineto"));
+/// Runs a call, and keeps its error.
+fn answer(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
+    let panicked =
+        |_| Err(CallError::new(CStatus::Panicked, "the call panicked, a defect of tracing-kineto; please report it"));
     let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
     let status = done.map_or_else(
         |fault| {
             fault.keep();
             fault.status
         },
-        |()| Status::Ok,
+        |()| CStatus::Ok,
     );
     status as c_int
 }
 
-/// The same while the library is at work; else there is nothing to do.
-fn at_work(call: impl FnOnce() -> Result<(), Fault>) -> c_int {
+/// Runs a call if the library is active; otherwise returns its state.
+fn at_work(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     match control::state() {
-        Status::Ok => answer(call),
+        CStatus::Ok => answer(call),
         other => other as c_int,
     }
 }
 
-/// The same for what a thread has come into before: it goes out of it after the shutdown too.
-fn inside(call: impl FnOnce() -> Result<(), Fault>) -> c_int {
+/// Does the same for leaving a range, which is also possible after the shutdown.
+fn inside(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     match control::state() {
-        Status::ShutDown if ranges::is_inside() => answer(call),
+        CStatus::ShutDown if ranges::is_inside() => answer(call),
         _ => at_work(call),
     }
 }
 
-/// Reads a text of C's, which need not be UTF-8.
+/// Reads a C string, which need not be UTF-8.
 ///
 /// # Safety
-/// Null, or a text that ends with a zero and stays as it is for `'t`.
-unsafe fn text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, Fault> {
+/// `text` is null, or a C string that does not change during `'t`.
+unsafe fn text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, CallError> {
     // SAFETY: as the caller says.
     let text = unsafe { bytes(what, text) }?;
     Ok(text.to_str().map_or_else(|_| text.to_string_lossy(), Cow::Borrowed))
 }
 
-/// The same, as it is.
+/// Reads a C string without conversion.
 ///
 /// # Safety
-/// The same.
-unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, Fault> {
+/// As for [`text`].
+unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallError> {
     if text.is_null() {
-        return Err(Fault::new(Status::BadArgument, format!("{what} is null")));
+        return Err(CallError::new(CStatus::BadArgument, format!("{what} is null; pass a C string")));
     }
     // SAFETY: as the caller says.
     Ok(unsafe { CStr::from_ptr(text) })
@@ -113,10 +114,10 @@ extern "C" fn tracing_kineto_stop() -> c_int {
     at_work(control::stop)
 }
 
-/// What CUDA's driver calls if `CUDA_INJECTION64_PATH` names the library, inside of the program's first `cuInit`.
+/// The function that CUDA's driver calls inside the first `cuInit`, if `CUDA_INJECTION64_PATH` names the library.
 ///
-/// 1 says that all is well. It is returned whatever comes of it, as libkineto does: what a driver makes of another answer is
-/// documented nowhere, and the program is not to suffer.
+/// It always returns 1 for success, as libkineto does: the effect of other values is undocumented, and an error must not
+/// affect the program.
 #[unsafe(no_mangle)]
 extern "C" fn InitializeInjection() -> c_int {
     answer(|| {
@@ -176,13 +177,13 @@ unsafe extern "C" fn tracing_kineto_push_range(name: *const c_char, kind: c_int)
     at_work(|| {
         // SAFETY: as the caller says.
         let name = unsafe { text("the name", name) }?;
-        ranges::push(&name, Kind::from_number(kind)?)
+        ranges::push(&name, RangeKind::from_number(kind)?)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_pop_range() -> c_int {
-    inside(|| ranges::pop(Way::Range))
+    inside(|| ranges::pop(EntryKind::Range))
 }
 
 /// # Safety
@@ -229,7 +230,7 @@ extern "C" fn tracing_kineto_push_correlation_id(id: u64) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_pop_correlation_id() -> c_int {
-    inside(|| ranges::pop(Way::CorrelationId))
+    inside(|| ranges::pop(EntryKind::CorrelationId))
 }
 
 /// # Safety

@@ -1,20 +1,20 @@
-//! What is done inside of the first `cuInit` of a program that cannot be rebuilt: CUDA's driver loads the library there.
+//! Initialization inside the first `cuInit` of a program that cannot be rebuilt: CUDA's driver loads the library there.
 
 use super::control;
-use super::status::Status;
+use super::status::CStatus;
 use crate::collector::cuda::inside_init;
 use crate::diag::diag;
 use crate::os::note;
 use crate::session;
 
-/// Makes the layer that the environment asks for; says why there is none, or none that records CUDA.
+/// Builds the layer that the environment configures; reports why there is none, or why it does not record CUDA.
 pub(super) fn initialize() {
     if let Some(other) = note::other_copy() {
         // Two profilers would write one file, and CUPTI serves one.
         diag!(
             Warning,
             "injection",
-            "CUDA_INJECTION64_PATH changes nothing: tracing-kineto is in {} already, which records by itself",
+            "CUDA_INJECTION64_PATH has no effect: {} contains tracing-kineto and records by itself; unset the variable",
             other.display()
         );
         return;
@@ -22,17 +22,17 @@ pub(super) fn initialize() {
     match inside_init(control::inject) {
         Ok(true) => report(),
         Ok(false) => {}
-        Err(fault) if fault.status == Status::Disabled => diag!(
+        Err(fault) if fault.status == CStatus::Disabled => diag!(
             Warning,
             "injection",
-            "nothing is recorded: set KINETO_ACTIVITIES_LOG_FILE to the path of a trace, or KINETO_USE_DAEMON=1 to have \
-             traces taken by `dyno gputrace`"
+            "nothing is recorded: the environment does not enable it; set KINETO_ACTIVITIES_LOG_FILE to the path of a trace, \
+             or KINETO_USE_DAEMON=1 for `dyno gputrace`"
         ),
         Err(fault) => diag!(Error, "injection", "nothing is recorded: {}", fault.why),
     }
 }
 
-/// Says why CUDA is not recorded, if that is so.
+/// Reports why CUDA is not recorded, if so.
 fn report() {
     let reports = session::newest().map(|session| session.collector_reports()).unwrap_or_default();
     for report in reports.iter().filter(|report| report.name == "cupti") {

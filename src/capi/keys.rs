@@ -1,6 +1,6 @@
-//! Keys of arguments that are known at run time alone: each is the one field of a callsite of its own.
+//! Argument keys that are only known at run time: each is the only field of its own callsite.
 
-use super::status::{Fault, Status};
+use super::status::{CStatus, CallError};
 use crate::os::fork::Own;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ const RESERVED: &str = "kineto.";
 
 /// A key as `tracing` knows it.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct ArgumentKey {
     fields: &'static FieldSet,
     field: Field,
 }
@@ -44,11 +44,11 @@ const fn metadata(names: &'static [&'static str], callsite: &'static Argument) -
     Metadata::new("argument", super::ranges::TARGET, Level::INFO, None, None, None, fields, Kind::SPAN)
 }
 
-impl Key {
+impl ArgumentKey {
     /// Returns the key of that name.
-    pub(super) fn of(name: &str) -> Result<Key, Fault> {
-        static KEYS: OnceLock<Own<HashMap<&'static str, Key>>> = OnceLock::new();
-        let refused = |why: String| Fault::new(Status::BadArgument, why);
+    pub(super) fn of(name: &str) -> Result<ArgumentKey, CallError> {
+        static KEYS: OnceLock<Own<HashMap<&'static str, ArgumentKey>>> = OnceLock::new();
+        let refused = |why: String| CallError::new(CStatus::BadArgument, why);
         let mut keys = KEYS.get_or_init(Own::default).lock();
         if let Some(key) = keys.get(name) {
             return Ok(key.clone());
@@ -61,17 +61,17 @@ impl Key {
         if keys.len() == KEYS_MAX {
             return Err(refused(format!("there are {KEYS_MAX} different keys already; put into values what varies")));
         }
-        let key = Key::new(String::leak(name.to_owned()));
+        let key = ArgumentKey::new(String::leak(name.to_owned()));
         let named = key.as_ref().map(|key| key.field.name()).zip(key.clone());
         keys.extend(named);
         key.ok_or_else(|| refused(format!("{name:?} cannot be a key")))
     }
 
-    fn new(name: &'static str) -> Option<Key> {
+    fn new(name: &'static str) -> Option<ArgumentKey> {
         let callsite: &'static Argument = Box::leak(Box::new(Argument { metadata: OnceLock::new() }));
         let names: &'static [&'static str] = Vec::leak(vec![name]);
         let fields = callsite.metadata.get_or_init(|| metadata(names, callsite)).fields();
-        Some(Key { fields, field: fields.field(name)? })
+        Some(ArgumentKey { fields, field: fields.field(name)? })
     }
 
     /// Calls `with` with the one value that belongs to the key.
@@ -86,14 +86,14 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_and_their_number_is_bounded() {
-        let (first, again) = (Key::of("batch").unwrap(), Key::of("batch").unwrap());
+        let (first, again) = (ArgumentKey::of("batch").unwrap(), ArgumentKey::of("batch").unwrap());
         assert_eq!((first.field.name(), &first.field), ("batch", &again.field));
-        assert_ne!(Key::of("other").unwrap().field, first.field);
+        assert_ne!(ArgumentKey::of("other").unwrap().field, first.field);
         for bad in ["", "kineto.name", &"k".repeat(BYTES_MAX + 1)] {
-            assert_eq!(Key::of(bad).err().unwrap().status, Status::BadArgument, "{bad}");
+            assert_eq!(ArgumentKey::of(bad).err().unwrap().status, CStatus::BadArgument, "{bad}");
         }
-        let refused = (0..=KEYS_MAX).find_map(|n| Key::of(&format!("key {n}")).err()).unwrap();
-        assert_eq!(refused.status, Status::BadArgument);
-        assert!(Key::of("batch").is_ok(), "those that are there stay");
+        let refused = (0..=KEYS_MAX).find_map(|n| ArgumentKey::of(&format!("key {n}")).err()).unwrap();
+        assert_eq!(refused.status, CStatus::BadArgument);
+        assert!(ArgumentKey::of("batch").is_ok(), "those that are there stay");
     }
 }

@@ -1,7 +1,7 @@
-//! Ranges and operations that a thread opens and closes, their arguments, counters and marks.
+//! Ranges and operations of a thread, their arguments, counters and marks.
 
-use super::keys::Key;
-use super::status::{Fault, Status};
+use super::keys::ArgumentKey;
+use super::status::{CStatus, CallError};
 use crate::callsite::{COUNTER_TARGET, INSTANT_TARGET};
 use std::cell::{Cell, RefCell};
 use tracing::{Level, Span};
@@ -10,41 +10,46 @@ use tracing_core::field::{Empty, Value};
 /// The target of the spans, for filters.
 pub(super) const TARGET: &str = "kineto::c";
 
-/// What a range is in the trace; `tracing_kineto_kind` of the header.
+/// How a range is shown in the trace; `tracing_kineto_kind` of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(super) enum Kind {
+pub(super) enum RangeKind {
     Annotation = 0,
     Op = 1,
 }
 
-/// How a thread has come into a span, and how it has to go out.
+/// How a thread entered a span, which it must leave in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum EntryKind {
     Range,
     CorrelationId,
 }
 
-/// What a thread has open, the innermost last.
+/// The open spans of a thread, the innermost last.
 ///
-/// A thread that ends leaves all of it.
-struct Open(RefCell<Vec<(Way, Span)>>);
+/// A thread that ends leaves all of them.
+struct OpenSpans(RefCell<Vec<(EntryKind, Span)>>);
 
 thread_local! {
-    static OPEN: Open = const { Open(RefCell::new(Vec::new())) };
-    /// How much that is. Until the thread has entered something, [`OPEN`] is left alone: of a thread that ends, what it had
-    /// first goes last, and this has to go before what the layers have of it.
+    static OPEN: OpenSpans = const { OpenSpans(RefCell::new(Vec::new())) };
+    /// The number of open spans. Until the thread has entered one, [`OPEN`] is not touched: thread-locals are dropped in
+    /// reverse order of their creation, and it must be dropped before those of the layers.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Kind {
-    pub(super) fn from_number(number: i32) -> Result<Kind, Fault> {
-        let kind = [Kind::Annotation, Kind::Op].into_iter().find(|kind| *kind as i32 == number);
-        kind.ok_or_else(|| Fault::new(Status::BadArgument, format!("there is no kind {number} of range")))
+impl RangeKind {
+    pub(super) fn from_number(number: i32) -> Result<RangeKind, CallError> {
+        let kind = [RangeKind::Annotation, RangeKind::Op].into_iter().find(|kind| *kind as i32 == number);
+        kind.ok_or_else(|| {
+            CallError::new(
+                CStatus::BadArgument,
+                format!("there is no range kind {number}; use one of tracing_kineto_kind"),
+            )
+        })
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenSpans {
     fn drop(&mut self) {
         while let Some((_, span)) = self.0.get_mut().pop() {
             leave(&span);
@@ -52,16 +57,16 @@ impl Drop for Open {
     }
 }
 
-/// Does something with what the thread has open, of which nothing may call back here.
-fn with<R>(action: impl FnOnce(&mut Vec<(Way, Span)>) -> R) -> Result<R, Fault> {
-    let ending = || Fault::new(Status::Failed, "the thread is ending: it has no ranges any more");
+/// Calls `action` with the open spans of the thread; `action` must not call this function.
+fn with<R>(action: impl FnOnce(&mut Vec<(EntryKind, Span)>) -> R) -> Result<R, CallError> {
+    let ending = || CallError::new(CStatus::Failed, "the thread is ending and has no ranges; end ranges before it");
     OPEN.try_with(|open| open.0.try_borrow_mut().ok().map(|mut open| action(&mut open)))
         .ok()
         .flatten()
         .ok_or_else(ending)
 }
 
-fn enter(way: Way, span: Span) -> Result<(), Fault> {
+fn enter(way: EntryKind, span: Span) -> Result<(), CallError> {
     span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
     let mut entered = Some(span);
     with(|open| open.extend(entered.take().map(|span| (way, span)))).inspect_err(|_| entered.iter().for_each(leave))?;
@@ -74,63 +79,68 @@ fn leave(span: &Span) {
 }
 
 /// Enters a range.
-pub(super) fn push(name: &str, kind: Kind) -> Result<(), Fault> {
+pub(super) fn push(name: &str, kind: RangeKind) -> Result<(), CallError> {
     let span = match kind {
-        Kind::Annotation => {
+        RangeKind::Annotation => {
             tracing::span!(target: TARGET, Level::INFO, "range", kineto.annotation = Empty, kineto.name = name)
         }
-        Kind::Op => tracing::span!(target: TARGET, Level::INFO, "operation", kineto.name = name),
+        RangeKind::Op => tracing::span!(target: TARGET, Level::INFO, "operation", kineto.name = name),
     };
-    enter(Way::Range, span)
+    enter(EntryKind::Range, span)
 }
 
 /// Enters an operation that a framework knows by that id.
-pub(super) fn push_correlation_id(id: u64) -> Result<(), Fault> {
-    enter(Way::CorrelationId, tracing::span!(target: TARGET, Level::INFO, "operation", "framework id" = id))
+pub(super) fn push_correlation_id(id: u64) -> Result<(), CallError> {
+    enter(EntryKind::CorrelationId, tracing::span!(target: TARGET, Level::INFO, "operation", "framework id" = id))
 }
 
-/// Leaves what the thread has entered last, if it came that way.
-pub(super) fn pop(way: Way) -> Result<(), Fault> {
-    let nothing = || Fault::new(Status::NothingOpen, "the thread has nothing open: it goes out of what it came into");
+/// Leaves the innermost span of the thread, if it was entered in the same way.
+pub(super) fn pop(way: EntryKind) -> Result<(), CallError> {
+    let nothing = || CallError::new(CStatus::NothingOpen, "cannot pop: the thread has nothing open; push first");
     if DEPTH.get() == 0 {
         return Err(nothing());
     }
     let span = with(|open| open.pop_if(|(came, _)| *came == way))?.map(|(_, span)| span).ok_or_else(|| {
         let (open, asked) = match way {
-            Way::Range => ("a correlation id", "a range"),
-            Way::CorrelationId => ("a range", "a correlation id"),
+            EntryKind::Range => ("a correlation id", "a range"),
+            EntryKind::CorrelationId => ("a range", "a correlation id"),
         };
-        Fault::new(Status::Misnested, format!("{open} is the innermost on this thread, and {asked} was to end"))
+        CallError::new(
+            CStatus::Misnested,
+            format!("cannot pop {asked}: {open} is the innermost on this thread; pop that first"),
+        )
     })?;
     DEPTH.set(DEPTH.get() - 1);
     leave(&span);
     Ok(())
 }
 
-/// Gives an argument to what the thread has entered last.
-pub(super) fn argument(key: &str, value: &dyn Value) -> Result<(), Fault> {
-    let nothing = || Fault::new(Status::NothingOpen, "the thread has no range open that the argument could be of");
+/// Adds an argument to the innermost span of the thread.
+pub(super) fn argument(key: &str, value: &dyn Value) -> Result<(), CallError> {
+    let nothing = || {
+        CallError::new(CStatus::NothingOpen, "cannot add the argument: the thread has no open range; open one first")
+    };
     if DEPTH.get() == 0 {
         return Err(nothing());
     }
-    let key = Key::of(key)?;
-    // Layers are told outside of the borrow.
+    let key = ArgumentKey::of(key)?;
+    // Layers are called outside the borrow.
     let (way, span) = with(Vec::pop)?.ok_or_else(nothing)?;
     key.with(value, |values| span.record_all(values));
     with(|open| open.push((way, span)))
 }
 
-/// Says where a counter stands.
+/// Records the value of a counter.
 pub(super) fn counter(name: &str, value: f64) {
     tracing::event!(target: COUNTER_TARGET, Level::INFO, kineto.name = name, value);
 }
 
-/// Marks a moment.
+/// Records an instant.
 pub(super) fn instant(name: &str) {
     tracing::event!(target: INSTANT_TARGET, Level::INFO, kineto.name = name);
 }
 
-/// Returns whether the thread is in a range.
+/// Whether the thread is inside a range.
 pub(super) fn is_inside() -> bool {
     DEPTH.get() > 0
 }

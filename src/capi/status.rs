@@ -1,14 +1,14 @@
-//! What the functions return, and the sentence on what went wrong last on a thread.
+//! The statuses that functions return, and the last error of each thread.
 
 use crate::error::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
-/// What a call came to; `tracing_kineto_status` of the header.
+/// The result of a call; `tracing_kineto_status` of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(super) enum Status {
+pub(super) enum CStatus {
     Ok = 0,
     NotInitialized = 1,
     Disabled = 2,
@@ -26,10 +26,10 @@ pub(super) enum Status {
     Panicked = 14,
 }
 
-/// Why a call has not done what it was to do.
+/// Why a call failed.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) status: Status,
+pub(super) struct CallError {
+    pub(super) status: CStatus,
     pub(super) why: Cow<'static, str>,
 }
 
@@ -37,53 +37,53 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-impl Status {
-    /// What there is to say of calls that do nothing for what the library is at; empty where it is at work.
+impl CStatus {
+    /// Returns why calls do nothing in this state; empty while the library is active.
     pub(super) fn sentence(self) -> &'static CStr {
         match self {
-            Status::NotInitialized => c"nothing is recorded before tracing_kineto_init",
-            Status::Disabled => {
-                c"the environment does not ask for a trace: set KINETO_ENABLED=1 or KINETO_ACTIVITIES_LOG_FILE"
+            CStatus::NotInitialized => c"nothing is recorded: the library is not initialized; call tracing_kineto_init first",
+            CStatus::Disabled => {
+                c"nothing is recorded: the environment does not enable it; set KINETO_ENABLED=1 or KINETO_ACTIVITIES_LOG_FILE"
             }
-            Status::ShutDown => c"nothing is recorded after tracing_kineto_shutdown",
+            CStatus::ShutDown => c"nothing is recorded after tracing_kineto_shutdown; call it at the end of the program",
             _ => c"",
         }
     }
 }
 
-impl Fault {
-    pub(super) fn new(status: Status, why: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { status, why: why.into() }
+impl CallError {
+    pub(super) fn new(status: CStatus, why: impl Into<Cow<'static, str>>) -> CallError {
+        CallError { status, why: why.into() }
     }
 
-    /// What the library is at stands in the way.
-    pub(super) fn of(state: Status) -> Fault {
-        Fault::new(state, state.sentence().to_str().unwrap_or_default())
+    /// Returns the error for a call in that state.
+    pub(super) fn of(state: CStatus) -> CallError {
+        CallError::new(state, state.sentence().to_str().unwrap_or_default())
     }
 
-    /// Keeps the sentence for the calling thread to ask for.
+    /// Keeps the message as the calling thread's last error.
     pub(super) fn keep(&self) {
         let text = CString::new(self.why.replace('\0', "")).unwrap_or_default();
-        // Nobody asks once the thread is ending, nor from within this.
+        // It fails only while the thread is ending, or inside this function.
         let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
     }
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Fault {
+impl From<Error> for CallError {
+    fn from(error: Error) -> CallError {
         let status = match error.kind() {
-            ErrorKind::NotActive | ErrorKind::Forked => Status::NotRecording,
-            ErrorKind::AlreadyActive => Status::AlreadyRecording,
-            ErrorKind::Config => Status::BadConfiguration,
-            ErrorKind::Io => Status::Io,
-            ErrorKind::Json | ErrorKind::UnknownScheme => Status::BadArgument,
-            _ => Status::Failed,
+            ErrorKind::NotActive | ErrorKind::Forked => CStatus::NotRecording,
+            ErrorKind::AlreadyActive => CStatus::AlreadyRecording,
+            ErrorKind::Config => CStatus::BadConfiguration,
+            ErrorKind::Io => CStatus::Io,
+            ErrorKind::Json | ErrorKind::UnknownScheme => CStatus::BadArgument,
+            _ => CStatus::Failed,
         };
-        Fault::new(status, error.to_string())
+        CallError::new(status, error.to_string())
     }
 }
 
-/// Calls `with` with the sentence on what went wrong last on the calling thread; it stays until something else does.
+/// Calls `with` with the last error of the calling thread.
 pub(super) fn last<R>(with: impl FnOnce(&CStr) -> R) -> Option<R> {
     LAST.try_with(|last| last.try_borrow().ok().map(|last| with(&last))).ok().flatten()
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// The constants of the header that begin so, without that.
+    /// Returns the constants of an enum of the header, without their prefix.
     pub(in crate::capi) fn constants(prefix: &str) -> BTreeMap<String, i32> {
         let header = include_str!("../../include/tracing_kineto.h");
         let (_, list) = header.split_once(&format!("enum {prefix} {{")).unwrap();
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn the_header_has_the_same_statuses() {
-        use Status::*;
+    fn header_has_the_same_statuses() {
+        use CStatus::*;
         let ours = [
             ("OK", Ok),
             ("NOT_INITIALIZED", NotInitialized),
@@ -127,15 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_sentence_and_their_cause() {
+    fn last_error_has_message_and_cause() {
         let cause = std::io::Error::other("disk full");
-        let error = Error::io("write", std::path::Path::new("a.json"), cause, "make room");
-        let fault = Fault::from(error);
-        assert_eq!(fault.status, Status::Io);
+        let error = Error::io("write", std::path::Path::new("a.json"), cause, "free some space");
+        let fault = CallError::from(error);
+        assert_eq!(fault.status, CStatus::Io);
         fault.keep();
-        let said = last(|text| text.to_str().unwrap().to_owned()).unwrap();
-        assert_eq!(said, "cannot write a.json: disk full; make room");
-        Fault::new(Status::Failed, "a\0b").keep();
+        let message = last(|text| text.to_str().unwrap().to_owned()).unwrap();
+        assert_eq!(message, "cannot write a.json: disk full; free some space");
+        CallError::new(CStatus::Failed, "a\0b").keep();
         assert_eq!(last(CStr::to_owned).unwrap().as_c_str(), c"ab");
     }
 }

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(c.steps(), 1);
         assert_eq!(at(&c, second / 2), 10 * second + 500_200_000, "the drift is spread over the piece");
         let before = at(&c, 2 * second - 10);
-        assert!((12 * second..13 * second).contains(&before), "until the step the old time goes on: {before}");
+        assert!((12 * second..13 * second).contains(&before), "the old time continues until the step: {before}");
         assert_eq!(at(&c, 2 * second), 72 * second);
     }
 
@@ -294,7 +294,7 @@ mod tests {
             ("a step", [SECOND, SECOND, 61 * SECOND]),
             ("a small step", [SECOND, SECOND, SECOND + 2_500_000]),
             ("a suspend with a running counter", [3600 * SECOND, SECOND, 3600 * SECOND]),
-            ("a suspend with a counter that stands", [SECOND, SECOND, 3600 * SECOND]),
+            ("a suspend that stops the counter", [SECOND, SECOND, 3600 * SECOND]),
             ("a suspend with a counter that begins anew, as far as it got", [2 * SECOND, SECOND, 3600 * SECOND]),
         ];
         for (what, change) in changes {

@@ -39,7 +39,7 @@ pub(crate) fn source() -> &'static str {
     *SOURCE
 }
 
-/// Nanoseconds since the first reading, plus one: 0 stands for "no time" in the records.
+/// Nanoseconds since the first reading, plus one: 0 means "no time" in records.
 #[cold]
 pub(super) fn monotonic() -> Ticks {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -1,7 +1,7 @@
 //! The clock of a collector's records against CLOCK_REALTIME.
 
+use crate::os::platform;
 use crate::time::Timestamp;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A reading of a collector's clock between two of CLOCK_REALTIME, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl Reading {
 
 /// Reads CLOCK_REALTIME.
 pub(super) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = platform::unix_time();
     now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
 }
 

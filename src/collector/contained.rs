@@ -87,6 +87,10 @@ impl Collector for Contained {
         self.types.clone().unwrap_or(ActivityTypes::ALL)
     }
 
+    fn is_selected(&self, selection: &Selection) -> bool {
+        self.types.is_err() || attempt("is_selected", || self.collector.is_selected(selection)).unwrap_or(true)
+    }
+
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         self.types.clone()?;
         attempt("probe", || self.collector.probe())?
@@ -125,10 +129,6 @@ impl Collector for Contained {
 
     fn sees_ranges(&self) -> bool {
         self.ask("sees_ranges", |collector| collector.sees_ranges())
-    }
-
-    fn sees_nvtx(&self) -> bool {
-        self.ask("sees_nvtx", |collector| collector.sees_nvtx())
     }
 
     fn drain(&self) {

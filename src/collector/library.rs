@@ -6,30 +6,6 @@ use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where vendors' libraries may lie, beside where the loader looks.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Places {
-    /// The library to use, or its folder, whatever else there is. `KINETO_CUPTI_PATH`.
-    pub cupti: Option<PathBuf>,
-    /// CUDA toolkits. `CUDA_HOME`, `CUDA_PATH`.
-    pub toolkits: Vec<PathBuf>,
-    /// The librocprofiler-sdk to use, or its folder. `KINETO_ROCPROFILER_PATH`.
-    pub rocprofiler: Option<PathBuf>,
-    /// The libroctracer64 to use, or its folder. `KINETO_ROCTRACER_PATH`.
-    pub roctracer: Option<PathBuf>,
-    /// Installations of ROCm. `ROCM_PATH`, `ROCM_HOME`, `HIP_PATH`.
-    pub rocm: Vec<PathBuf>,
-    /// The libpti_view to use, or its folder. `KINETO_PTI_PATH`.
-    pub pti: Option<PathBuf>,
-    /// The installation of oneAPI. `ONEAPI_ROOT`.
-    pub oneapi: Option<PathBuf>,
-    /// The Conda environment. `CONDA_PREFIX`.
-    pub conda: Option<PathBuf>,
-    /// Python's virtual environment. `VIRTUAL_ENV`.
-    pub virtual_env: Option<PathBuf>,
-}
-
 /// A place where a library was looked for, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -28,9 +28,10 @@ mod cupti;
 mod deferred;
 mod demangle;
 mod device;
+mod lazy_library;
 mod library;
 mod names;
-pub(crate) mod nvidia;
+mod options;
 mod orders;
 mod pauses;
 #[cfg(feature = "plugins")]
@@ -44,10 +45,8 @@ mod record;
 mod report;
 #[cfg(feature = "rocm")]
 mod rocm;
-mod scope;
 mod set;
 mod shape;
-mod sought;
 mod store;
 mod switch;
 mod text;
@@ -71,9 +70,10 @@ pub use cuda::CudaEvents;
 pub use cupti::Cupti;
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use device::{DeviceDescription, Stream};
+pub use library::Attempt;
 pub(crate) use library::Library;
-pub use library::{Attempt, Places};
 pub use names::Name;
+pub use options::{OptionValue, Options};
 #[cfg(feature = "plugins")]
 #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
 pub use plugin::EventType;
@@ -89,7 +89,6 @@ pub use report::CollectorReport;
 #[cfg(feature = "rocm")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
 pub use rocm::Rocm;
-pub use scope::ScopeMetrics;
 pub(crate) use set::{Collection, CollectorSet};
 pub use shape::{RecordLayout, RecordView, Wait};
 pub(crate) use store::Budget;
@@ -98,7 +97,8 @@ pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
-pub(crate) use vendor::{VENDORS, Vendor};
+pub use vendor::DriverDiagnosis;
+pub(crate) use vendor::{Examination, Surroundings, VENDORS, Vendor, timers};
 #[cfg(feature = "xpu")]
 #[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use xpu::Xpu;
@@ -121,6 +121,12 @@ pub trait Collector: fmt::Debug + Send + Sync {
 
     /// Returns what it could record at best; it is not asked for anything if none of it is selected.
     fn types(&self) -> ActivityTypes;
+
+    /// Returns whether a recording with this selection needs it; by default, if one of its [types](Collector::types) is
+    /// selected.
+    fn is_selected(&self, selection: &Selection) -> bool {
+        !self.types().intersection(selection.types).is_empty()
+    }
 
     /// Says what it can record here, or why nothing. Loads the libraries that it needs; starts nothing.
     ///
@@ -173,11 +179,6 @@ pub trait Collector: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it records the ranges of NVTX, if the [selection](Selection::nvtx_ranges) asks for them.
-    fn sees_nvtx(&self) -> bool {
-        false
-    }
-
     /// Hands over what has ended, without waiting for what has not.
     fn drain(&self) {}
 
@@ -209,6 +210,9 @@ pub trait Collector: fmt::Debug + Send + Sync {
     }
 }
 
+/// The domain of the NVTX ranges that this crate makes of spans; a collector that receives NVTX ranges drops them.
+pub(crate) const OWN_NVTX_DOMAIN: &str = "tracing-kineto";
+
 /// What is asked of a collector.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -218,30 +222,16 @@ pub struct Selection {
     /// The most bytes that the vendor's records may take, in use and complete, until they are read.
     /// `ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB`; default 128 MiB.
     pub buffer_bytes: u64,
-    /// Each thread has vendor buffers of its own, where the vendor has such a mode. `CUPTI_PER_THREAD_BUFFER_ENABLED`.
-    pub per_thread_buffers: bool,
-    /// A graph launch is one record, not one for each node: less to record, less to see.
-    pub graph_trace: bool,
-    /// The vendor's library is let go of when the recording ends. `KINETO_TEARDOWN_CUPTI`.
-    pub teardown: bool,
     /// How long a start may take to show that records arrive.
     pub proof: Duration,
     /// To be told where the program begins and ends a range: outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
     pub range: Option<CaptureRange>,
     /// What the user has written for collectors. `CUSTOM_CONFIG`, torch's `custom_profiler_config`.
     pub custom_config: String,
-    /// The NVTX ranges of the process's libraries are recorded too: user annotations and instants, as far as those types are
-    /// selected. `NVTX_RANGES`.
-    pub nvtx_ranges: bool,
     /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
     pub device_memory: bool,
-    /// The most rows that a collector keeps of AMD's devices, calls and work together. `ROCTRACER_MAX_EVENTS`; default
-    /// 5,000,000, as libkineto has it.
-    pub roctracer_max_events: u64,
-    /// What Intel's devices sample for each kernel. `XPUPTI_PROFILER_METRICS` and its fellows.
-    pub scope: ScopeMetrics,
-    /// The tool that the process's NVTX calls go to. `NVTX_INJECTION64_PATH`.
-    pub nvtx_injection: Option<PathBuf>,
+    /// Settings that only some collectors know.
+    pub options: Options,
 }
 
 /// What a collector can do, or does.
@@ -259,6 +249,8 @@ pub struct Capabilities {
     /// The kind of devices whose memory it records: what allocators of the program report of those is left out, since it is
     /// the same memory.
     pub memory_of: Option<DeviceType>,
+    /// Whether something that was selected is not recorded, or only in part; `notes` state what.
+    pub is_incomplete: bool,
     /// What is not as it could be, in sentences.
     pub notes: Vec<String>,
 }

@@ -107,11 +107,7 @@ impl CollectorSet {
 
     /// Has those collectors begin of which something is selected; returns how each fared.
     pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
-        let wanted = |collector: &&Arc<dyn Collector>| {
-            let records = !collector.types().intersection(selection.types).is_empty();
-            let ranges = selection.range.is_some() && collector.sees_ranges();
-            records || ranges || selection.nvtx_ranges && collector.sees_nvtx()
-        };
+        let wanted = |collector: &&Arc<dyn Collector>| collector.is_selected(selection);
         let mut running = Vec::new();
         for collector in self.collectors.iter().filter(wanted) {
             let sink = RecordSink::new(budget.clone());

@@ -2,13 +2,14 @@
 
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
-use super::{Capabilities, Collector, RecordView, ScopeMetrics, Selection, Thread, Unavailable};
+use super::{Capabilities, Collector, Options, RecordView, Selection, Thread, Unavailable};
 use crate::buffer::Loss;
+use crate::os::platform;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A collector that runs without a session: for tests of collectors, and to see whether one works here.
 pub struct Trial<'c> {
@@ -70,6 +71,9 @@ impl<'c> Trial<'c> {
     /// # Errors
     /// Why it records nothing.
     pub fn start(collector: &'c dyn Collector, selection: &Selection) -> Result<Trial<'c>, Unavailable> {
+        if !platform::CAN_RECORD {
+            return Err(Unavailable::on_this_platform());
+        }
         let sink = sink();
         let capabilities = collector.start(selection, sink.clone())?;
         sink.discard();
@@ -78,7 +82,7 @@ impl<'c> Trial<'c> {
 
     /// Stops the collector, which waits for what has begun no longer than `patience`; returns what came.
     pub fn stop(self, patience: Duration) -> Findings {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = platform::unix_time();
         let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         self.collector.stop(now, Instant::now() + patience);
         self.findings(true)
@@ -216,17 +220,11 @@ impl Selection {
         Selection {
             types,
             buffer_bytes: 128 << 20,
-            per_thread_buffers: false,
-            graph_trace: false,
-            teardown: false,
             proof: Duration::from_secs(1),
             range: None,
             custom_config: String::new(),
             device_memory: false,
-            nvtx_ranges: false,
-            nvtx_injection: None,
-            roctracer_max_events: 5_000_000,
-            scope: ScopeMetrics::default(),
+            options: Options::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Why a collector records nothing.
 
+use crate::os::platform;
 use std::fmt;
 
 /// Why a collector records nothing, or not everything, and what to do about it.
@@ -45,6 +46,11 @@ impl Unavailable {
     pub(crate) fn not_built(feature: &str) -> Unavailable {
         let message = format!("this build lacks tracing-kineto's feature `{feature}`");
         Unavailable::new(Why::Disabled, message, "enable it in Cargo.toml")
+    }
+
+    /// The platform cannot record.
+    pub(crate) fn on_this_platform() -> Unavailable {
+        Unavailable::new(Why::Unsupported, platform::LACKING, platform::REMEDY)
     }
 
     /// The process is a fork of one that `did` what does not work in a fork, such as "recorded CUDA".

@@ -1,15 +1,15 @@
 //! What it changes in a program that runs when its configuration file says something else.
 
-use super::keys::{Change, Key, Stage};
-use super::{Config, Merged};
-use crate::diag::DOOR;
+use super::keys::{Key, ReloadPolicy, Support};
+use super::{Config, MergedSettings};
+use crate::diag::LOGGER;
 use crate::error::Error;
 use kineto_trace::sorting::sort_few_by_key;
 use std::fmt;
 
 /// The keys that have another value now, as they are told.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Changes(Vec<(Change, String)>);
+pub(crate) struct Changes(Vec<(ReloadPolicy, String)>);
 
 impl Config {
     /// Reads the file again: what the program would be started with now.
@@ -23,31 +23,31 @@ impl Config {
     }
 
     /// Returns what holds in a program that runs when it would be started with `read` now.
-    pub(crate) fn turned_into(&self, read: &Config) -> Config {
-        self.with(self.merged.turned_into(&read.merged))
+    pub(crate) fn apply_reloaded(&self, read: &Config) -> Config {
+        self.with(self.merged.apply_reloaded(&read.merged))
     }
 
     /// Has messages shown as this says, where `before` said something else.
     pub(crate) fn apply_changed_log_settings(&self, before: &Config) {
         if self.log_level != before.log_level {
-            DOOR.set_threshold(self.log_level);
+            LOGGER.set_threshold(self.log_level);
         }
         if self.log_format != before.log_format {
-            DOOR.set_format(self.log_format);
+            LOGGER.set_format(self.log_format);
         }
         if self.verbose_log_modules != before.verbose_log_modules {
-            DOOR.set_verbose_modules(&self.verbose_log_modules);
+            LOGGER.set_verbose_modules(&self.verbose_log_modules);
         }
     }
 
     /// Returns which keys are others in `read`. Those that act in requests alone are not told.
     pub(crate) fn changes(&self, read: &Config) -> Changes {
         let changed = Key::ALL.iter().filter_map(|key| {
-            let value = |config: &Config| config.merged.shown(*key).map(|(value, _)| value);
+            let value = |config: &Config| config.merged.value_and_source(*key).map(|(value, _)| value);
             let (before, now) = (value(self), value(read));
-            let (name, change) = (key.spec().name, key.spec().change);
+            let (name, change) = (key.spec().name, key.spec().reload);
             let told = now.as_ref().map_or(format!("{name} unset"), |now| format!("{name}={}", now.escape_debug()));
-            (before != now && key.spec().stage == Stage::Now).then_some((change, told))
+            (before != now && key.spec().support == Support::Now).then_some((change, told))
         });
         let mut changed: Vec<_> = changed.collect();
         sort_few_by_key(&mut changed, |(change, _)| *change);
@@ -55,12 +55,11 @@ impl Config {
     }
 
     /// Puts these settings in place of its own; what comes of the environment alone stays.
-    fn with(&self, merged: Merged) -> Config {
-        let mut config = Config::of(merged);
+    fn with(&self, merged: MergedSettings) -> Config {
+        let mut config = Config::from_merged(merged);
         config.distributed.clone_from(&self.distributed);
         config.job_metadata.clone_from(&self.job_metadata);
-        config.nvtx_injection.clone_from(&self.nvtx_injection);
-        config.gpu.places.clone_from(&self.gpu.places);
+        config.gpu.keep_variables(&self.gpu);
         config.file.clone_from(&self.file);
         config
     }
@@ -75,8 +74,8 @@ impl fmt::Display for Changes {
         for (at, same) in self.0.chunk_by(|one, next| one.0 == next.0).enumerate() {
             let told: Vec<_> = same.iter().map(|(_, told)| told.as_str()).collect();
             let from = match same.first().map(|(change, _)| change) {
-                Some(Change::AtOnce) => "at once",
-                Some(Change::Next) => "from the next recording on",
+                Some(ReloadPolicy::AtOnce) => "at once",
+                Some(ReloadPolicy::Next) => "from the next recording on",
                 _ => "when the program is started again",
             };
             write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, told.join(", "))?;
@@ -108,7 +107,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libkineto.conf");
         fs::write(&path, "").unwrap();
-        let overrides = Overrides { config_file: Some(path.clone()), ..overrides };
+        let mut overrides = overrides;
+        overrides.set_config_file(path.clone());
         let env = Env::from_pairs(env.iter().copied());
         let config = Config::resolve(&overrides, &env, &mut Vec::new()).unwrap();
         Started { _folder: folder, path, config }
@@ -133,14 +133,14 @@ mod tests {
              ENABLE_IPC_FABRIC=true\nACTIVITY_TYPES=kernel\nHOST_NAME=h\nGZIP_LEVEL=9\nFLUSH_TIMEOUT_MSECS=7",
         );
         assert!(!read.with_args && read.filter.is_some());
-        let turned = started.config.turned_into(&read);
-        assert!(turned.with_args && turned.filter.is_none() && turned.events == tracing_core::LevelFilter::OFF);
-        assert_eq!((turned.log_level, turned.ondemand.interval), (Severity::Info, Some(Duration::from_secs(7))));
-        assert!(turned.ondemand.asks_daemon() && !started.config.ondemand.asks_daemon());
-        assert_eq!(turned.activities, ActivityTypes::from(ActivityType::ConcurrentKernel));
-        assert_eq!((turned.host_name.as_deref(), turned.gzip_level), (Some("h"), 9));
-        assert_eq!(turned.distributed, started.config.distributed);
-        let json: serde_json::Value = serde_json::from_str(&turned.effective_json()).unwrap();
+        let reloaded = started.config.apply_reloaded(&read);
+        assert!(reloaded.with_args && reloaded.filter.is_none() && reloaded.events == tracing_core::LevelFilter::OFF);
+        assert_eq!((reloaded.log_level, reloaded.ondemand.interval), (Severity::Info, Some(Duration::from_secs(7))));
+        assert!(reloaded.ondemand.asks_daemon() && !started.config.ondemand.asks_daemon());
+        assert_eq!(reloaded.activities, ActivityTypes::from(ActivityType::ConcurrentKernel));
+        assert_eq!((reloaded.host_name.as_deref(), reloaded.gzip_level), (Some("h"), 9));
+        assert_eq!(reloaded.distributed, started.config.distributed);
+        let json: serde_json::Value = serde_json::from_str(&reloaded.effective_json()).unwrap();
         assert_eq!((&json["from"]["HOST_NAME"], &json["from"]["FILTER"]), (&"file".into(), &serde_json::Value::Null));
         assert_eq!(
             started.config.changes(&read).to_string(),
@@ -150,7 +150,7 @@ mod tests {
         );
         // And all of it back again.
         let empty = started.read("# nothing");
-        assert_eq!(format!("{:?}", turned.turned_into(&empty)), format!("{:?}", started.config));
+        assert_eq!(format!("{:?}", reloaded.apply_reloaded(&empty)), format!("{:?}", started.config));
         let back = read.changes(&empty).to_string();
         assert!(back.contains("HOST_NAME unset") && back.contains("GZIP_LEVEL=1"), "{back}");
     }
@@ -164,19 +164,19 @@ mod tests {
                 continue;
             }
             let read = started.read(&format!("{}={text}", key.spec().name));
-            let turned = started.config.turned_into(&read);
-            let has_turned = turned.origin(key) != started.config.origin(key);
-            assert_eq!(has_turned, key.spec().change != Change::Start, "{key:?}");
+            let reloaded = started.config.apply_reloaded(&read);
+            let has_changed = reloaded.source(key) != started.config.source(key);
+            assert_eq!(has_changed, key.spec().reload != ReloadPolicy::Start, "{key:?}");
         }
     }
 
     #[test]
     fn what_program_and_environment_say_holds_whatever_the_file_says() {
-        let overrides = Overrides { gzip_level: Some(4), ..Overrides::default() };
+        let overrides = Overrides::default().with(Key::GzipLevel, 4_u32);
         let started = start(overrides, &[("KINETO_HOST_NAME", "mine")]);
         let read = started.read("GZIP_LEVEL=9\nHOST_NAME=other\nREQUEST_TRACE_ID=a\\b");
-        let turned = started.config.turned_into(&read);
-        assert_eq!((turned.gzip_level, turned.host_name.as_deref()), (4, Some("mine")));
+        let reloaded = started.config.apply_reloaded(&read);
+        assert_eq!((reloaded.gzip_level, reloaded.host_name.as_deref()), (4, Some("mine")));
         let changes = started.config.changes(&read).to_string();
         assert_eq!(changes, r"REQUEST_TRACE_ID=a\\b (from the next recording on)");
         assert_eq!(read.changes(&read).to_string(), "nothing is another than before");
@@ -188,7 +188,8 @@ mod tests {
         for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("OVERFLOW=spill", ErrorKind::Unsupported)] {
             fs::write(&started.path, text).unwrap();
             let again = started.config.reread(&mut Vec::new()).unwrap_err();
-            let overrides = Overrides { config_file: Some(started.path.clone()), ..Overrides::default() };
+            let mut overrides = Overrides::default();
+            overrides.set_config_file(started.path.clone());
             let at_start = Config::resolve(&overrides, &Env::default(), &mut Vec::new()).unwrap_err();
             assert_eq!((again.kind(), again.to_string()), (kind, at_start.to_string()));
         }

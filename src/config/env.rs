@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use super::TIMES;
+use super::TIMETABLE_KEYS;
 use super::distributed::LAUNCHERS;
-use super::keys::{Change, Key, OTHER_VARIABLES, Place, is_removed};
-use super::settings::{Fault, Reading};
+use super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
+use super::settings::{ParsedSettings, SettingError};
 use super::spelling::closest;
-use super::value::{self, Kind};
+use super::value::{self, SettingKind};
 use crate::error::{Error, ErrorKind};
+use crate::os::platform;
 
 /// The environment's variables that concern this crate, as they were at one time.
 ///
@@ -20,7 +21,7 @@ pub(crate) struct Env(BTreeMap<String, OsString>);
 
 /// What the environment wants of `KinetoLayer::from_env()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Switch {
+pub(crate) enum Activation {
     /// No layer.
     Off,
     /// A layer that waits until somebody starts it: only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR is set.
@@ -38,7 +39,7 @@ const OTHERS: [&str; 5] = [
     "KINETO_TRACES",
 ];
 
-/// The keys, besides those of [`TIMES`], whose variables make `from_env()` return a layer that records.
+/// The keys, besides those of [`TIMETABLE_KEYS`], whose variables make `from_env()` return a layer that records.
 const SWITCHES: [Key; 4] = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
 
 /// The keys whose variables make it return a layer that waits.
@@ -47,8 +48,11 @@ const WAITING: [Key; 2] = [Key::UseDaemon, Key::TriggerFolder];
 const PREFIX: &str = "KINETO_";
 
 impl Env {
-    /// Reads the process's environment.
+    /// Reads the process's environment; WebAssembly has none.
     pub(crate) fn process() -> Self {
+        if !platform::CAN_RECORD {
+            return Env::default();
+        }
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
         let variables = std::env::vars_os();
         let ours = variables.filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
@@ -80,57 +84,60 @@ impl Env {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if KINETO_ENABLED is neither yes nor no.
-    pub(crate) fn switch(&self) -> Result<Switch, Error> {
+    pub(crate) fn activation(&self) -> Result<Activation, Error> {
         let enabled = Key::Enabled.spec();
         if let Some(text) = self.0.get(enabled.name).filter(|text| !text.is_empty()) {
             let text = text.to_string_lossy();
             return match value::bool(text.trim()) {
-                Some(true) => Ok(Switch::On),
-                Some(false) => Ok(Switch::Off),
+                Some(true) => Ok(Activation::On),
+                Some(false) => Ok(Activation::Off),
                 None => Err(Error::new(
                     ErrorKind::Config,
                     format!("{}={text:?}: expected {}; correct or unset it", enabled.name, enabled.kind),
                 )),
             };
         }
-        if SWITCHES.iter().chain(TIMES).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
-            return Ok(Switch::On);
+        if SWITCHES.iter().chain(TIMETABLE_KEYS).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
+            return Ok(Activation::On);
         }
         let waits = WAITING.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
-        Ok(if waits { Switch::Idle } else { Switch::Off })
+        Ok(if waits { Activation::Idle } else { Activation::Off })
     }
 
     /// Whether the variable for a key is set to something; of a flag that is on by its presence, to none of its words for off.
     fn is_set(&self, key: Key) -> bool {
         let is_on = |text: &OsStr| {
-            key.spec().kind != Kind::Presence || text.to_str().is_some_and(|text| value::presence(text.trim()))
+            key.spec().kind != SettingKind::Presence || text.to_str().is_some_and(|text| value::presence(text.trim()))
         };
         self.0.iter().any(|(name, text)| key.is_variable(name) && !text.is_empty() && is_on(text))
     }
 
     /// Says the same, where a value that cannot be used counts as not set.
-    pub(crate) fn switch_or_default(&self) -> Switch {
-        self.switch().unwrap_or_else(|_| {
+    pub(crate) fn activation_or_default(&self) -> Activation {
+        self.activation().unwrap_or_else(|_| {
             let rest = self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name));
             let rest = Env(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
-            rest.switch().unwrap_or(Switch::Off)
+            rest.activation().unwrap_or(Activation::Off)
         })
     }
 
     /// Returns a warning if variables configure a recording and none enables one.
     pub(crate) fn unused(&self) -> Option<String> {
-        const FOR_MACHINES: [Key; 4] = [Key::DisableCupti, Key::DisableRocm, Key::DisableXpu, Key::DisablePlugins];
         let is_of_recordings = |key: &Key| {
             let spec = key.spec();
-            spec.place == Place::Both && spec.change != Change::AtOnce && !FOR_MACHINES.contains(key)
+            spec.scope == KeyScope::Both && spec.reload != ReloadPolicy::AtOnce && !spec.name.starts_with("DISABLE_")
         };
         let keys = || Key::ALL.iter().filter(|key| is_of_recordings(key));
         let names: Vec<_> = keys().map(|key| key.variable()).filter(|name| self.text(name).is_some()).collect();
         if self.text(Key::Enabled.spec().name).is_some() {
             return None;
         }
-        let ignored =
-            SWITCHES.iter().chain(TIMES).chain(&WAITING).filter(|key| self.is_set(**key)).find_map(|key| key.warning());
+        let ignored = SWITCHES
+            .iter()
+            .chain(TIMETABLE_KEYS)
+            .chain(&WAITING)
+            .filter(|key| self.is_set(**key))
+            .find_map(|key| key.warning());
         if names.is_empty() || ignored.is_some() {
             return ignored;
         }
@@ -139,21 +146,21 @@ impl Env {
     }
 
     /// Reads the variables of all keys.
-    pub(super) fn read(&self) -> Reading {
-        let mut reading = Reading::default();
+    pub(super) fn read(&self) -> ParsedSettings {
+        let mut reading = ParsedSettings::default();
         if self.0.is_empty() {
             return reading;
         }
         for (name, value) in &self.0 {
             if value.to_str().is_none() {
-                reading.faults.push(Fault::new(None, name, "expected UTF-8"));
+                reading.errors.push(SettingError::new(None, name, "expected UTF-8"));
             }
         }
         for key in Key::ALL.iter().copied() {
             let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
             let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
-                reading.faults.push(Fault::new(None, &format!("{name}={text}"), wrong).of(key));
+                reading.errors.push(SettingError::new(None, &format!("{name}={text}"), wrong).of(key));
             }
         }
         reading
@@ -166,7 +173,7 @@ impl Env {
     }
 
     /// Returns a warning for each variable whose name begins as ours do, and is none.
-    pub(crate) fn unknown(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn unknown_warnings(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|name| {
             let bare = name.strip_prefix(PREFIX)?;
             if OTHERS.contains(&name.as_str()) || Key::ALL.iter().any(|key| key.is_variable(name)) {
@@ -196,7 +203,7 @@ fn may_concern_us(name: &[u8]) -> bool {
 fn concerns_us(name: &str) -> bool {
     let of_launcher =
         || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
-    let listed = || OTHER_VARIABLES.iter().any(|(names, _)| names.contains(&name));
+    let listed = || OTHER_VARIABLES.iter().any(|(names, ..)| names.contains(&name));
     // Names that are none of ours.
     let elsewhere = [Key::SlurmJob, Key::ExecutionTrace, Key::Collectives].map(|key| key.spec().name);
     name.starts_with(PREFIX) || elsewhere.contains(&name) || of_launcher() || listed()
@@ -205,7 +212,7 @@ fn concerns_us(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::Place;
+    use crate::config::keys::KeyScope;
     use crate::config::parse::parse;
     use crate::config::settings::tests::sample;
 
@@ -214,15 +221,15 @@ mod tests {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (text, _) = sample(key);
             let reading = Env::from_pairs([(key.variable().as_str(), text)]).read();
-            assert!(reading.faults.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
+            assert!(reading.errors.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
             let from_env = reading.settings.get(key).map(ToString::to_string);
             assert!(from_env.is_some(), "{key:?}");
             let file = parse(&format!("{}={text}", key.spec().name));
             let from_file = file.settings.get(key).map(ToString::to_string);
             // What only the environment can say, only warns in a file.
-            let expected = if key.spec().place == Place::Both { from_env } else { None };
+            let expected = if key.spec().scope == KeyScope::Both { from_env } else { None };
             assert_eq!(from_file, expected, "{key:?}");
-            assert_eq!(file.warnings.is_empty(), key.spec().place == Place::Both, "{key:?}");
+            assert_eq!(file.warnings.is_empty(), key.spec().scope == KeyScope::Both, "{key:?}");
         }
     }
 
@@ -234,8 +241,8 @@ mod tests {
             let (name, (text, _)) = (key.spec().name, sample(key));
             let told = format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored");
             let env = Env::from_pairs([(key.variable().as_str(), text)]).read();
-            assert_eq!((&env.warnings, env.faults.len(), env.settings.is_empty()), (&vec![told.clone()], 0, true));
-            if key.spec().place == Place::Both {
+            assert_eq!((&env.warnings, env.errors.len(), env.settings.is_empty()), (&vec![told.clone()], 0, true));
+            if key.spec().scope == KeyScope::Both {
                 let file = parse(&format!("{name}={text}"));
                 assert_eq!((file.warnings, file.settings.is_empty()), (vec![format!("line 1: {told}")], true));
             }
@@ -246,7 +253,7 @@ mod tests {
     fn all_that_is_read_is_taken_from_the_process() {
         let is_read = |name: &str| may_concern_us(name.as_bytes()) && concerns_us(name);
         assert!(Key::ALL.iter().all(|key| is_read(&key.variable())));
-        for (names, _) in OTHER_VARIABLES {
+        for (names, ..) in OTHER_VARIABLES {
             assert!(names.iter().all(|name| is_read(name)), "{names:?}");
         }
         assert!(!concerns_us("PATH") && !concerns_us("kineto_config"));
@@ -259,24 +266,24 @@ mod tests {
         let env =
             Env::from_pairs([("KINETO_GZIP_LEVEL", "12"), ("KINETO_WITH_ARGS", "no"), ("KINETO_ACTIVITIES", "gpu")]);
         let reading = env.read();
-        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
-        assert_eq!(faults.len(), 2);
-        assert!(faults[0].starts_with("`KINETO_ACTIVITIES=gpu`: ") && faults[0].contains("CUDA"), "{faults:?}");
-        assert_eq!(faults[1], "`KINETO_GZIP_LEVEL=12`: expected a whole number from 0 to 9");
+        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 2);
+        assert!(errors[0].starts_with("`KINETO_ACTIVITIES=gpu`: ") && errors[0].contains("CUDA"), "{errors:?}");
+        assert_eq!(errors[1], "`KINETO_GZIP_LEVEL=12`: expected a whole number from 0 to 9");
         assert!(reading.settings.get(Key::WithArgs).is_some());
     }
 
     #[test]
     fn what_is_set_to_nothing_is_not_set() {
         let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read();
-        assert!(reading.faults.is_empty() && reading.settings.is_empty());
+        assert!(reading.errors.is_empty() && reading.settings.is_empty());
     }
 
     #[test]
     fn unknown_variables_of_our_prefix_warn() {
         let names =
             ["KINETO_GZIP_LEVL", "KINETO_KINETO_CONFIG", "KINETO_ENABLE_SIGUSR2", "KINETO_FORCE_STEP_HOOK", "HOME"];
-        let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown().collect();
+        let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown_warnings().collect();
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         let gzip = "unknown variable KINETO_GZIP_LEVL; did you mean KINETO_GZIP_LEVEL?";
         let config = "unknown variable KINETO_KINETO_CONFIG; did you mean KINETO_CONFIG?";
@@ -290,41 +297,41 @@ mod tests {
         use std::os::unix::ffi::OsStringExt as _;
         let mut env = Env::default();
         env.0.insert("KINETO_ACTIVITIES_LOG_FILE".into(), OsString::from_vec(vec![b'/', 0xff]));
-        let faults = env.read().faults;
-        assert_eq!(faults.len(), 1);
-        assert_eq!(faults[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
+        let errors = env.read().errors;
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
     }
 
     #[test]
     #[cfg(feature = "ondemand")]
     fn the_switch() {
         for (pairs, expected) in [
-            (&[][..], Switch::Off),
-            (&[("KINETO_ENABLED", "1")], Switch::On),
-            (&[("KINETO_ENABLED", "False"), ("KINETO_CONFIG", "x")], Switch::Off),
-            (&[("KINETO_ENABLED", ""), ("KINETO_CONFIG", "x")], Switch::On),
-            (&[("KINETO_CONFIG", "x")], Switch::On),
-            (&[("KINETO_ACTIVITIES_LOG_FILE", "x.json")], Switch::On),
-            (&[("KINETO_ACTIVITY_TYPES", "cpu_op")], Switch::On),
-            (&[("KINETO_ACTIVITIES", "cpu")], Switch::On),
-            (&[("KINETO_ACTIVITIES", "")], Switch::Off),
-            (&[("KINETO_START_DELAY_MS", "1")], Switch::On),
-            (&[("KINETO_ACTIVITIES_DURATION_MSECS", "1"), ("KINETO_USE_DAEMON", "1")], Switch::On),
-            (&[("KINETO_ACTIVITIES_ITERATIONS", "1")], Switch::On),
-            (&[("KINETO_ACTIVITIES_WARMUP_PERIOD_SECS", "1")], Switch::Off),
-            (&[("KINETO_LOG_LEVEL", "0"), ("KINETO_GZIP_LEVEL", "3")], Switch::Off),
+            (&[][..], Activation::Off),
+            (&[("KINETO_ENABLED", "1")], Activation::On),
+            (&[("KINETO_ENABLED", "False"), ("KINETO_CONFIG", "x")], Activation::Off),
+            (&[("KINETO_ENABLED", ""), ("KINETO_CONFIG", "x")], Activation::On),
+            (&[("KINETO_CONFIG", "x")], Activation::On),
+            (&[("KINETO_ACTIVITIES_LOG_FILE", "x.json")], Activation::On),
+            (&[("KINETO_ACTIVITY_TYPES", "cpu_op")], Activation::On),
+            (&[("KINETO_ACTIVITIES", "cpu")], Activation::On),
+            (&[("KINETO_ACTIVITIES", "")], Activation::Off),
+            (&[("KINETO_START_DELAY_MS", "1")], Activation::On),
+            (&[("KINETO_ACTIVITIES_DURATION_MSECS", "1"), ("KINETO_USE_DAEMON", "1")], Activation::On),
+            (&[("KINETO_ACTIVITIES_ITERATIONS", "1")], Activation::On),
+            (&[("KINETO_ACTIVITIES_WARMUP_PERIOD_SECS", "1")], Activation::Off),
+            (&[("KINETO_LOG_LEVEL", "0"), ("KINETO_GZIP_LEVEL", "3")], Activation::Off),
             // libkineto looks at its presence alone, so that "0" switches it on.
-            (&[("KINETO_USE_DAEMON", "1")], Switch::Idle),
-            (&[("KINETO_USE_DAEMON", "0")], Switch::Off),
-            (&[("KINETO_USE_DAEMON", "")], Switch::Off),
-            (&[("KINETO_USE_DAEMON", "Off")], Switch::Off),
-            (&[("KINETO_USE_DAEMON", "1"), ("KINETO_ACTIVITIES", "cpu")], Switch::On),
-            (&[("KINETO_TRIGGER_DIR", "/run/app")], Switch::Idle),
-            (&[("KINETO_TRIGGER_DIR", "")], Switch::Off),
+            (&[("KINETO_USE_DAEMON", "1")], Activation::Idle),
+            (&[("KINETO_USE_DAEMON", "0")], Activation::Off),
+            (&[("KINETO_USE_DAEMON", "")], Activation::Off),
+            (&[("KINETO_USE_DAEMON", "Off")], Activation::Off),
+            (&[("KINETO_USE_DAEMON", "1"), ("KINETO_ACTIVITIES", "cpu")], Activation::On),
+            (&[("KINETO_TRIGGER_DIR", "/run/app")], Activation::Idle),
+            (&[("KINETO_TRIGGER_DIR", "")], Activation::Off),
         ] {
-            assert_eq!(Env::from_pairs(pairs.iter().copied()).switch().unwrap(), expected, "{pairs:?}");
+            assert_eq!(Env::from_pairs(pairs.iter().copied()).activation().unwrap(), expected, "{pairs:?}");
         }
-        let error = Env::from_pairs([("KINETO_ENABLED", "maybe")]).switch().unwrap_err();
+        let error = Env::from_pairs([("KINETO_ENABLED", "maybe")]).activation().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().starts_with("KINETO_ENABLED=\"maybe\": expected true or false"), "{error}");
     }

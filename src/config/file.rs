@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::env::Env;
 use super::keys::Key;
 use super::parse::parse;
-use super::settings::{Reading, Settings};
+use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
 
 /// The file that is read when nobody names one, as in libkineto.
@@ -70,22 +70,22 @@ impl ConfigFile {
     /// Reads it.
     ///
     /// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
-    /// machine: nobody has to correct it before this one can run, so that its faults are warnings, and it need not be
+    /// machine: nobody has to correct it before this one can run, so that its errors are warnings, and it need not be
     /// there.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
-    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<Settings, Error> {
+    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
         let path = &self.path;
         let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
         let advice = format!("name a file that can be read in {by}, or none");
         let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
         let reading = parse(&text);
         warnings.extend(about(path, reading.warnings));
-        if !reading.faults.is_empty() {
-            let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        if !reading.errors.is_empty() {
+            let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
             let message =
-                format!("cannot use the configuration file {}: {}; correct it", path.display(), faults.join("; "));
+                format!("cannot use the configuration file {}: {}; correct it", path.display(), errors.join("; "));
             return Err(Error::new(ErrorKind::Config, message));
         }
         Ok(reading.settings)
@@ -104,14 +104,16 @@ fn inode(_metadata: &Metadata) -> u64 {
     0
 }
 
-fn read_default(path: &Path, warnings: &mut Vec<String>) -> Settings {
+fn read_default(path: &Path, warnings: &mut Vec<String>) -> SourceSettings {
     let reading = match load(path) {
         Ok(text) => parse(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Settings::default(),
-        Err(error) => Reading { warnings: vec![format!("cannot be read: {error}")], ..Reading::default() },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return SourceSettings::default(),
+        Err(error) => {
+            ParsedSettings { warnings: vec![format!("cannot be read: {error}")], ..ParsedSettings::default() }
+        }
     };
-    let faults = reading.faults.iter().map(|fault| format!("{fault}; the line is ignored"));
-    warnings.extend(about(path, reading.warnings.into_iter().chain(faults)));
+    let errors = reading.errors.iter().map(|fault| format!("{fault}; the line is ignored"));
+    warnings.extend(about(path, reading.warnings.into_iter().chain(errors)));
     reading.settings
 }
 
@@ -133,7 +135,12 @@ fn load(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn read(named: Option<&Path>, env: &Env, default: &Path, warnings: &mut Vec<String>) -> Result<Settings, Error> {
+    fn read(
+        named: Option<&Path>,
+        env: &Env,
+        default: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Result<SourceSettings, Error> {
         ConfigFile::find(named, env, default).read(warnings)
     }
 
@@ -146,7 +153,7 @@ mod tests {
         folder
     }
 
-    fn level(settings: &Settings) -> Option<String> {
+    fn level(settings: &SourceSettings) -> Option<String> {
         settings.get(Key::GzipLevel).map(ToString::to_string)
     }
 

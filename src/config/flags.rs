@@ -1,8 +1,5 @@
 //! What a recording is asked for beside times.
 
-use super::keys::Key;
-use super::value::Value;
-
 /// What a recording is asked for beside times: libkineto's five flags, as its `ClientInterface::prepare` has them.
 ///
 /// They come from the builder, from the environment and the configuration file (`PROFILE_REPORT_INPUT_SHAPES` and so on),
@@ -24,22 +21,6 @@ pub struct RecordingFlags {
 }
 
 impl RecordingFlags {
-    /// Sets what a key stands for; `false` if it is none of these.
-    pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
-        let flag = match key {
-            Key::OpInputs | Key::InputShapes => &mut self.record_shapes,
-            Key::ProfileProfileMemory => &mut self.profile_memory,
-            Key::WithStack | Key::PythonStackTrace => &mut self.with_stack,
-            Key::WithFlops => &mut self.with_flops,
-            Key::WithModules => &mut self.with_modules,
-            _ => return false,
-        };
-        if let Value::Bool(on) = value {
-            *flag = *on;
-        }
-        true
-    }
-
     /// Returns those that are set, under torch's names.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         let named = [
@@ -50,19 +31,5 @@ impl RecordingFlags {
             ("with_modules", self.with_modules),
         ];
         named.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stacks_are_asked_for_by_torchs_word_and_by_libkinetos() {
-        for key in [Key::WithStack, Key::PythonStackTrace] {
-            let mut flags = RecordingFlags::default();
-            assert!(flags.set(key, &Value::Bool(true)) && flags.with_stack, "{key:?}");
-        }
-        assert!(!RecordingFlags::default().set(Key::WithArgs, &Value::Bool(true)));
     }
 }

@@ -2,46 +2,48 @@
 
 use std::fmt::{self, Write as _};
 
+use super::Config;
 use super::spelling::closest;
-use super::value::{I32, I64, Kind};
-use Change::{AtOnce, Next, Start};
-use Fallback::{Is, Says};
-use Place::{Both, Environment};
-use Stage::{Later, Now, Requested};
+use super::value::{Assign as _, I32, I64, SettingKind, Value};
+use crate::diag::Severity;
+use KeyDefault::{Described, Literal};
+use KeyScope::{Both, Environment};
+use ReloadPolicy::{AtOnce, Next, Start};
+use Support::{Later, Now, Requested};
 
 /// What there is to know about a key.
 #[derive(Debug)]
-pub(crate) struct Spec {
+pub(crate) struct KeySpec {
     /// As the configuration file spells it; for keys of the environment alone, the variable.
     pub(crate) name: &'static str,
     /// How its text is read.
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     /// What holds when nobody sets it.
-    pub(crate) default: Fallback,
+    pub(crate) default: KeyDefault,
     /// The builder's method for it; empty if it has none.
     pub(crate) builder: &'static str,
     /// What it does, in a line.
     pub(crate) effect: &'static str,
     /// Where it can be set.
-    pub(crate) place: Place,
+    pub(crate) scope: KeyScope,
     /// Whether something acts on it.
-    pub(crate) stage: Stage,
+    pub(crate) support: Support,
     /// From when on it counts that the configuration file says something else.
-    pub(crate) change: Change,
+    pub(crate) reload: ReloadPolicy,
 }
 
 /// What holds when nobody sets a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fallback {
+pub(crate) enum KeyDefault {
     /// The value with this text.
-    Is(&'static str),
+    Literal(&'static str),
     /// Something that is not a value; the text says what.
-    Says(&'static str),
+    Described(&'static str),
 }
 
 /// Where a key can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeyScope {
     /// In the configuration file, and in the environment with `KINETO_` before it.
     Both,
     /// In the environment alone, under just this name.
@@ -50,7 +52,7 @@ pub(crate) enum Place {
 
 /// Whether something acts on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Support {
     /// This version does.
     Now,
     /// This version does where a request from outside says it; elsewhere it is read and checked.
@@ -61,7 +63,7 @@ pub(crate) enum Stage {
 
 /// From when on it counts that the configuration file says something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Change {
+pub(crate) enum ReloadPolicy {
     /// As soon as it is read.
     AtOnce,
     /// With the next recording; one that goes on keeps its own.
@@ -71,7 +73,7 @@ pub(crate) enum Change {
 }
 
 /// In a table's cell; [`Start`] is the rule, and goes without saying.
-impl fmt::Display for Change {
+impl fmt::Display for ReloadPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AtOnce => "at once",
@@ -82,8 +84,8 @@ impl fmt::Display for Change {
 }
 
 macro_rules! keys {
-    ($($key:ident: $place:ident $stage:ident $change:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
-        $effect:literal;)+) => {
+    ($($key:ident: $scope:ident $support:ident $reload:ident $name:literal, $kind:expr, $default:expr, $builder:literal,
+        $effect:literal => ($($sets:tt)+);)+) => {
         /// A key of the configuration.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Key {
@@ -95,231 +97,247 @@ macro_rules! keys {
             pub(crate) const ALL: &'static [Key] = &[$(Key::$key),+];
 
             /// Returns what there is to know about it.
-            pub(crate) fn spec(self) -> &'static Spec {
+            pub(crate) fn spec(self) -> &'static KeySpec {
                 match self {
                     $(Key::$key => {
-                        static SPEC: Spec = Spec {
+                        static SPEC: KeySpec = KeySpec {
                             name: $name, kind: $kind, default: $default, builder: $builder, effect: $effect,
-                            place: $place, stage: $stage, change: $change,
+                            scope: $scope, support: $support, reload: $reload,
                         };
                         &SPEC
                     })+
                 }
             }
+
+            /// Sets what the key decides to a value.
+            pub(super) fn apply(self, value: &Value, config: &mut Config) {
+                let apply: fn(&mut Config, Key, &Value) = match self {
+                    $(Key::$key => setter!($($sets)+),)+
+                };
+                apply(config, self, value);
+            }
         }
     };
 }
 
+/// What a key sets: a field of [`Config`], something that a closure sets, what a part of it sets by itself, or nothing.
+macro_rules! setter {
+    (nothing) => { |_, _, _| {} };
+    (in $part:ident) => { |config, key, value| config.$part.set(key, value) };
+    (|$config:ident| $set:expr) => { |$config, _, _| $set };
+    ($($field:ident).+) => { |config, _, value| config.$($field).+.assign(value) };
+}
+
 keys! {
-    Enabled: Environment Now Start "KINETO_ENABLED", Kind::Bool,
-        Says("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
+    Enabled: Environment Now Start "KINETO_ENABLED", SettingKind::Bool,
+        Described("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
               that says when or for how long is set"), "",
-        "whether `KinetoLayer::from_env()` makes a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits";
-    ConfigFile: Environment Now Start "KINETO_CONFIG", Kind::Text,
-        Says("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file";
-    Mode: Both Now Start "MODE", Kind::Modes, Is("kineto"), "mode(modes)",
+        "whether `KinetoLayer::from_env()` makes a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits" => (nothing);
+    ConfigFile: Environment Now Start "KINETO_CONFIG", SettingKind::Text,
+        Described("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file" => (nothing);
+    Mode: Both Now Start "MODE", SettingKind::Modes, Literal("kineto"), "mode(modes)",
         "how spans are used: kineto records them, its fallbacks time devices by events; nvtx, itt and privateuse1 pass \
-         them to other profilers";
-    IttDomain: Both Now Start "ITT_DOMAIN", Kind::Text, Is("tracing-kineto"), "itt_domain(name)",
-        "domain of ITT tasks; torch uses PyTorch";
-    ActivityTypes: Both Now Next "ACTIVITY_TYPES", Kind::Types, Says("the 18 default types"), "activities(types)",
-        "activity types to record; empty means the default";
-    Activities: Both Now Next "ACTIVITIES", Kind::Groups, Says("none"), "activities(types)",
-        "groups of activity types to record, added to ACTIVITY_TYPES";
-    LogFile: Both Now Next "ACTIVITIES_LOG_FILE", Kind::LogFile,
-        Says("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
+         them to other profilers" => (mode);
+    IttDomain: Both Now Start "ITT_DOMAIN", SettingKind::Text, Literal("tracing-kineto"), "itt_domain(name)",
+        "domain of ITT tasks; torch uses PyTorch" => (itt_domain);
+    ActivityTypes: Both Now Next "ACTIVITY_TYPES", SettingKind::Types, Described("the 18 default types"), "activities(types)",
+        "activity types to record; empty means the default" => (activities);
+    Activities: Both Now Next "ACTIVITIES", SettingKind::Groups, Described("none"), "activities(types)",
+        "groups of activity types to record, added to ACTIVITY_TYPES" => (activities);
+    LogFile: Both Now Next "ACTIVITIES_LOG_FILE", SettingKind::LogFile,
+        Described("`/tmp/libkineto_activities_<pid>.json` on Linux, else in the current folder"), "output(path)",
         "file of the trace; the environment's and the file's name get `_<pid>` before the extension, unless they contain \
-         `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced";
-    Filter: Both Now Start "FILTER", Kind::Filter, Says("everything"), "filter(targets)",
-        "spans and events that this layer records, by target and level";
-    WithArgs: Both Now Start "WITH_ARGS", Kind::Bool, Is("true"), "with_args(bool)",
-        "records the fields of spans and events";
-    WithTarget: Both Now Next "WITH_TARGET", Kind::Bool, Is("true"), "with_target(bool)", "records targets of spans";
-    WithLocation: Both Now Next "WITH_LOCATION", Kind::Bool, Is("false"), "with_location(bool)",
-        "records source lines of spans";
-    WithModules: Both Now Next "PROFILE_WITH_MODULES", Kind::Bool, Is("false"), "with_modules(bool)",
-        "adds `Module Hierarchy` to operations, from the field `module` of enclosing spans";
-    OverloadNames: Both Now Next "CAPTURE_OVERLOAD_NAMES", Kind::Bool, Is("false"), "capture_overload_names(bool)",
-        "writes an operation's name as `name.overload`, from its field `overload_name`";
-    FwdBwd: Both Now Next "FWD_BWD", Kind::Bool, Is("true"), "fwd_bwd(bool)",
-        "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`";
-    Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", Kind::One, Is("false"),
-        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type";
-    DenyFields: Both Now Start "DENY_FIELDS", Kind::List, Is(""), "deny_fields(names)",
-        "fields of these names are never recorded";
-    Events: Both Now Start "EVENTS", Kind::Events, Is("off"), "events(level)",
-        "events from this level up become instants (or, under the target `kineto::counter`, counters)";
-    AsyncSpans: Both Now Next "ASYNC_SPANS", Kind::AsyncSpans, Is("auto"), "async_spans(how)",
-        "how polled spans are drawn";
-    BufferLimit: Both Now Start "BUFFER_LIMIT_MB", Kind::Mebibytes, Is("512"), "buffer_limit_bytes(bytes)",
-        "memory limit of a recording";
-    Overflow: Both Now Start "OVERFLOW", Kind::Overflow, Is("stop"), "overflow(how)",
-        "what happens at the memory limit; only `stop` is available";
-    FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", Kind::Int(1..=1 << 30), Is("4096"), "field_limit_bytes(bytes)",
-        "length at which values of fields are cut";
-    FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", Kind::Milliseconds, Is("5000"), "flush_timeout(duration)",
-        "how long writing may take without progress; at the end of the process, in all";
-    RecordFromStart: Both Now Start "RECORD_FROM_START", Kind::Bool, Is("true"), "record_from_start(bool)",
-        "records from `build()` on; otherwise from `start()`";
-    StartDelay: Both Now Start "START_DELAY_MS", Kind::Milliseconds, Says("none"), "",
-        "starts the recording this long after `build()`; it ends with the program or after ACTIVITIES_DURATION_MSECS (Linux)";
-    DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Says("unset"), "",
+         `{pid}`; `{host}`, `{pid}`, `{rank}` and `{time}` are replaced" => (output);
+    Filter: Both Now Start "FILTER", SettingKind::Filter, Described("everything"), "filter(targets)",
+        "spans and events that this layer records, by target and level" => (filter);
+    WithArgs: Both Now Start "WITH_ARGS", SettingKind::Bool, Literal("true"), "with_args(bool)",
+        "records the fields of spans and events" => (with_args);
+    WithTarget: Both Now Next "WITH_TARGET", SettingKind::Bool, Literal("true"), "with_target(bool)", "records targets of spans" => (with_target);
+    WithLocation: Both Now Next "WITH_LOCATION", SettingKind::Bool, Literal("false"), "with_location(bool)",
+        "records source lines of spans" => (with_location);
+    WithModules: Both Now Next "PROFILE_WITH_MODULES", SettingKind::Bool, Literal("false"), "with_modules(bool)",
+        "adds `Module Hierarchy` to operations, from the field `module` of enclosing spans" => (flags.with_modules);
+    OverloadNames: Both Now Next "CAPTURE_OVERLOAD_NAMES", SettingKind::Bool, Literal("false"), "capture_overload_names(bool)",
+        "writes an operation's name as `name.overload`, from its field `overload_name`" => (overload_names);
+    FwdBwd: Both Now Next "FWD_BWD", SettingKind::Bool, Literal("true"), "fwd_bwd(bool)",
+        "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => (fwd_bwd);
+    Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::One, Literal("false"),
+        "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => (collectives);
+    DenyFields: Both Now Start "DENY_FIELDS", SettingKind::List, Literal(""), "deny_fields(names)",
+        "fields of these names are never recorded" => (deny_fields);
+    Events: Both Now Start "EVENTS", SettingKind::Events, Literal("off"), "events(level)",
+        "events from this level up become instants (or, under the target `kineto::counter`, counters)" => (events);
+    AsyncSpans: Both Now Next "ASYNC_SPANS", SettingKind::AsyncSpans, Literal("auto"), "async_spans(how)",
+        "how polled spans are drawn" => (async_spans);
+    BufferLimit: Both Now Start "BUFFER_LIMIT_MB", SettingKind::Mebibytes, Literal("512"), "buffer_limit_bytes(bytes)",
+        "memory limit of a recording" => (buffer_limit_bytes);
+    Overflow: Both Now Start "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
+        "what happens at the memory limit; only `stop` is available" => (overflow);
+    FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
+        "length at which values of fields are cut" => (field_limit_bytes);
+    FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",
+        "how long writing may take without progress; at the end of the process, in all" => (flush_timeout);
+    RecordFromStart: Both Now Start "RECORD_FROM_START", SettingKind::Bool, Literal("true"), "record_from_start(bool)",
+        "records from `build()` on; otherwise from `start()`" => (record_from_start);
+    StartDelay: Both Now Start "START_DELAY_MS", SettingKind::Milliseconds, Described("none"), "",
+        "starts the recording this long after `build()`; it ends with the program or after ACTIVITIES_DURATION_MSECS (Linux)" => (in ondemand);
+    DurationSecs: Both Now Start "ACTIVITIES_DURATION_SECS", I32, Described("unset"), "",
         "duration of the recording; in a request, at most KINETO_ONDEMAND_MAX_DURATION_SECS; the later of this key and \
-         ACTIVITIES_DURATION_MSECS wins";
-    DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Says("to the program's end; in a request, 500"), "",
-        "duration of the recording in ms";
-    StartPeriod: Both Now Start "START_PERIOD_MS", Kind::Milliseconds, Says("none"), "",
-        "time from one start to the next, into numbered files; at least the duration of a recording";
-    StartWindows: Both Now Start "START_WINDOWS", Kind::Int(1..=i32::MAX as i64), Says("until the program ends"), "",
-        "number of recordings, with START_PERIOD_MS";
-    Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Says("none"), "",
+         ACTIVITIES_DURATION_MSECS wins" => (in ondemand);
+    DurationMsecs: Both Now Start "ACTIVITIES_DURATION_MSECS", I32, Described("to the program's end; in a request, 500"), "",
+        "duration of the recording in ms" => (in ondemand);
+    StartPeriod: Both Now Start "START_PERIOD_MS", SettingKind::Milliseconds, Described("none"), "",
+        "time from one start to the next, into numbered files; at least the duration of a recording" => (in ondemand);
+    StartWindows: Both Now Start "START_WINDOWS", SettingKind::Int(1..=i32::MAX as i64), Described("until the program ends"), "",
+        "number of recordings, with START_PERIOD_MS" => (in ondemand);
+    Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Described("none"), "",
         "number of iterations to record, with a start iteration; a program that counts none is waited for, but not in a \
-         request";
-    StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Says("unset"), "",
-        "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time";
-    StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Says("unset"), "",
-        "starts at the next multiple of this number if the start iteration has passed; 0 means unset";
-    WarmupSecs: Both Now Start "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Says("5; in a request without a start time, 0"), "",
-        "how long collectors run before the start time, if that much time is left; in a request, at most 60";
-    WarmupIterations: Both Now Start "ACTIVITIES_WARMUP_ITERATIONS", I32, Says("0"), "",
-        "minimum number of iterations that collectors run before the start iteration";
-    FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", Kind::Bool, Is("false"), "fields_while_idle(bool)",
-        "keeps fields of spans that are created while nothing is recorded";
-    FlushOnSignals: Both Now Start "FLUSH_ON_SIGNALS", Kind::Bool, Is("true"), "flush_on_signals(bool)",
-        "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process";
-    GzipLevel: Both Now Next "GZIP_LEVEL", Kind::Int(0..=9), Is("1"), "gzip_level(level)",
-        "gzip level of `.json.gz`";
-    ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", Kind::Bool, Is("false"),
+         request" => (in ondemand);
+    StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Described("unset"), "",
+        "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time" => (in ondemand);
+    StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Described("unset"), "",
+        "starts at the next multiple of this number if the start iteration has passed; 0 means unset" => (in ondemand);
+    WarmupSecs: Both Now Start "ACTIVITIES_WARMUP_PERIOD_SECS", I32, Described("5; in a request without a start time, 0"), "",
+        "how long collectors run before the start time, if that much time is left; in a request, at most 60" => (in ondemand);
+    WarmupIterations: Both Now Start "ACTIVITIES_WARMUP_ITERATIONS", I32, Described("0"), "",
+        "minimum number of iterations that collectors run before the start iteration" => (in ondemand);
+    FieldsWhileIdle: Both Now Start "FIELDS_WHILE_IDLE", SettingKind::Bool, Literal("false"), "fields_while_idle(bool)",
+        "keeps fields of spans that are created while nothing is recorded" => (fields_while_idle);
+    FlushOnSignals: Both Now Start "FLUSH_ON_SIGNALS", SettingKind::Bool, Literal("true"), "flush_on_signals(bool)",
+        "writes the trace on SIGINT, SIGTERM or SIGHUP, before the signal ends the process" => (flush_on_signals);
+    GzipLevel: Both Now Next "GZIP_LEVEL", SettingKind::Int(0..=9), Literal("1"), "gzip_level(level)",
+        "gzip level of `.json.gz`" => (gzip_level);
+    ExecutionTrace: Environment Now Start "ENABLE_PYTORCH_EXECUTION_TRACE", SettingKind::Bool, Literal("false"),
         "execution_trace(bool)",
-        "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`";
-    HostName: Both Now Next "HOST_NAME", Kind::Text, Says("the machine's"), "", "the `host_name` in the trace's header";
-    TraceId: Both Now Next "REQUEST_TRACE_ID", Kind::Text, Says("random"), "", "the `trace_id` in the trace's header";
-    GroupTraceId: Both Now Next "REQUEST_GROUP_TRACE_ID", Kind::Text, Is(""), "",
-        "the `group_trace_id` in the trace's header, common to all traces of one request";
-    LogLevel: Both Now AtOnce "LOG_LEVEL", Kind::Severity, Is("warning"), "log_level(severity)",
-        "lowest severity of messages that are shown; a bad value only warns";
-    LogFormat: Both Now AtOnce "LOG_FORMAT", Kind::LogFormat, Is("text"), "",
-        "format of messages";
-    VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Says("unset"), "",
-        "any value means LOG_LEVEL=verbose";
-    VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", Kind::List, Is(""), "",
-        "modules whose verbose messages are shown; empty means all";
-    MaxGpuBufferSize: Both Now Next "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Is("128"), "",
-        "memory for a GPU library's unread records, in MiB; at least 8";
-    CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", Kind::Bool, Is("true"), "",
-        "records waits of streams for events";
-    CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", Kind::Bool, Is("false"), "",
-        "gives each thread CUPTI buffers of its own (CUDA 12.3 or later)";
-    GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", Kind::Bool, Is("false"), "graph_trace(bool)",
-        "records a launch of a CUDA graph as one row instead of one for each node";
-    ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", Kind::Bool, Is("false"), "profiler_range(bool)",
-        "records only between cudaProfilerStart and cudaProfilerStop";
-    NvtxRanges: Both Now Start "NVTX_RANGES", Kind::Bool, Is("false"), "nvtx_ranges(bool)",
-        "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti";
-    DisableCupti: Both Now Start "DISABLE_CUPTI", Kind::Bool, Is("false"), "",
-        "disables NVIDIA GPUs: no library is searched for";
-    TeardownCupti: Both Now Next "TEARDOWN_CUPTI", Kind::Bool, Is("false"), "",
-        "removes CUPTI from the process after each recording, with its remaining cost";
-    CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", Kind::Text, Says("searched for"), "",
-        "the libcupti to use, or its folder";
-    DisableRocm: Both Now Start "DISABLE_ROCM", Kind::Bool, Is("false"), "", "disables AMD GPUs";
-    RoctracerMaxEvents: Both Now Next "ROCTRACER_MAX_EVENTS", I32, Is("5000000"), "",
-        "maximum number of rows of AMD GPUs, calls and work; further rows are counted";
-    RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", Kind::Text, Says("searched for"), "",
-        "the librocprofiler-sdk to use (ROCm 7), or its folder";
-    RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", Kind::Text, Says("searched for"), "",
-        "the libroctracer64 to use (ROCm 4.5 to 6), or its folder";
-    DisableXpu: Both Now Start "DISABLE_XPU", Kind::Bool, Is("false"), "", "disables Intel GPUs";
-    PtiPath: Environment Now Start "KINETO_PTI_PATH", Kind::Text, Says("searched for"), "",
-        "the libpti_view to use, or its folder";
-    XpuMetrics: Both Now Next "XPUPTI_PROFILER_METRICS", Kind::List, Is(""), "",
-        "metrics that Intel GPUs sample, by PTI's names; rows of type `xpu_scope_profiler`, if selected";
-    XpuPerKernel: Both Now Next "XPUPTI_PROFILER_ENABLE_PER_KERNEL", Kind::Bool, Is("false"), "",
-        "samples metrics for each kernel, the only mode";
-    XpuMaxScopes: Both Now Next "XPUPTI_PROFILER_MAX_SCOPES", I64, Is("0"), "",
-        "maximum number of sampled kernels; 0 means 1500";
-    XpuDevices: Both Now Next "XPUPTI_PROFILER_DEVICES", Kind::IntList, Says("the first"), "",
-        "Intel GPU to sample";
-    PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", Kind::Text, Says("none"), "plugins(folder)",
-        "folder of plugins for other accelerators; all are loaded";
-    DisablePlugins: Both Now Start "DISABLE_PLUGINS", Kind::Bool, Is("false"), "", "loads no plugins";
-    InputShapes: Both Now Next "PROFILE_REPORT_INPUT_SHAPES", Kind::Bool, Is("false"), "record_shapes(bool)",
-        "asks the program for input shapes, through its session observers";
-    OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", Kind::Bool, Is("false"), "",
-        "the same as PROFILE_REPORT_INPUT_SHAPES";
-    WithFlops: Both Now Next "PROFILE_WITH_FLOPS", Kind::Bool, Is("false"), "with_flops(bool)",
-        "asks the program for what FLOPs are computed from, through its session observers";
-    ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", Kind::Bool, Is("false"), "with_memory(bool)",
-        "records allocations that allocators report";
-    WithStack: Both Now Start "PROFILE_WITH_STACK", Kind::Bool, Is("false"), "with_stack(bool)",
-        "records the call stack of each enter of a span (feature `backtrace`)";
-    PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", Kind::Bool, Is("false"), "",
-        "the same as PROFILE_WITH_STACK";
-    StackFrames: Both Now Start "STACK_FRAMES", Kind::Int(1..=128), Is("32"), "stack_frames(count)",
-        "maximum number of frames of a call stack";
-    StackFilter: Both Now Start "STACK_FILTER", Kind::Filter, Says("everything"), "stack_filter(targets)",
-        "spans whose call stacks are recorded";
-    PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", Kind::List, Is(""), "performance_events(names)",
-        "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)";
-    DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", Kind::Bool, Is("false"), "with_device_memory(bool)",
-        "records what CUDA's calls allocate on devices, instead of allocators' reports";
-    ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", Kind::Bool, Is("true"), "",
-        "false declines the request";
-    Cancel: Both Requested Start "CANCEL", Kind::Bool, Is("false"), "",
-        "cancels all requests that have not ended, and discards their records";
-    PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", Kind::List, Is(""), "", "metrics for PM sampling";
-    PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Says("unset"), "",
-        "the device for PM sampling";
-    ProfileMemory: Both Requested Start "PROFILE_MEMORY", Kind::Bool, Is("false"), "",
-        "records a memory profile instead of a trace";
-    ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Is("1000"), "",
-        "duration of the memory profile";
-    StartTime: Both Requested Start "PROFILE_START_TIME", Kind::StartTime, Is("0"), "",
-        "start of the recording, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means as soon as possible";
-    IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", Kind::Bool, Says("as KINETO_USE_DAEMON"), "",
-        "polls the dynolog daemon for requests";
-    UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Says("1 to 5, by its response time"),
+        "also writes the operations as a graph (Chakra): `app.et.json` for `app.pt.trace.json`" => (execution_trace);
+    HostName: Both Now Next "HOST_NAME", SettingKind::Text, Described("the machine's"), "", "the `host_name` in the trace's header" => (host_name);
+    TraceId: Both Now Next "REQUEST_TRACE_ID", SettingKind::Text, Described("random"), "", "the `trace_id` in the trace's header" => (trace_id);
+    GroupTraceId: Both Now Next "REQUEST_GROUP_TRACE_ID", SettingKind::Text, Literal(""), "",
+        "the `group_trace_id` in the trace's header, common to all traces of one request" => (group_trace_id);
+    LogLevel: Both Now AtOnce "LOG_LEVEL", SettingKind::Severity, Literal("warning"), "log_level(severity)",
+        "lowest severity of messages that are shown; a bad value only warns" => (log_level);
+    LogFormat: Both Now AtOnce "LOG_FORMAT", SettingKind::LogFormat, Literal("text"), "",
+        "format of messages" => (log_format);
+    VerboseLogLevel: Both Now AtOnce "VERBOSE_LOG_LEVEL", I32, Described("unset"), "",
+        "any value means LOG_LEVEL=verbose" => (|config| config.log_level = Severity::Verbose);
+    VerboseLogModules: Both Now AtOnce "VERBOSE_LOG_MODULES", SettingKind::List, Literal(""), "",
+        "modules whose verbose messages are shown; empty means all" => (verbose_log_modules);
+    MaxGpuBufferSize: Both Now Next "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", I32, Literal("128"), "",
+        "memory for a GPU library's unread records, in MiB; at least 8" => (in gpu);
+    CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", SettingKind::Bool, Literal("true"), "",
+        "records waits of streams for events" => (in gpu);
+    CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
+        "gives each thread CUPTI buffers of its own (CUDA 12.3 or later)" => (in gpu);
+    GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
+        "records a launch of a CUDA graph as one row instead of one for each node" => (in gpu);
+    ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",
+        "records only between cudaProfilerStart and cudaProfilerStop" => (in gpu);
+    NvtxRanges: Both Now Start "NVTX_RANGES", SettingKind::Bool, Literal("false"), "nvtx_ranges(bool)",
+        "records NVTX ranges of libraries as annotations; NVTX_INJECTION64_PATH must name libcupti" => (in gpu);
+    DisableCupti: Both Now Start "DISABLE_CUPTI", SettingKind::Bool, Literal("false"), "",
+        "disables NVIDIA GPUs: no library is searched for" => (in gpu);
+    TeardownCupti: Both Now Next "TEARDOWN_CUPTI", SettingKind::Bool, Literal("false"), "",
+        "removes CUPTI from the process after each recording, with its remaining cost" => (in gpu);
+    CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", SettingKind::Text, Described("searched for"), "",
+        "the libcupti to use, or its folder" => (in gpu);
+    DisableRocm: Both Now Start "DISABLE_ROCM", SettingKind::Bool, Literal("false"), "", "disables AMD GPUs" => (in gpu);
+    RoctracerMaxEvents: Both Now Next "ROCTRACER_MAX_EVENTS", I32, Literal("5000000"), "",
+        "maximum number of rows of AMD GPUs, calls and work; further rows are counted" => (in gpu);
+    RocprofilerPath: Environment Now Start "KINETO_ROCPROFILER_PATH", SettingKind::Text, Described("searched for"), "",
+        "the librocprofiler-sdk to use (ROCm 7), or its folder" => (in gpu);
+    RoctracerPath: Environment Now Start "KINETO_ROCTRACER_PATH", SettingKind::Text, Described("searched for"), "",
+        "the libroctracer64 to use (ROCm 4.5 to 6), or its folder" => (in gpu);
+    DisableXpu: Both Now Start "DISABLE_XPU", SettingKind::Bool, Literal("false"), "", "disables Intel GPUs" => (in gpu);
+    PtiPath: Environment Now Start "KINETO_PTI_PATH", SettingKind::Text, Described("searched for"), "",
+        "the libpti_view to use, or its folder" => (in gpu);
+    XpuMetrics: Both Now Next "XPUPTI_PROFILER_METRICS", SettingKind::List, Literal(""), "",
+        "metrics that Intel GPUs sample, by PTI's names; rows of type `xpu_scope_profiler`, if selected" => (in gpu);
+    XpuPerKernel: Both Now Next "XPUPTI_PROFILER_ENABLE_PER_KERNEL", SettingKind::Bool, Literal("false"), "",
+        "samples metrics for each kernel, the only mode" => (in gpu);
+    XpuMaxScopes: Both Now Next "XPUPTI_PROFILER_MAX_SCOPES", I64, Literal("0"), "",
+        "maximum number of sampled kernels; 0 means 1500" => (in gpu);
+    XpuDevices: Both Now Next "XPUPTI_PROFILER_DEVICES", SettingKind::IntList, Described("the first"), "",
+        "Intel GPU to sample" => (in gpu);
+    PluginFolder: Environment Now Start "KINETO_PLUGIN_LIB_DIR_PATH", SettingKind::Text, Described("none"), "plugins(folder)",
+        "folder of plugins for other accelerators; all are loaded" => (in gpu);
+    DisablePlugins: Both Now Start "DISABLE_PLUGINS", SettingKind::Bool, Literal("false"), "", "loads no plugins" => (in gpu);
+    InputShapes: Both Now Next "PROFILE_REPORT_INPUT_SHAPES", SettingKind::Bool, Literal("false"), "record_shapes(bool)",
+        "asks the program for input shapes, through its session observers" => (flags.record_shapes);
+    OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", SettingKind::Bool, Literal("false"), "",
+        "the same as PROFILE_REPORT_INPUT_SHAPES" => (flags.record_shapes);
+    WithFlops: Both Now Next "PROFILE_WITH_FLOPS", SettingKind::Bool, Literal("false"), "with_flops(bool)",
+        "asks the program for what FLOPs are computed from, through its session observers" => (flags.with_flops);
+    ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "with_memory(bool)",
+        "records allocations that allocators report" => (flags.profile_memory);
+    WithStack: Both Now Start "PROFILE_WITH_STACK", SettingKind::Bool, Literal("false"), "with_stack(bool)",
+        "records the call stack of each enter of a span (feature `backtrace`)" => (flags.with_stack);
+    PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", SettingKind::Bool, Literal("false"), "",
+        "the same as PROFILE_WITH_STACK" => (flags.with_stack);
+    StackFrames: Both Now Start "STACK_FRAMES", SettingKind::Int(1..=128), Literal("32"), "stack_frames(count)",
+        "maximum number of frames of a call stack" => (slice_extras.stack_frames);
+    StackFilter: Both Now Start "STACK_FILTER", SettingKind::Filter, Described("everything"), "stack_filter(targets)",
+        "spans whose call stacks are recorded" => (slice_extras.stack_filter);
+    PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", SettingKind::List, Literal(""), "performance_events(names)",
+        "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
+    DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "with_device_memory(bool)",
+        "records what CUDA's calls allocate on devices, instead of allocators' reports" => (in gpu);
+    ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
+        "false declines the request" => (nothing);
+    Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",
+        "cancels all requests that have not ended, and discards their records" => (nothing);
+    PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "", "metrics for PM sampling" => (in gpu);
+    PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Described("unset"), "",
+        "the device for PM sampling" => (in gpu);
+    ProfileMemory: Both Requested Start "PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "",
+        "records a memory profile instead of a trace" => (nothing);
+    ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Literal("1000"), "",
+        "duration of the memory profile" => (nothing);
+    StartTime: Both Requested Start "PROFILE_START_TIME", SettingKind::StartTime, Literal("0"), "",
+        "start of the recording, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means as soon as possible" => (nothing);
+    IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", SettingKind::Bool, Described("as KINETO_USE_DAEMON"), "",
+        "polls the dynolog daemon for requests" => (in ondemand);
+    UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Described("1 to 5, by its response time"),
         "",
-        "interval at which the daemon is polled, in seconds; 0 means 100 times a second";
-    CustomConfig: Both Now Next "CUSTOM_CONFIG", Kind::Text, Is(""), "",
+        "interval at which the daemon is polled, in seconds; 0 means 100 times a second" => (in ondemand);
+    CustomConfig: Both Now Next "CUSTOM_CONFIG", SettingKind::Text, Literal(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
-         deselect MTIA's types";
-    UseDaemon: Environment Now Start "KINETO_USE_DAEMON", Kind::Presence, Is("false"), "",
-        "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set (Linux)";
-    OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", Kind::Text, Is("/tmp/"), "",
-        "folder in or below which requests may write files";
-    LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", Kind::Int(1..=86_400), Is("3600"), "",
-        "maximum time that a request records, and waits for an iteration";
-    LatestStart: Environment Now Start "KINETO_ONDEMAND_MAX_AHEAD_SECS", Kind::Int(0..=86_400), Is("3600"), "",
-        "how far ahead a request's start time may be";
-    FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", Kind::Mode, Is("600"), "",
-        "permissions of files of requests, in octal";
-    SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", Kind::Text, Says("abstract sockets"), "",
-        "folder of the daemon's sockets, an absolute path";
-    TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", Kind::Text, Says("none"), "trigger_folder(path)",
+         deselect MTIA's types" => (in gpu);
+    UseDaemon: Environment Now Start "KINETO_USE_DAEMON", SettingKind::Presence, Literal("false"), "",
+        "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set (Linux)" => (ondemand.use_daemon);
+    OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", SettingKind::Text, Literal("/tmp/"), "",
+        "folder in or below which requests may write files" => (in ondemand);
+    LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", SettingKind::Int(1..=86_400), Literal("3600"), "",
+        "maximum time that a request records, and waits for an iteration" => (in ondemand);
+    LatestStart: Environment Now Start "KINETO_ONDEMAND_MAX_AHEAD_SECS", SettingKind::Int(0..=86_400), Literal("3600"), "",
+        "how far ahead a request's start time may be" => (in ondemand);
+    FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", SettingKind::Mode, Literal("600"), "",
+        "permissions of files of requests, in octal" => (in ondemand);
+    SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", SettingKind::Text, Described("abstract sockets"), "",
+        "folder of the daemon's sockets, an absolute path" => (in ondemand);
+    TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",
         "serves files `<pid>.request` in that folder as requests; records nothing else unless KINETO_RECORD_FROM_START \
-         is set (Linux)";
-    DaemonUser: Environment Now Start "KINETO_DAEMON_UID", Kind::Int(0..=u32::MAX as i64), Says("none"), "",
-        "user whose daemon and files are trusted, in addition to root's and the program's own";
-    SlurmJob: Environment Now Start "SLURM_JOB_ID", Kind::Text, Is("0"), "",
-        "job under which the program registers with the daemon";
+         is set (Linux)" => (in ondemand);
+    DaemonUser: Environment Now Start "KINETO_DAEMON_UID", SettingKind::Int(0..=u32::MAX as i64), Described("none"), "",
+        "user whose daemon and files are trusted, in addition to root's and the program's own" => (in ondemand);
+    SlurmJob: Environment Now Start "SLURM_JOB_ID", SettingKind::Text, Literal("0"), "",
+        "job under which the program registers with the daemon" => (in ondemand);
 }
 
 impl Key {
     /// Returns the key that the configuration file spells so.
     pub(super) fn in_file(name: &str) -> Option<Key> {
-        Key::ALL.iter().copied().find(|key| key.spec().place == Both && key.spec().name == name)
+        Key::ALL.iter().copied().find(|key| key.spec().scope == Both && key.spec().name == name)
     }
 
     /// Returns what holds when nobody sets it, as text, if that is a value.
     pub(super) fn default_text(self) -> Option<&'static str> {
-        if let Is(text) = self.spec().default { Some(text) } else { None }
+        if let Literal(text) = self.spec().default { Some(text) } else { None }
     }
 
     /// Whether it is read from the environment variable of that name.
     pub(super) fn is_variable(self, name: &str) -> bool {
-        let Spec { name: own, place, .. } = self.spec();
-        match place {
+        let KeySpec { name: own, scope, .. } = self.spec();
+        match scope {
             Both => name.strip_prefix("KINETO_") == Some(*own),
             Environment => name == *own,
         }
@@ -327,7 +345,7 @@ impl Key {
 
     /// Returns the environment variable for it.
     pub(crate) fn variable(self) -> String {
-        match self.spec().place {
+        match self.spec().scope {
             Both => format!("KINETO_{}", self.spec().name),
             Environment => self.spec().name.to_owned(),
         }
@@ -385,7 +403,7 @@ impl Key {
             | Key::SocketFolder
             | Key::TriggerFolder
             | Key::DaemonUser => Some(("ondemand", cfg!(feature = "ondemand"))),
-            _ if self.spec().stage == Requested => Some(("ondemand", cfg!(feature = "ondemand"))),
+            _ if self.spec().support == Requested => Some(("ondemand", cfg!(feature = "ondemand"))),
             _ => None,
         }
     }
@@ -433,27 +451,35 @@ pub(super) fn is_removed(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("SIGUSR2_")
 }
 
-/// Variables of the environment that are no keys, with what they do; the first column is also what is read.
-pub(super) const OTHER_VARIABLES: [(&[&str], &str); 8] = [
-    (&["NO_COLOR"], "any value removes colors from messages on a terminal"),
-    (&["NVTX_INJECTION64_PATH"], "tool that receives NVTX ranges, as NVTX's own client reads it"),
+/// Environment variables that are not keys, with their effect, and whether they are options of collectors.
+pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
+    (&["NO_COLOR"], "any value removes colors from messages on a terminal", false),
+    (&["NVTX_INJECTION64_PATH"], "tool that receives NVTX ranges, as NVTX's own client reads it", true),
     (
         &["CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "CONDA_PREFIX", "VIRTUAL_ENV"],
         "folders in which vendors' libraries are searched, in addition to the loader's",
+        true,
     ),
     (
         &["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"],
         "copied into the trace's header under these names",
+        false,
     ),
-    (&["RANK", "WORLD_SIZE", "LOCAL_RANK"], "`distributedInfo` in the header, as set by torchrun"),
-    (&["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"], "`distributedInfo` under Slurm, if torchrun's are unset"),
+    (&["RANK", "WORLD_SIZE", "LOCAL_RANK"], "`distributedInfo` in the header, as set by torchrun", false),
+    (
+        &["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"],
+        "`distributedInfo` under Slurm, if torchrun's are unset",
+        false,
+    ),
     (
         &["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
         "`distributedInfo` under Open MPI, if both are unset",
+        false,
     ),
     (
         &["CUDA_VISIBLE_DEVICES", "CUDA_INJECTION64_PATH"],
         "the driver's own: visible GPUs, injected tool; `kineto doctor` prints them",
+        true,
     ),
 ];
 
@@ -476,10 +502,10 @@ const FEATURES: [(&str, &str, &str); 11] = [
 pub(super) fn hint(name: &str) -> String {
     let bare = name.strip_prefix("KINETO_").unwrap_or(name).to_ascii_uppercase();
     match Key::ALL.iter().find(|key| key.spec().name == bare || key.spec().name == name) {
-        Some(key) if key.spec().place == Environment => "; it is read from the environment alone".to_owned(),
+        Some(key) if key.spec().scope == Environment => "; it is read from the environment alone".to_owned(),
         Some(key) => format!("; did you mean {}?", key.spec().name),
         None => {
-            let names = Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.place == Both).map(|spec| spec.name);
+            let names = Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.scope == Both).map(|spec| spec.name);
             closest(&bare, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
         }
     }
@@ -499,30 +525,30 @@ when a change of the file counts while a program serves requests: where it is em
 /// Returns the table of all settings in Markdown.
 pub(super) fn markdown_table() -> String {
     let mut table = String::from(INTRODUCTION);
-    let mut row = |switch: &str, builder: &str, value: &str, default: &str, change: Change, effect: &str| {
+    let mut row = |switch: &str, builder: &str, value: &str, default: &str, reload: ReloadPolicy, effect: &str| {
         let builder = if builder.is_empty() { String::new() } else { format!("`{builder}`") };
         // Writing to a string does not fail.
-        let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {change} | {effect} |");
+        let _ = writeln!(table, "| {switch} | {builder} | {value} | {default} | {reload} | {effect} |");
     };
     for (feature, default, effect) in FEATURES {
         row(&format!("Cargo feature `{feature}`"), "", "on or off", default, Start, effect);
     }
     for stage in [Now, Requested, Later] {
-        for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.stage == stage) {
+        for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.support == stage) {
             let default = match spec.default {
-                Is("") => "empty".to_owned(),
-                Is(text) => format!("`{text}`"),
-                Says(text) => text.to_owned(),
+                Literal("") => "empty".to_owned(),
+                Literal(text) => format!("`{text}`"),
+                Described(text) => text.to_owned(),
             };
             let effect = match stage {
                 Now => spec.effect.to_owned(),
                 Requested => format!("*in a request:* {}", spec.effect),
                 Later => format!("*kept for later:* {}", spec.effect),
             };
-            row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, spec.change, &effect);
+            row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, spec.reload, &effect);
         }
         if stage == Now {
-            for (names, effect) in OTHER_VARIABLES {
+            for (names, effect, _) in OTHER_VARIABLES {
                 row(&format!("`{}`", names.join("`, `")), "", "", "unset", Start, effect);
             }
         }
@@ -538,9 +564,18 @@ mod tests {
     use std::path::Path;
 
     #[test]
+    fn torch_and_libkineto_key_set_with_stack() {
+        for key in [Key::WithStack, Key::PythonStackTrace] {
+            let mut config = Config::default();
+            key.apply(&Value::Bool(true), &mut config);
+            assert!(config.flags.with_stack, "{key:?}");
+        }
+    }
+
+    #[test]
     fn the_defaults_can_be_read() {
         for key in Key::ALL {
-            if let Is(text) = key.spec().default {
+            if let Literal(text) = key.spec().default {
                 let value = key.spec().kind.parse(text);
                 assert_eq!(value.map(|value| value.to_string()).as_deref(), Ok(text), "{key:?}");
             }
@@ -558,11 +593,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stands_in_a_file_changes_with_it_and_a_family_changes_together() {
+    fn environment_keys_and_families_reload_consistently() {
         for key in Key::ALL {
-            let Spec { place, change, .. } = key.spec();
-            assert!(*place == Both || *change == Start, "{key:?}");
-            assert_eq!(*change, key.family().spec().change, "{key:?}");
+            let KeySpec { scope, reload, .. } = key.spec();
+            assert!(*scope == Both || *reload == Start, "{key:?}");
+            assert_eq!(*reload, key.family().spec().reload, "{key:?}");
         }
     }
 
@@ -595,6 +630,13 @@ mod tests {
         assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
         assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));
         assert_eq!(needs("plugins"), named(&["PLUGIN_LIB"]));
+        // When and for how long is recorded, who may ask for it, and what only a request says.
+        let times = ["START_", "DURATION", "ITERATION", "WARMUP"];
+        let sources = ["DAEMON", "ONDEMAND", "ON_DEMAND", "IPC_", "TRIGGER", "TRACE_FILE_MODE"];
+        let requests = ["ACTIVITIES_ENABLED", "CANCEL", "PROFILE_MEMORY"];
+        let mut ondemand = named(&[times.as_slice(), &sources, &requests].concat());
+        ondemand.retain(|name| *name != Key::ProfileProfileMemory.spec().name);
+        assert_eq!(needs("ondemand"), ondemand);
     }
 
     #[test]

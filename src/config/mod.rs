@@ -1,12 +1,11 @@
 //! The configuration: resolved from builder, environment, file and defaults, then a plain value.
 //!
-//! Keys, grammar and places are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each key is
-//! decided alone: builder over environment over file over default. libkineto, where the file goes over what the program
-//! says, cannot be overruled by the program.
+//! Keys, grammar and the default path are libkineto's (`Config.cpp`, `AbstractConfig.cpp`, `ConfigLoader.cpp`). Each
+//! key is resolved separately: builder over environment over file over default. In libkineto, the file overrides the
+//! program.
 
 mod async_spans;
 mod change;
-mod companions;
 mod distributed;
 mod env;
 mod file;
@@ -22,11 +21,12 @@ mod overrides;
 mod parse;
 mod request;
 mod settings;
+mod slice_extras;
 mod spelling;
 mod timetable;
 mod value;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -34,50 +34,50 @@ use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 pub use async_spans::AsyncSpans;
-pub(crate) use companions::Companions;
 pub use distributed::{DistributedInfo, ProcessGroup};
-pub(crate) use env::{Env, Switch};
+pub(crate) use env::{Activation, Env};
 pub(crate) use file::ConfigFile;
 pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
 #[cfg(target_os = "linux")]
-pub(crate) use names::{NameParts, has_pid};
-pub(crate) use ondemand::OnDemand;
+pub(crate) use names::{NamePlaceholders, has_pid};
+pub(crate) use ondemand::OnDemandConfig;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
-pub(crate) use request::Asked;
-use settings::{Fault, Merged, Origin, Settings};
+pub(crate) use request::ParsedRequest;
+use settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
+pub(crate) use slice_extras::SliceExtrasConfig;
 pub(crate) use timetable::Timetable;
 
-use crate::diag::{DOOR, Door, LogFormat, Severity, diag};
+use crate::diag::{LOGGER, LogFormat, Logger, Severity, diag};
 use crate::error::{Error, ErrorKind};
-use keys::Key;
+pub(crate) use keys::Key;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
-use value::Value;
+pub(crate) use value::Value;
 
-/// What a layer does, as builder, environment, configuration file and defaults have decided it.
+/// The settings of a layer, resolved from builder, environment, configuration file and defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) mode: Modes,
     pub(crate) itt_domain: String,
     pub(crate) activities: ActivityTypes,
     pub(crate) output: Output,
-    /// What this layer sees; `None` is everything.
+    /// Selects the spans and events of this layer; `None` selects all.
     pub(crate) filter: Option<Targets>,
     pub(crate) with_args: bool,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
     pub(crate) flags: RecordingFlags,
-    /// An overload's name stands behind its operation's.
+    /// Whether the name of an operation ends with its overload.
     pub(crate) overload_names: bool,
-    /// Arrows go from forward to backward operations.
+    /// Whether arrows are drawn from forward to backward operations.
     pub(crate) fwd_bwd: bool,
-    /// Collective operations are of a type of their own.
+    /// Whether collective operations have the type `collective_comm`.
     pub(crate) collectives: bool,
     pub(crate) deny_fields: Vec<String>,
-    /// Events above this are not recorded; OFF is none.
+    /// The most verbose level of recorded events; `OFF` records none.
     pub(crate) events: LevelFilter,
     pub(crate) async_spans: AsyncSpans,
     pub(crate) buffer_limit_bytes: u64,
@@ -89,33 +89,32 @@ pub(crate) struct Config {
     pub(crate) flush_on_signals: bool,
     /// 0 to 9.
     pub(crate) gzip_level: u32,
-    /// An execution trace is written beside the trace.
+    /// Whether an execution trace is written in addition to the trace.
     pub(crate) execution_trace: bool,
     pub(crate) host_name: Option<String>,
     pub(crate) trace_id: Option<String>,
     /// Empty for none.
     pub(crate) group_trace_id: String,
-    /// The tool that listens to NVTX.
-    pub(crate) nvtx_injection: Option<PathBuf>,
-    pub(crate) companions: Companions,
+    pub(crate) slice_extras: SliceExtrasConfig,
     pub(crate) gpu: Gpu,
-    pub(crate) ondemand: OnDemand,
+    pub(crate) ondemand: OnDemandConfig,
     pub(crate) log_level: Severity,
     pub(crate) log_format: LogFormat,
     pub(crate) verbose_log_modules: Vec<String>,
     pub(crate) distributed: Option<DistributedInfo>,
-    /// PT_PROFILER_JOB_*: names and plain texts, to be quoted as JSON.
+    /// PT_PROFILER_JOB_*: names and values, not yet quoted as JSON.
     pub(crate) job_metadata: Vec<(String, String)>,
-    /// What it was read from, as it was then.
+    /// The file that was read, with its state at that time.
     pub(crate) file: ConfigFile,
-    merged: Merged,
+    merged: MergedSettings,
 }
 
-/// The keys that [`Config::check_start`] is about: those of either check, and all of them.
-const CHECKED: [&[Key]; 3] = [CHECKED_ALL.split_at(1).0, TIMES, &CHECKED_ALL];
-/// The keys that say when the process records by itself, and for how long.
-const TIMES: &[Key] = CHECKED_ALL.split_at(1).1;
-const CHECKED_ALL: [Key; 8] = [
+/// The sets of keys whose environment variables are ignored, in this order, until [`Config::check_start`] succeeds.
+const IGNORED_IN_TURN: [&[Key]; 3] = [CHECKED_KEYS.split_at(1).0, TIMETABLE_KEYS, &CHECKED_KEYS];
+/// The keys that schedule recordings: start, duration and repetition.
+const TIMETABLE_KEYS: &[Key] = CHECKED_KEYS.split_at(1).1;
+/// The keys that [`Config::check_start`] reads.
+const CHECKED_KEYS: [Key; 8] = [
     Key::Overflow,
     Key::StartDelay,
     Key::StartPeriod,
@@ -127,13 +126,11 @@ const CHECKED_ALL: [Key; 8] = [
 ];
 
 impl Config {
-    /// Puts the sources together, and adds to `warnings` what should be told to the user besides.
-    ///
-    /// The warnings are not sent: see [`report`]. There may be some beside an error, too.
+    /// Merges the sources. Warnings are appended to `warnings`, also if this fails; [`report`] emits them.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] with all values that cannot be used, [`ErrorKind::Io`] about a file that cannot be read,
-    /// [`ErrorKind::Unsupported`] for what this version cannot do.
+    /// [`ErrorKind::Config`] with all invalid values, [`ErrorKind::Io`] if a file cannot be read,
+    /// [`ErrorKind::Unsupported`] if a value is not supported in this version.
     pub(crate) fn resolve(overrides: &Overrides, env: &Env, warnings: &mut Vec<String>) -> Result<Config, Error> {
         Config::resolve_with(overrides, env, Path::new(file::DEFAULT), warnings)
     }
@@ -144,65 +141,66 @@ impl Config {
         default_file: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<Config, Error> {
-        let (by_program, mut by_env) = (overrides.read(), env.read());
+        let (builder, mut environment) = (overrides.read(), env.read());
         if !overrides.is_env_strict {
-            by_env.warnings.extend(by_env.faults.drain(..).map(|fault| fault.ignored()));
+            let errors = std::mem::take(&mut environment.errors);
+            environment.warnings.extend(errors.iter().map(SettingError::ignored_warning));
         }
-        warnings.extend(by_program.warnings.into_iter().chain(by_env.warnings));
-        let faults: Vec<_> = by_program.faults.iter().chain(&by_env.faults).map(Fault::to_string).collect();
-        if !faults.is_empty() {
-            return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", faults.join("; "))));
+        warnings.extend(builder.warnings.into_iter().chain(environment.warnings));
+        let errors: Vec<_> = builder.errors.iter().chain(&environment.errors).map(SettingError::to_string).collect();
+        if !errors.is_empty() {
+            return Err(Error::new(ErrorKind::Config, format!("cannot use {}; correct it", errors.join("; "))));
         }
-        // Looked at before it is read: what happens to it from then on is a change.
-        let file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
-        let by_file = file.read(warnings)?;
-        let merge = |by_env: Settings| {
-            Config::of(Merged::new([
-                (Origin::Builder, by_program.settings.clone()),
-                (Origin::Environment, by_env),
-                (Origin::File, by_file.clone()),
+        // The state is taken before the file is read, so that a later change is noticed.
+        let config_file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
+        let file = config_file.read(warnings)?;
+        let merge = |environment: SourceSettings| {
+            Config::from_merged(MergedSettings::new([
+                (ConfigSource::Builder, builder.settings.clone()),
+                (ConfigSource::Environment, environment),
+                (ConfigSource::File, file.clone()),
             ]))
         };
-        let mut config = merge(by_env.settings.clone());
+        let mut config = merge(environment.settings.clone());
         if let Err(why) = config.check_start()
             && !overrides.is_env_strict
-            && let Some(rest) = CHECKED
+            && let Some(reduced) = IGNORED_IN_TURN
                 .iter()
-                .map(|keys| merge(by_env.settings.without(keys)))
+                .map(|keys| merge(environment.settings.without(keys)))
                 .find(|config| config.check_start().is_ok())
         {
-            warnings.push(format!("{why}; what the environment says of it is ignored"));
-            config = rest;
+            warnings.push(format!("{why}; the environment's values are ignored"));
+            config = reduced;
         }
         config.check_start()?;
-        config.file = file;
+        config.file = config_file;
         warnings.extend(config.ondemand.timetable.warning().map(str::to_owned));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
-        config.gpu.look_for_places(env);
-        config.nvtx_injection = env.text("NVTX_INJECTION64_PATH").map(PathBuf::from);
+        config.gpu.read_variables(env);
         Ok(config)
     }
 
-    /// Refuses settings with which a program cannot start.
+    /// Rejects settings with which a program cannot start.
     fn check_start(&self) -> Result<(), Error> {
         self.ondemand.timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
         self.check()
     }
 
-    /// Refuses what this version cannot do.
+    /// Rejects values that this version does not support.
     fn check(&self) -> Result<(), Error> {
         if self.overflow == Overflow::Stop {
             return Ok(());
         }
-        let what = self.overflow.as_str();
-        let message = format!("overflow {what} is not available in this version; use stop and raise the buffer limit");
+        let overflow = self.overflow.as_str();
+        let message =
+            format!("overflow {overflow} is not available in this version; use stop and raise the buffer limit");
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    fn of(merged: Merged) -> Config {
+    fn from_merged(merged: MergedSettings) -> Config {
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
-        merged.iter().for_each(|(key, value)| config.set(key, value));
+        merged.iter().for_each(|(key, value)| key.apply(value, &mut config));
         config.activities = config.gpu.allowed(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
@@ -211,95 +209,59 @@ impl Config {
         config
     }
 
-    /// Sets what a key stands for; those that are kept for later stand for nothing.
-    fn set(&mut self, key: Key, value: &Value) {
-        match (key, value) {
-            (Key::IttDomain, Value::Text(name)) => self.itt_domain.clone_from(name),
-            (Key::Mode, Value::Modes(modes)) => self.mode = *modes,
-            (Key::ActivityTypes | Key::Activities, Value::Activities(types)) => {
-                self.activities = self.activities.union(*types);
-            }
-            (Key::LogFile, Value::Output(output)) => self.output = output.clone(),
-            (Key::Filter, Value::Filter(targets)) => self.filter = Some((**targets).clone()),
-            (Key::WithArgs, Value::Bool(on)) => self.with_args = *on,
-            (Key::WithTarget, Value::Bool(on)) => self.with_target = *on,
-            (Key::WithLocation, Value::Bool(on)) => self.with_location = *on,
-            (Key::OverloadNames, Value::Bool(on)) => self.overload_names = *on,
-            (Key::FwdBwd, Value::Bool(on)) => self.fwd_bwd = *on,
-            (Key::Collectives, Value::Bool(on)) => self.collectives = *on,
-            (Key::DenyFields, Value::List(names)) => self.deny_fields.clone_from(names),
-            (Key::Events, Value::Events(level)) => self.events = *level,
-            (Key::AsyncSpans, Value::AsyncSpans(spans)) => self.async_spans = *spans,
-            (Key::BufferLimit, Value::Bytes(bytes)) => self.buffer_limit_bytes = *bytes,
-            (Key::FieldLimit, Value::Int(bytes)) => self.field_limit_bytes = usize::try_from(*bytes).unwrap_or(0),
-            (Key::Overflow, Value::Overflow(overflow)) => self.overflow = *overflow,
-            (Key::FlushTimeout, Value::Time(time)) => self.flush_timeout = *time,
-            (Key::RecordFromStart, Value::Bool(on)) => self.record_from_start = *on,
-            (Key::FieldsWhileIdle, Value::Bool(on)) => self.fields_while_idle = *on,
-            (Key::FlushOnSignals, Value::Bool(on)) => self.flush_on_signals = *on,
-            (Key::GzipLevel, Value::Int(level)) => self.gzip_level = u32::try_from(*level).unwrap_or(0),
-            (Key::ExecutionTrace, Value::Bool(on)) => self.execution_trace = *on,
-            (Key::HostName, Value::Text(name)) => self.host_name = Some(name.clone()).filter(|name| !name.is_empty()),
-            (Key::TraceId, Value::Text(id)) => self.trace_id = Some(id.clone()).filter(|id| !id.is_empty()),
-            (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
-            (Key::LogLevel, Value::Severity(severity)) => self.log_level = *severity,
-            (Key::LogFormat, Value::LogFormat(format)) => self.log_format = *format,
-            // Comes behind the one above, and above it.
-            (Key::VerboseLogLevel, _) => self.log_level = Severity::Verbose,
-            (Key::VerboseLogModules, Value::List(modules)) => self.verbose_log_modules.clone_from(modules),
-            _ if self.flags.set(key, value) => {}
-            _ if self.companions.set(key, value) || self.ondemand.set(key, value) => {}
-            _ => self.gpu.set(key, value),
-        }
-    }
-
-    /// Settles what begins by itself; returns whether requests are served.
+    /// Decides what starts without a call of the program; returns whether requests are served.
     ///
-    /// A schedule of the program goes before the timetable. Where requests are served, those of the timetable among
-    /// them, or the layer only `waits` ([`Switch::Idle`]), nothing else begins unless a source says so.
-    pub(crate) fn settle_start(&mut self, waits: bool, has_schedule: bool) -> bool {
+    /// The program's schedule overrides the timetable. If requests are served, including those of the timetable, or the
+    /// layer is [`Activation::Idle`] (`waits`), nothing else is recorded unless a source sets RECORD_FROM_START.
+    pub(crate) fn resolve_start(&mut self, waits: bool, has_schedule: bool) -> bool {
         if has_schedule && self.ondemand.timetable.is_wanted() {
             self.ondemand.timetable = Timetable::default();
-            let what = "START_DELAY_MS, ACTIVITIES_DURATION_MSECS and ACTIVITIES_ITERATIONS";
-            diag!(Warning, "config", "{what} change nothing: the program has a schedule, which says when to record");
+            diag!(
+                Warning,
+                "config",
+                "START_DELAY_MS, ACTIVITIES_DURATION_MSECS and ACTIVITIES_ITERATIONS are ignored: the program records by a \
+                 schedule; unset them, or remove the schedule"
+            );
         }
         let serves = self.ondemand.is_wanted();
         if waits || serves && !has_schedule {
-            self.wait_for_requests();
+            self.record_on_request_only();
         }
         serves
     }
 
-    /// Lets nothing be recorded before somebody asks for it, unless a source has decided that.
-    fn wait_for_requests(&mut self) {
-        if self.origin(Key::RecordFromStart) == Origin::Default {
+    /// Records nothing before the first request, unless a source sets RECORD_FROM_START.
+    fn record_on_request_only(&mut self) {
+        if self.source(Key::RecordFromStart) == ConfigSource::Default {
             self.record_from_start = false;
         }
     }
 
-    /// Sets the threshold and the format of this crate's messages, if a source sets them.
+    /// Applies the log settings that a source sets.
     ///
-    /// By default it is left alone, so that a second layer does not take back what the first was told.
+    /// Defaults are not applied, so that a second layer does not reset the settings of the first.
     pub(crate) fn apply_log_settings(&self) {
-        if self.origin(Key::LogLevel) != Origin::Default || self.origin(Key::VerboseLogLevel) != Origin::Default {
-            DOOR.set_threshold(self.log_level);
+        if self.source(Key::LogLevel) != ConfigSource::Default
+            || self.source(Key::VerboseLogLevel) != ConfigSource::Default
+        {
+            LOGGER.set_threshold(self.log_level);
         }
-        if self.origin(Key::LogFormat) != Origin::Default {
-            DOOR.set_format(self.log_format);
+        if self.source(Key::LogFormat) != ConfigSource::Default {
+            LOGGER.set_format(self.log_format);
         }
-        if self.origin(Key::VerboseLogModules) != Origin::Default {
-            DOOR.set_verbose_modules(&self.verbose_log_modules);
+        if self.source(Key::VerboseLogModules) != ConfigSource::Default {
+            LOGGER.set_verbose_modules(&self.verbose_log_modules);
         }
     }
 
-    /// Whether the counters of the CPU were chosen by the environment.
-    pub(crate) fn has_counters_of_env(&self) -> bool {
-        self.origin(Key::PerformanceEvents) == Origin::Environment
+    /// Returns whether the environment selected the CPU counters.
+    pub(crate) fn has_counters_from_env(&self) -> bool {
+        self.source(Key::PerformanceEvents) == ConfigSource::Environment
     }
 
-    /// Returns who has set a key.
-    fn origin(&self, key: Key) -> Origin {
-        self.merged.origin(key)
+    /// Returns the source of a key's value.
+    fn source(&self, key: Key) -> ConfigSource {
+        self.merged.source(key)
     }
 
     /// Returns the table of all settings in Markdown.
@@ -307,25 +269,25 @@ impl Config {
         keys::markdown_table()
     }
 
-    /// Returns the keys that somebody has set, each with its value and who has set it.
+    /// Returns the keys that a source sets, each with its value and its source.
     pub(crate) fn set_keys(&self) -> Vec<(&'static str, String, String)> {
-        let keys = Key::ALL.iter().filter_map(|key| Some((key.spec().name, self.merged.shown(*key)?)));
-        let set = keys.filter(|(_, (_, origin))| *origin != Origin::Default);
-        set.map(|(key, (value, origin))| (key, value, origin.to_string())).collect()
+        let keys = Key::ALL.iter().filter_map(|key| Some((key.spec().name, self.merged.value_and_source(*key)?)));
+        let set = keys.filter(|(_, (_, source))| *source != ConfigSource::Default);
+        set.map(|(key, (value, source))| (key, value, source.to_string())).collect()
     }
 
-    /// Returns the keys that are acted upon or that somebody has set as a JSON object, for the header of a trace: the
-    /// values as texts, and under `"from"` the source of each that is not a default.
+    /// Returns the supported keys and those that a source sets as a JSON object for the header of a trace. Values are
+    /// strings; `"from"` maps each key that is not a default to its source.
     pub(crate) fn effective_json(&self) -> String {
         let mut values = serde_json::Map::new();
         let mut sources = serde_json::Map::new();
         for key in Key::ALL.iter().copied() {
-            let Some((value, origin)) = self.merged.shown(key) else { continue };
+            let Some((value, source)) = self.merged.value_and_source(key) else { continue };
             let name = key.spec().name.to_owned();
-            if origin != Origin::Default {
-                sources.insert(name.clone(), origin.to_string().into());
+            if source != ConfigSource::Default {
+                sources.insert(name.clone(), source.to_string().into());
             }
-            if origin != Origin::Default || key.spec().stage == keys::Stage::Now {
+            if source != ConfigSource::Default || key.spec().support == keys::Support::Now {
                 values.insert(name, value.into());
             }
         }
@@ -335,7 +297,7 @@ impl Config {
 }
 
 impl Default for Config {
-    /// What holds when no source says anything: the defaults of the table.
+    /// Returns the defaults of the table of keys.
     fn default() -> Self {
         Config {
             mode: Modes::default(),
@@ -365,42 +327,46 @@ impl Default for Config {
             host_name: None,
             trace_id: None,
             group_trace_id: String::new(),
-            nvtx_injection: None,
-            companions: Companions::default(),
+            slice_extras: SliceExtrasConfig::default(),
             gpu: Gpu::default(),
-            ondemand: OnDemand::default(),
-            log_level: Door::DEFAULT_THRESHOLD,
+            ondemand: OnDemandConfig::default(),
+            log_level: Logger::DEFAULT_THRESHOLD,
             log_format: LogFormat::default(),
             verbose_log_modules: Vec::new(),
             distributed: None,
             job_metadata: Vec::new(),
             file: ConfigFile::default(),
-            merged: Merged::default(),
+            merged: MergedSettings::default(),
         }
     }
 }
 
-/// Reports the unknown variables of the environment and the warning `unused`, once for the process.
-pub(crate) fn report_unknown(env: &Env, unused: Option<String>) {
+/// Reports the environment's unknown variables and the warning `unused`, once for the process.
+pub(crate) fn report_unknown_variables(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {
-        report(&env.unknown().chain(unused).collect::<Vec<_>>());
+        report(&env.unknown_warnings().chain(unused).collect::<Vec<_>>());
     }
 }
 
-/// Tells the user the warnings of [`Config::resolve`].
+/// Emits the warnings of [`Config::resolve`].
 pub(crate) fn report(warnings: &[String]) {
-    report_to(&DOOR, warnings);
+    report_to(&LOGGER, warnings);
 }
 
-fn report_to(door: &Door, warnings: &[String]) {
-    /// Fewer than the rate limit lets through.
+fn report_to(logger: &Logger, warnings: &[String]) {
+    /// Below the rate limit of `diag`.
     const SHOWN: usize = 8;
     for warning in warnings.iter().take(SHOWN) {
-        diag!(door = door, Warning, "config", "{warning}");
+        diag!(logger = logger, Warning, "config", "{warning}");
     }
     if let Some(more @ 1..) = warnings.len().checked_sub(SHOWN) {
-        diag!(door = door, Warning, "config", "and {more} more warnings about the configuration");
+        diag!(
+            logger = logger,
+            Warning,
+            "config",
+            "{more} more configuration warnings are not shown; correct those above to see them"
+        );
     }
 }
 
@@ -411,7 +377,7 @@ mod tests {
     use std::fs;
     use std::sync::{Arc, Mutex};
 
-    /// Resolves with a file of that text.
+    /// Resolves with a configuration file of that text.
     fn resolve(overrides: &Overrides, env: &[(&str, &str)], file: &str) -> Result<(Config, Vec<String>), Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libkineto.conf");
@@ -428,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_docs() {
+    fn defaults_match_the_docs() {
         let config = config(&Overrides::default(), &[], "");
         assert_eq!(config.activities, ActivityTypes::DEFAULT);
         assert_eq!(config.output, Output::Default);
@@ -448,44 +414,50 @@ mod tests {
     }
 
     #[test]
-    fn collectives_are_asked_for_by_torchs_variable_and_word() {
+    fn torch_variable_selects_collectives_if_it_is_1() {
         let comms = ActivityTypes::from(ActivityType::CollectiveComm);
-        let asked = |overrides: &Overrides, text| {
+        let is_selected = |overrides: &Overrides, text| {
             let config = config(overrides, &[("TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", text)], "");
             config.activities.intersection(comms) == comms
         };
-        let answers = ["1", "", "0", "2", "true"].map(|text| asked(&Overrides::default(), text));
-        assert_eq!(answers, [true, false, false, false, false]);
-        assert!(!asked(&Overrides { collectives: Some(false), ..Overrides::default() }, "1"));
-        let only_cpu =
-            Overrides { collectives: Some(true), activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
-        assert!(asked(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
+        let selected = ["1", "", "0", "2", "true"].map(|text| is_selected(&Overrides::default(), text));
+        assert_eq!(selected, [true, false, false, false, false]);
+        assert!(!is_selected(&Overrides::default().with(Key::Collectives, false), "1"));
+        let only_cpu = Overrides::default()
+            .with(Key::Collectives, true)
+            .with(Key::ActivityTypes, ActivityTypes::from(ActivityType::CpuOp));
+        assert!(is_selected(&only_cpu, "") && config(&only_cpu, &[], "").activities == comms.with(ActivityType::CpuOp));
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_table() {
+    fn defaults_match_the_table() {
         for key in Key::ALL.iter().copied() {
             let mut config = Config::default();
             if let Some(text) = key.default_text() {
-                config.set(key, &key.spec().kind.parse(text).unwrap());
+                key.apply(&key.spec().kind.parse(text).unwrap(), &mut config);
             }
+            // Collectors know the defaults of their options.
+            config.gpu.options = Default::default();
             assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{key:?}");
         }
     }
 
     #[test]
-    fn builder_over_environment_over_file() {
+    fn builder_overrides_environment_overrides_file() {
         let file = "GZIP_LEVEL=2\nFLUSH_TIMEOUT_MSECS=20\nBUFFER_LIMIT_MB=2\nWITH_ARGS=no";
         let env = [("KINETO_GZIP_LEVEL", "3"), ("KINETO_FLUSH_TIMEOUT_MSECS", "30")];
-        let overrides = Overrides { gzip_level: Some(4), ..Overrides::default() };
+        let overrides = Overrides::default().with(Key::GzipLevel, 4_u32);
         let config = config(&overrides, &env, file);
         assert_eq!(config.gzip_level, 4);
         assert_eq!(config.flush_timeout, Duration::from_millis(30));
         assert_eq!(config.buffer_limit_bytes, 2 << 20);
         assert!(!config.with_args && config.with_target);
-        let origins =
-            [Key::GzipLevel, Key::FlushTimeout, Key::BufferLimit, Key::WithTarget].map(|key| config.origin(key));
-        assert_eq!(origins, [Origin::Builder, Origin::Environment, Origin::File, Origin::Default]);
+        let sources =
+            [Key::GzipLevel, Key::FlushTimeout, Key::BufferLimit, Key::WithTarget].map(|key| config.source(key));
+        assert_eq!(
+            sources,
+            [ConfigSource::Builder, ConfigSource::Environment, ConfigSource::File, ConfigSource::Default]
+        );
     }
 
     #[test]
@@ -494,26 +466,29 @@ mod tests {
         let both = [("KINETO_ACTIVITIES", "cpu"), ("KINETO_ACTIVITY_TYPES", "kernel")];
         let cpu = ActivityGroup::Cpu.types();
         assert_eq!(config(&none, &both, "").activities, cpu.with(ActivityType::ConcurrentKernel));
-        // The file does not widen what the environment says, nor both what the builder says.
+        // The file adds nothing to the environment's selection, nor does either to the builder's.
         assert_eq!(config(&none, &both[..1], "ACTIVITY_TYPES=kernel").activities, cpu);
-        let builder = Overrides { activities: Some(ActivityType::CpuOp.into()), ..Overrides::default() };
+        let builder = Overrides::default().with(Key::ActivityTypes, ActivityTypes::from(ActivityType::CpuOp));
         assert_eq!(config(&builder, &both, "").activities, ActivityType::CpuOp.into());
-        // Nothing means the default, as in libkineto; beside a group it means nothing.
+        // An empty list means the default, as in libkineto; together with a group it adds nothing.
         assert_eq!(config(&none, &[], "ACTIVITY_TYPES=").activities, ActivityTypes::DEFAULT);
         assert_eq!(config(&none, &[], "ACTIVITY_TYPES=\nACTIVITIES=cpu").activities, cpu);
     }
 
     #[test]
-    fn the_output_is_spliced_for_the_key_and_exact_for_the_builder() {
+    fn output_key_gets_pid_and_builder_path_is_exact() {
         let env = [("KINETO_ACTIVITIES_LOG_FILE", "/tmp/x.json")];
-        let by_env = config(&Overrides::default(), &env, "");
-        assert_eq!(by_env.output.path(&NameParts { pid: 9, ..by_env.name_parts() }), Some("/tmp/x_9.json".into()));
-        let overrides = Overrides { output: Some(Output::Exact("/tmp/y.json".into())), ..Overrides::default() };
-        assert_eq!(config(&overrides, &env, "").output.path(&by_env.name_parts()), Some("/tmp/y.json".into()));
+        let from_env = config(&Overrides::default(), &env, "");
+        assert_eq!(
+            from_env.output.path(&NamePlaceholders { pid: 9, ..from_env.name_placeholders() }),
+            Some("/tmp/x_9.json".into())
+        );
+        let overrides = Overrides::default().with(Key::LogFile, Output::Exact("/tmp/y.json".into()));
+        assert_eq!(config(&overrides, &env, "").output.path(&from_env.name_placeholders()), Some("/tmp/y.json".into()));
     }
 
     #[test]
-    fn verbose_log_level_means_verbose_where_nothing_higher_says_otherwise() {
+    fn verbose_log_level_means_verbose_unless_overridden() {
         let level = |env: &[(&str, &str)], file: &str| config(&Overrides::default(), env, file).log_level;
         assert_eq!(level(&[], "VERBOSE_LOG_LEVEL=0\nVERBOSE_LOG_MODULES=env.rs,clock"), Severity::Verbose);
         assert_eq!(level(&[], "VERBOSE_LOG_LEVEL=2\nLOG_LEVEL=error"), Severity::Verbose);
@@ -523,14 +498,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_log_level_warns_and_leaves_the_default() {
+    fn bad_log_level_warns_and_keeps_the_default() {
         let (config, warnings) = resolve(&Overrides::default(), &[("KINETO_LOG_LEVEL", "loud")], "").unwrap();
         assert_eq!((config.log_level, warnings.len()), (Severity::Warning, 1));
     }
 
     #[test]
-    fn all_bad_values_of_builder_and_environment_are_one_error() {
-        let overrides = Overrides { gzip_level: Some(10), ..Overrides::default() };
+    fn bad_values_of_builder_and_environment_are_one_error() {
+        let overrides = Overrides::default().with(Key::GzipLevel, 10_u32);
         let overrides = Overrides { is_env_strict: true, ..overrides };
         let error = resolve(&overrides, &[("KINETO_ASYNC_SPANS", "never")], "").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -542,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_available_yet_is_refused() {
+    fn unavailable_overflow_is_rejected() {
         for text in ["keep_newest", "spill"] {
             let error = resolve(&Overrides::default(), &[], &format!("OVERFLOW={text}")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -551,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_for_this_layer() {
+    fn filter_is_parsed_for_the_layer() {
         let config = config(&Overrides::default(), &[("KINETO_FILTER", "app=debug,hyper=off")], "");
         let filter = config.filter.unwrap();
         assert!(filter.would_enable("app::x", &tracing_core::Level::DEBUG));
@@ -559,26 +534,26 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_waits_records_only_if_told_so() {
+    fn waiting_layer_records_only_if_set() {
         for (env, expected) in [(&[][..], false), (&[("KINETO_RECORD_FROM_START", "1")], true)] {
             let mut config = config(&Overrides::default(), env, "");
-            config.wait_for_requests();
+            config.record_on_request_only();
             assert_eq!(config.record_from_start, expected);
         }
     }
 
     #[test]
-    fn distributed_info_of_the_builder_goes_first() {
+    fn builder_overrides_distributed_info() {
         let env = [("RANK", "1"), ("WORLD_SIZE", "4")];
-        let by_env = config(&Overrides::default(), &env, "").distributed;
-        assert_eq!(by_env, Some(DistributedInfo::new(1, 4)));
+        let from_env = config(&Overrides::default(), &env, "").distributed;
+        assert_eq!(from_env, Some(DistributedInfo::new(1, 4)));
         let overrides = Overrides { distributed: Some(DistributedInfo::new(0, 1)), ..Overrides::default() };
         assert_eq!(config(&overrides, &env, "").distributed, Some(DistributedInfo::new(0, 1)));
     }
 
     #[test]
     #[cfg(feature = "ondemand")]
-    fn the_effective_configuration_names_sources_and_what_is_kept_for_later() {
+    fn effective_json_names_sources_and_unused_keys() {
         let env = [("KINETO_USE_DAEMON", "yes"), ("KINETO_GZIP_LEVEL", "3")];
         let config = config(&Overrides::default(), &env, "CUSTOM_CONFIG=a=\"b\"\nACTIVITIES_WARMUP_PERIOD_SECS=9");
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
@@ -593,20 +568,20 @@ mod tests {
     }
 
     #[test]
-    fn many_warnings_are_cut_short() {
-        let door = Door::new();
+    fn only_eight_warnings_are_shown() {
+        let logger = Logger::new();
         let texts = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&texts);
-        door.set_sink(Some(Arc::new(move |message| kept.lock().unwrap().push(message.text.to_string()))));
+        logger.set_sink(Some(Arc::new(move |message| kept.lock().unwrap().push(message.text.to_string()))));
         let warnings: Vec<_> = (0..20).map(|n| format!("warning {n}")).collect();
-        report_to(&door, &warnings);
+        report_to(&logger, &warnings);
         let texts = texts.lock().unwrap();
         assert_eq!(texts[..8], warnings[..8]);
-        assert_eq!(texts[8..], ["and 12 more warnings about the configuration"]);
+        assert_eq!(texts[8..], ["12 more configuration warnings are not shown; correct those above to see them"]);
     }
 
     #[test]
-    fn warnings_come_from_all_sources() {
+    fn all_sources_add_warnings() {
         let env = [("KINETO_TYPO", "1"), ("RANK", "x"), ("WORLD_SIZE", "2")];
         let (_, warnings) = resolve(&Overrides::default(), &env, "FUTURE=1\nGZIP_LEVEL=99").unwrap();
         assert_eq!(warnings.len(), 3, "{warnings:?}");
@@ -614,19 +589,19 @@ mod tests {
 
     #[test]
     #[cfg(feature = "ondemand")]
-    fn env_faults_warn_and_fall_back_unless_strict() {
-        for (name, text, keeps) in [
+    fn bad_variables_warn_and_fall_back_unless_strict() {
+        for (name, text, message) in [
             ("KINETO_FILTER", "app=loud", "KINETO_FILTER=app=loud"),
             ("KINETO_OVERFLOW", "spill", "overflow spill"),
             ("KINETO_START_PERIOD_MS", "5", "START_PERIOD_MS needs"),
         ] {
             let env = [(name, text), ("KINETO_HOST_NAME", "h")];
             let (config, warnings) = resolve(&Overrides::default(), &env, "").unwrap();
-            assert!(warnings.len() == 1 && warnings[0].contains(keeps), "{warnings:?}");
+            assert!(warnings.len() == 1 && warnings[0].contains(message), "{warnings:?}");
             assert!(warnings[0].contains("ignored"), "{warnings:?}");
             assert_eq!((config.filter.is_none(), config.host_name.as_deref()), (true, Some("h")));
             let strict = Overrides { is_env_strict: true, ..Overrides::default() };
-            assert!(resolve(&strict, &env, "").unwrap_err().to_string().contains(keeps));
+            assert!(resolve(&strict, &env, "").unwrap_err().to_string().contains(message));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The values of the parts.
 #[derive(Clone, Debug)]
-pub(crate) struct NameParts {
+pub(crate) struct NamePlaceholders {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) rank: u32,
@@ -16,14 +16,14 @@ pub(crate) struct NameParts {
 }
 
 /// A text without parts, or the name of a part.
-enum Piece<'t> {
+enum NameSegment<'t> {
     Text(&'t str),
     Part(&'t str),
 }
 
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
-impl NameParts {
+impl NamePlaceholders {
     /// Returns the path with each part replaced by its value; the time is in UTC, to the second: `20261123T143000Z`.
     pub(crate) fn expand(&self, path: &Path) -> PathBuf {
         let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
@@ -38,8 +38,8 @@ impl NameParts {
             unknown => format!("{{{unknown}}}"),
         };
         let expand = |piece| match piece {
-            Piece::Text(text) => text.to_owned(),
-            Piece::Part(part) => value(part),
+            NameSegment::Text(text) => text.to_owned(),
+            NameSegment::Part(part) => value(part),
         };
         pieces(text).into_iter().map(expand).collect::<String>().into()
     }
@@ -47,8 +47,8 @@ impl NameParts {
 
 impl Config {
     /// Returns the current values of the parts of an output's name.
-    pub(crate) fn name_parts(&self) -> NameParts {
-        NameParts {
+    pub(crate) fn name_placeholders(&self) -> NamePlaceholders {
+        NamePlaceholders {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
             pid: std::process::id(),
             rank: self.distributed.as_ref().map_or(0, |info| info.rank),
@@ -67,24 +67,24 @@ pub(crate) fn has_pid(path: &Path) -> bool {
 /// # Errors
 /// If a part is unknown; the text is a clause that names it.
 pub(super) fn check(path: &Path) -> Result<(), String> {
-    let unknown = |piece: &Piece<'_>| matches!(piece, Piece::Part(part) if !KNOWN.contains(part));
+    let unknown = |piece: &NameSegment<'_>| matches!(piece, NameSegment::Part(part) if !KNOWN.contains(part));
     match pieces(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
-        Some(Piece::Part(part)) => {
+        Some(NameSegment::Part(part)) => {
             Err(format!("{{{part}}} is unknown; a name has {{host}}, {{pid}}, {{rank}}, {{time}}"))
         }
         _ => Ok(()),
     }
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<NameSegment<'_>> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{')
         && let Some((part, after)) = behind.split_once('}')
     {
-        pieces.extend([Piece::Text(before), Piece::Part(part)]);
+        pieces.extend([NameSegment::Text(before), NameSegment::Part(part)]);
         rest = after;
     }
-    pieces.push(Piece::Text(rest));
+    pieces.push(NameSegment::Text(rest));
     pieces
 }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn parts_are_expanded_and_unknown_ones_refused() {
         let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
-        let parts = NameParts { host: "node/1".into(), pid: 7, rank: 3, time };
+        let parts = NamePlaceholders { host: "node/1".into(), pid: 7, rank: 3, time };
         for (path, expected) in [
             ("/x/{host}/{rank}.{pid}.json", "/x/node_1/3.7.json"),
             ("a_{time}.json", "a_20261123T024555Z.json"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What a process does about requests from outside.
 #[derive(Clone, Debug)]
-pub(crate) struct OnDemand {
+pub(crate) struct OnDemandConfig {
     /// The daemon is to be asked, by the environment.
     pub(crate) use_daemon: bool,
     /// Whether that holds, if somebody says so.
@@ -38,7 +38,7 @@ pub(crate) struct OnDemand {
 /// As often as a daemon can be asked by several processes.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-impl OnDemand {
+impl OnDemandConfig {
     /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
     pub(crate) fn is_wanted(&self) -> bool {
         self.has_requesters() || self.timetable.is_wanted()
@@ -59,17 +59,16 @@ impl OnDemand {
         self.fabric.unwrap_or(self.use_daemon)
     }
 
-    /// Sets what a key stands for; `false` if it is none of these.
-    pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
+    /// Sets what a key decides.
+    pub(super) fn set(&mut self, key: Key, value: &Value) {
         let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
         match (key, value) {
-            (Key::UseDaemon, Value::Bool(on)) => self.use_daemon = *on,
             (Key::IpcFabric, Value::Bool(on)) => self.fabric = Some(*on),
             (Key::UpdateInterval, Value::Int(number)) => self.interval = Some(seconds(*number).max(SHORTEST)),
             (Key::SocketFolder, Value::Text(path)) => self.socket_folder = folder(path),
             (Key::OnDemandFolder, Value::Text(path)) => {
-                self.trace_folder = folder(path).unwrap_or_else(|| OnDemand::default().trace_folder);
+                self.trace_folder = folder(path).unwrap_or_else(|| OnDemandConfig::default().trace_folder);
             }
             (Key::LongestRequest, Value::Int(number)) => self.longest = seconds(*number),
             (Key::LatestStart, Value::Int(number)) => self.latest_start = seconds(*number),
@@ -77,15 +76,14 @@ impl OnDemand {
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
-            _ => return self.timetable.set(key, value),
+            _ => self.timetable.set(key, value),
         }
-        true
     }
 }
 
-impl Default for OnDemand {
-    fn default() -> OnDemand {
-        OnDemand {
+impl Default for OnDemandConfig {
+    fn default() -> OnDemandConfig {
+        OnDemandConfig {
             use_daemon: false,
             fabric: None,
             interval: None,
@@ -130,21 +128,23 @@ mod tests {
 
     #[test]
     fn the_key_of_the_file_goes_before_the_variable() {
-        let mut settings = OnDemand::default();
+        let mut settings = OnDemandConfig::default();
         assert!(!settings.asks_daemon());
-        assert!(settings.set(Key::UseDaemon, &Value::Bool(true)) && settings.asks_daemon());
-        assert!(settings.set(Key::IpcFabric, &Value::Bool(false)) && !settings.asks_daemon());
-        assert!(settings.is_wanted());
-        assert!(settings.set(Key::UpdateInterval, &Value::Int(0)));
+        settings.use_daemon = true;
+        assert!(settings.asks_daemon());
+        settings.set(Key::IpcFabric, &Value::Bool(false));
+        assert!(!settings.asks_daemon() && settings.is_wanted());
+        settings.set(Key::UpdateInterval, &Value::Int(0));
         assert_eq!(settings.interval, Some(SHORTEST));
-        assert!(!settings.set(Key::LogFile, &Value::Bool(true)));
     }
 
     #[test]
     fn requests_are_wanted_from_the_daemon_or_from_a_folder() {
-        let mut settings = OnDemand::default();
-        assert!(settings.set(Key::TriggerFolder, &Value::Text(String::new())) && !settings.is_wanted());
-        assert!(settings.set(Key::TriggerFolder, &Value::Text("/run/app".into())) && settings.is_wanted());
+        let mut settings = OnDemandConfig::default();
+        settings.set(Key::TriggerFolder, &Value::Text(String::new()));
+        assert!(!settings.is_wanted());
+        settings.set(Key::TriggerFolder, &Value::Text("/run/app".into()));
+        assert!(settings.is_wanted());
         assert!(!settings.asks_daemon());
     }
 }

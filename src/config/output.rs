@@ -2,8 +2,8 @@
 
 use super::Config;
 use super::keys::Key;
-use super::names::{self, NameParts, has_pid};
-use super::settings::Origin;
+use super::names::{self, NamePlaceholders, has_pid};
+use super::settings::ConfigSource;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// Returns the path with the parts of its name expanded, if traces go to one.
-    pub(crate) fn path(&self, parts: &NameParts) -> Option<PathBuf> {
+    pub(crate) fn path(&self, parts: &NamePlaceholders) -> Option<PathBuf> {
         let pid = parts.pid;
         match self {
             Output::Nowhere => None,
@@ -66,7 +66,7 @@ impl Config {
         numbered: fn(&Path, u64) -> PathBuf,
         warnings: &mut Vec<String>,
     ) -> Result<Option<T>, Error> {
-        let parts = self.name_parts();
+        let parts = self.name_placeholders();
         let Some(wanted) = self.output.path(&parts) else { return Ok(None) };
         if let Some(claimed) = claim(&wanted) {
             return Ok(Some(claimed));
@@ -108,12 +108,12 @@ impl Config {
             Output::PerProcess(path) => (path, Output::PerProcess),
             Output::Exact(path) => (path, Output::Exact),
         };
-        let may_fall_back = match self.origin(Key::LogFile) {
-            Origin::Environment => !is_strict,
-            Origin::File => !self.file.is_named(),
+        let may_fall_back = match self.source(Key::LogFile) {
+            ConfigSource::Environment => !is_strict,
+            ConfigSource::File => !self.file.is_named(),
             _ => false,
         };
-        let parts = self.name_parts();
+        let parts = self.name_placeholders();
         let wrong = |why| Error::new(ErrorKind::Config, format!("cannot write to {}: {why}", given.display()));
         match names::check(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
             Ok(path) => {
@@ -138,17 +138,17 @@ fn absolute_of(path: &Path) -> PathBuf {
     std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())
 }
 
-/// Splices `_<pid>` in before the last `.pt.trace.json` or `.json` of the file name; a name without them stays as it
-/// is.
+/// Splices `_<pid>` in before the last `.pt.trace.json`, `.json` or `.pftrace` of the file name; other names stay the same.
 ///
 /// libkineto takes the first one of the whole path, and so renames a folder called `x.json`.
 fn with_pid(path: &Path, pid: u32) -> PathBuf {
     const LONG: &str = ".pt.trace.json";
-    const SHORT: &str = ".json";
+    const SHORT: [&str; 2] = [".json", ".pftrace"];
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.to_owned() };
-    let Some(short) = name.rfind(SHORT) else { return path.to_owned() };
-    let through = name.get(..short + SHORT.len()).unwrap_or(name);
-    let stem = through.strip_suffix(LONG).or_else(|| through.strip_suffix(SHORT)).unwrap_or(through);
+    let ends = SHORT.iter().filter_map(|end| Some((name.rfind(end)?, end.len())));
+    let Some((stem, length)) = ends.max() else { return path.to_owned() };
+    let through = name.get(..stem + length).unwrap_or(name);
+    let stem = through.strip_suffix(LONG).or_else(|| name.get(..stem)).unwrap_or(through);
     let rest = name.get(stem.len()..).unwrap_or_default();
     path.with_file_name(format!("{stem}_{pid}{rest}"))
 }
@@ -157,8 +157,8 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn parts(pid: u32) -> NameParts {
-        NameParts { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
+    fn parts(pid: u32) -> NamePlaceholders {
+        NamePlaceholders { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
     }
 
     #[test]
@@ -178,6 +178,8 @@ mod tests {
             ("/tmp/x.json.json", "/tmp/x.json_42.json"),
             ("/tmp/x.json.pt.trace.json", "/tmp/x.json_42.pt.trace.json"),
             ("/tmp/x.pt.trace.json.old.json", "/tmp/x.pt.trace.json.old_42.json"),
+            ("/tmp/x.pftrace", "/tmp/x_42.pftrace"),
+            ("/tmp/x.json.pftrace.gz", "/tmp/x.json_42.pftrace.gz"),
             ("/tmp/x", "/tmp/x"),
             ("/tmp/x.txt", "/tmp/x.txt"),
             ("/tmp/.json", "/tmp/_42.json"),

@@ -5,15 +5,15 @@
 //! order mark is passed over; a bad line does not end the reading, so that all of them are reported at once.
 
 use super::keys::{Key, hint, is_removed};
-use super::settings::{Fault, Reading};
+use super::settings::{ParsedSettings, SettingError};
 
 /// The number of lines with unknown keys that are reported; a known key is searched for each, which takes time.
 const UNKNOWN_MAX: usize = 100;
 
 /// Reads a configuration text.
-pub(super) fn parse(text: &str) -> Reading {
+pub(super) fn parse(text: &str) -> ParsedSettings {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reading = Reading::default();
+    let mut reading = ParsedSettings::default();
     let mut unknown = 0_usize;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Reading {
             continue;
         }
         if let Err(fault) = read_line(number, line, &mut reading, &mut unknown) {
-            reading.faults.push(fault);
+            reading.errors.push(fault);
         }
     }
     if unknown > UNKNOWN_MAX {
@@ -30,8 +30,8 @@ pub(super) fn parse(text: &str) -> Reading {
     reading
 }
 
-fn read_line(number: usize, line: &str, reading: &mut Reading, unknown: &mut usize) -> Result<(), Fault> {
-    let fault = |wrong: &str| Fault::new(Some(number), line, wrong);
+fn read_line(number: usize, line: &str, reading: &mut ParsedSettings, unknown: &mut usize) -> Result<(), SettingError> {
+    let fault = |wrong: &str| SettingError::new(Some(number), line, wrong);
     let (name, value) = without_comment_before_equals(line).ok_or_else(|| fault("expected KEY=value"))?;
     if name.is_empty() {
         return Err(fault("expected a key before ="));
@@ -104,15 +104,15 @@ fn unquote(text: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    /// The value of one key after reading `text`, which has no faults.
+    /// The value of one key after reading `text`, which has no errors.
     fn value(text: &str, key: Key) -> Option<String> {
         let reading = parse(text);
-        assert_eq!(reading.faults, vec![], "{text:?}");
+        assert_eq!(reading.errors, vec![], "{text:?}");
         reading.settings.get(key).map(ToString::to_string)
     }
 
-    fn faults(text: &str) -> Vec<String> {
-        parse(text).faults.iter().map(ToString::to_string).collect()
+    fn errors(text: &str) -> Vec<String> {
+        parse(text).errors.iter().map(ToString::to_string).collect()
     }
 
     // The five tests from here on are libkineto's ConfigTest.cpp, with its cases.
@@ -121,7 +121,7 @@ mod tests {
     fn whitespace() {
         for text in ["", " ", "\t", "\n", " \t\n \n"] {
             let reading = parse(text);
-            assert!(reading.faults.is_empty() && reading.settings.is_empty(), "{text:?}");
+            assert!(reading.errors.is_empty() && reading.settings.is_empty(), "{text:?}");
         }
         // Deviation: invalid in libkineto, which so refuses files made on Windows.
         assert_eq!(value("\r\n", Key::GzipLevel), None);
@@ -133,28 +133,28 @@ mod tests {
         for text in ["# comment", "  # comment", "#", "# a=b", "## x\n#y", "#ACTIVITY_TYPES=nonsense"] {
             let reading = parse(text);
             assert!(
-                reading.faults.is_empty() && reading.warnings.is_empty() && reading.settings.is_empty(),
+                reading.errors.is_empty() && reading.warnings.is_empty() && reading.settings.is_empty(),
                 "{text:?}"
             );
         }
         assert_eq!(value("GZIP_LEVEL=3 # comment", Key::GzipLevel).as_deref(), Some("3"));
         assert_eq!(value("GZIP_LEVEL=3 ## x = y", Key::GzipLevel).as_deref(), Some("3"));
         assert_eq!(value("CUSTOM_CONFIG= # nothing", Key::CustomConfig).as_deref(), Some(""));
-        assert_eq!(faults("util ## x").len(), 1);
-        assert_eq!(faults("util ## x = y").len(), 1);
+        assert_eq!(errors("util ## x").len(), 1);
+        assert_eq!(errors("util ## x = y").len(), 1);
         // Deviation: libkineto's comments begin inside of words too, so that a path with # is cut off.
         assert_eq!(value("ACTIVITIES_LOG_FILE=/tmp/a#1.json", Key::LogFile).as_deref(), Some("/tmp/a#1.json"));
     }
 
     #[test]
     fn format() {
-        assert_eq!(faults("foo"), ["line 1: `foo`: expected KEY=value"]);
-        assert!(faults("foo=").is_empty());
-        assert_eq!(faults("=foo="), ["line 1: `=foo=`: expected a key before ="]);
-        assert_eq!(faults("=").len(), 1);
+        assert_eq!(errors("foo"), ["line 1: `foo`: expected KEY=value"]);
+        assert!(errors("foo=").is_empty());
+        assert_eq!(errors("=foo="), ["line 1: `=foo=`: expected a key before ="]);
+        assert_eq!(errors("=").len(), 1);
         // Two settings in a line: the second is part of the first one's value, which only a text can have.
-        assert_eq!(faults("GZIP_LEVEL=1 WITH_ARGS=no").len(), 1);
-        assert_eq!(faults("ACTIVITY_TYPES=kernel WITH_ARGS=no").len(), 1);
+        assert_eq!(errors("GZIP_LEVEL=1 WITH_ARGS=no").len(), 1);
+        assert_eq!(errors("ACTIVITY_TYPES=kernel WITH_ARGS=no").len(), 1);
         // Deviation: no value can have = in libkineto.
         assert_eq!(value("CUSTOM_CONFIG=a=1,b=2", Key::CustomConfig).as_deref(), Some("a=1,b=2"));
     }
@@ -180,7 +180,7 @@ mod tests {
         for name in ["xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver", "hpu_op"] {
             assert!(types(&format!("ACTIVITY_TYPES={name}")).is_some(), "{name}");
         }
-        let unknown = faults("ACTIVITY_TYPES=kernel,kernle");
+        let unknown = errors("ACTIVITY_TYPES=kernel,kernle");
         assert_eq!(unknown.len(), 1);
         for known in ["kernle", "cpu_op", "gpu_memcpy", "hardware_counters"] {
             assert!(unknown[0].contains(known), "{unknown:?}");
@@ -209,17 +209,17 @@ mod tests {
         ] {
             assert_eq!(value(&format!("CUSTOM_CONFIG={text}"), Key::CustomConfig).as_deref(), Some(expected), "{text}");
         }
-        assert!(faults(r#"CUSTOM_CONFIG="a"#)[0].ends_with("expected a closing quote"));
-        assert!(faults(r#"CUSTOM_CONFIG="a" b"#)[0].ends_with("after the closing quote"));
-        assert!(faults(r#"CUSTOM_CONFIG="a\""#)[0].ends_with("expected a closing quote"));
+        assert!(errors(r#"CUSTOM_CONFIG="a"#)[0].ends_with("expected a closing quote"));
+        assert!(errors(r#"CUSTOM_CONFIG="a" b"#)[0].ends_with("after the closing quote"));
+        assert!(errors(r#"CUSTOM_CONFIG="a\""#)[0].ends_with("expected a closing quote"));
     }
 
     #[test]
     fn a_bad_line_is_named_and_the_others_hold() {
         let reading = parse("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
-        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            faults,
+            errors,
             [
                 "line 4: `GZIP_LEVEL=12`: expected a whole number from 0 to 9",
                 "line 5: `what`: expected KEY=value",
@@ -236,19 +236,19 @@ mod tests {
             "FUTURE_KEY=1\nENABLE_SIGUSR2=YES\nSIGUSR2_X=1\nCUPTI_PROFILER_METRICS=a,b\n\
              activity_types=kernel\nKINETO_USE_DAEMON=1",
         );
-        assert!(reading.faults.is_empty() && reading.settings.is_empty());
+        assert!(reading.errors.is_empty() && reading.settings.is_empty());
         assert_eq!(reading.warnings.len(), 6);
         assert_eq!(reading.warnings[0], "line 1: unknown key FUTURE_KEY");
         assert!(reading.warnings[1..4].iter().all(|warning| warning.contains("no longer")), "{:?}", reading.warnings);
         assert!(reading.warnings[4].ends_with("did you mean ACTIVITY_TYPES?"));
         assert!(reading.warnings[5].ends_with("from the environment alone"));
         let reading = parse("\nLOG_LEVEL=loud");
-        assert!(reading.faults.is_empty() && reading.warnings[0].starts_with("line 2: LOG_LEVEL"), "{reading:?}");
+        assert!(reading.errors.is_empty() && reading.warnings[0].starts_with("line 2: LOG_LEVEL"), "{reading:?}");
     }
 
     #[test]
     fn a_byte_order_mark_and_a_lone_last_line_are_read() {
         assert_eq!(value("\u{feff}GZIP_LEVEL=4", Key::GzipLevel).as_deref(), Some("4"));
-        assert_eq!(faults("\0").len(), 1);
+        assert_eq!(errors("\0").len(), 1);
     }
 }

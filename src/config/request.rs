@@ -1,10 +1,10 @@
 //! What a request from outside says: the keys of its text, read but not yet held against any bounds.
 
 use super::Config;
-use super::keys::{Change, Key};
+use super::keys::{Key, ReloadPolicy};
 use super::output::Output;
 use super::parse::parse;
-use super::settings::{Fault, Origin, Settings};
+use super::settings::{ConfigSource, SettingError, SourceSettings};
 use super::value::Value;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// A request's text in words; what it leaves out is at libkineto's defaults.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     /// It is to be done at all.
     pub(crate) is_enabled: bool,
     /// It only cancels the other requests.
@@ -36,12 +36,12 @@ pub(crate) struct Asked {
     pub(crate) gpu_buffer_mebibytes: u64,
     /// What was read and means nothing here.
     pub(crate) warnings: Vec<String>,
-    settings: Settings,
+    settings: SourceSettings,
 }
 
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked {
+impl Default for ParsedRequest {
+    fn default() -> ParsedRequest {
+        ParsedRequest {
             is_enabled: true,
             cancels: false,
             duration: Duration::from_millis(500),
@@ -57,25 +57,25 @@ impl Default for Asked {
             memory_profile: None,
             gpu_buffer_mebibytes: 0,
             warnings: Vec::new(),
-            settings: Settings::default(),
+            settings: SourceSettings::default(),
         }
     }
 }
 
-impl Asked {
+impl ParsedRequest {
     /// Reads a request.
     ///
     /// # Errors
     /// What is wrong with the first lines that cannot be read: nothing is done by halves.
-    pub(crate) fn parse(text: &str) -> Result<Asked, String> {
+    pub(crate) fn parse(text: &str) -> Result<ParsedRequest, String> {
         /// Of a text that is no request at all, more lines say nothing more.
         const SHOWN: usize = 3;
         let reading = parse(text);
-        if !reading.faults.is_empty() {
-            let shown: Vec<_> = reading.faults.iter().take(SHOWN).map(Fault::to_string).collect();
+        if !reading.errors.is_empty() {
+            let shown: Vec<_> = reading.errors.iter().take(SHOWN).map(SettingError::to_string).collect();
             return Err(shown.join("; "));
         }
-        let mut asked = Asked { warnings: reading.warnings, ..Asked::default() };
+        let mut asked = ParsedRequest { warnings: reading.warnings, ..ParsedRequest::default() };
         let (mut profiles_memory, mut memory_duration) = (false, Duration::from_secs(1));
         for (key, value) in reading.settings.iter() {
             match (key, value) {
@@ -116,7 +116,7 @@ impl Asked {
 
     /// Returns whether a request's text cancels the other requests.
     pub(crate) fn is_cancel(text: &str) -> bool {
-        Asked::parse(text).is_ok_and(|asked| asked.cancels)
+        ParsedRequest::parse(text).is_ok_and(|asked| asked.cancels)
     }
 
     /// Whether it says what is to be recorded.
@@ -127,7 +127,7 @@ impl Asked {
     /// Keeps what the recording's own settings are to be; `false` if the key is not for requests.
     fn keep(&mut self, key: Key, value: &Value) -> bool {
         // Stacks are asked of the program too.
-        let is_of_a_recording = key.spec().change == Change::Next || key.family() == Key::WithStack;
+        let is_of_a_recording = key.spec().reload == ReloadPolicy::Next || key.family() == Key::WithStack;
         if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
             self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
         }
@@ -141,12 +141,12 @@ impl Asked {
 impl Config {
     /// Returns the settings of a recording that was asked for from outside: the request's where it says something, else
     /// the layer's own. What decides about spans one by one is the layer's in any case.
-    pub(crate) fn of_request(&self, asked: &Asked, output: PathBuf) -> Config {
+    pub(crate) fn of_request(&self, asked: &ParsedRequest, output: PathBuf) -> Config {
         let mut config = self.clone();
         if asked.names_types() {
             config.activities = ActivityTypes::EMPTY;
         }
-        asked.settings.iter().for_each(|(key, value)| config.set(key, value));
+        asked.settings.iter().for_each(|(key, value)| key.apply(value, &mut config));
         config.flags.profile_memory |= self.flags.profile_memory;
         config.activities = config.gpu.allowed(config.activities.or_default());
         if config.collectives {
@@ -156,7 +156,7 @@ impl Config {
         config.trace_id = id(&asked.trace_id).or(config.trace_id);
         config.group_trace_id = id(&asked.group_trace_id).unwrap_or(config.group_trace_id);
         config.output = Output::Exact(output);
-        config.merged = self.merged.with(Origin::Request, &asked.settings);
+        config.merged = self.merged.with(ConfigSource::Request, &asked.settings);
         config
     }
 }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_daemons_text_is_read() {
-        let asked = Asked::parse(TEXT).unwrap();
+        let asked = ParsedRequest::parse(TEXT).unwrap();
         assert!(asked.is_enabled && asked.warnings.is_empty() && asked.start.is_none(), "{asked:?}");
         assert_eq!((asked.duration, asked.iterations), (Duration::from_millis(700), 0));
         assert_eq!(asked.log_file, Some("/tmp/a.json".into()));
@@ -188,10 +188,11 @@ mod tests {
 
     #[test]
     fn one_bad_line_refuses_the_whole_text_and_unknown_keys_only_warn() {
-        let error = Asked::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
+        let error =
+            ParsedRequest::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
         assert!(error.starts_with("line 2: `what`: expected KEY=value; line 3: "), "{error}");
         let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nCUPTI_PM_SAMPLING_DEVICE_ID=0";
-        let asked = Asked::parse(text).unwrap();
+        let asked = ParsedRequest::parse(text).unwrap();
         let warned = [
             "line 1: unknown key FUTURE",
             "BUFFER_LIMIT_MB is not for requests and is ignored",
@@ -202,9 +203,9 @@ mod tests {
 
     #[test]
     fn a_memory_profile_has_a_length_of_its_own() {
-        let asked = Asked::parse("PROFILE_MEMORY_DURATION_MSECS=30\nPROFILE_MEMORY=true").unwrap();
+        let asked = ParsedRequest::parse("PROFILE_MEMORY_DURATION_MSECS=30\nPROFILE_MEMORY=true").unwrap();
         assert_eq!(asked.memory_profile, Some(Duration::from_millis(30)));
-        assert_eq!(Asked::parse("PROFILE_MEMORY_DURATION_MSECS=30").unwrap().memory_profile, None);
+        assert_eq!(ParsedRequest::parse("PROFILE_MEMORY_DURATION_MSECS=30").unwrap().memory_profile, None);
     }
 
     #[test]
@@ -213,17 +214,17 @@ mod tests {
         (layer.with_location, layer.gzip_level, layer.trace_id) = (true, 7, Some("own".to_owned()));
         let text =
             "ACTIVITY_TYPES=kernel\nPROFILE_WITH_MODULES=1\nPROFILE_PROFILE_MEMORY=1\nPROFILE_WITH_STACK=1\nFWD_BWD=0";
-        let asked = Asked::parse(text).unwrap();
+        let asked = ParsedRequest::parse(text).unwrap();
         let config = layer.of_request(&asked, "/tmp/a_1.json".into());
         assert!(asked.warnings.is_empty() && layer.fwd_bwd && !config.fwd_bwd, "{:?}", asked.warnings);
         assert_eq!(config.activities, ActivityType::ConcurrentKernel.into());
         let flags = RecordingFlags { profile_memory: true, with_stack: true, with_modules: true, ..config.flags };
         assert!(config.flags == flags && config.with_location && !config.flags.record_shapes);
         assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
-        assert_eq!(config.output.path(&config.name_parts()), Some("/tmp/a_1.json".into()));
+        assert_eq!(config.output.path(&config.name_placeholders()), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
         assert_eq!((&json["ACTIVITY_TYPES"], &json["from"]["ACTIVITY_TYPES"]), (&"kernel".into(), &"request".into()));
-        let asked = Asked::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();
+        let asked = ParsedRequest::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();
         let config = layer.of_request(&asked, "/tmp/a".into());
         assert_eq!((config.trace_id.as_deref(), config.group_trace_id.as_str()), (Some("5"), "6"));
         assert_eq!(config.activities, layer.activities);

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use super::keys::{Change, Fallback, Key};
-use super::value::{Kind, Value};
+use super::keys::{Key, KeyDefault, ReloadPolicy};
+use super::value::{SettingKind, Value};
 use kineto_trace::sorting::sort_few_by_key;
 
 /// What one source sets.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings(Vec<(Key, Value)>);
+pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 
-impl Settings {
+impl SourceSettings {
     /// Sets `key`; of keys that mean the same, the last one set holds.
     pub(super) fn set(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
@@ -25,7 +25,7 @@ impl Settings {
         let kind = &key.spec().kind;
         match (kind.parse(text), kind) {
             // Whoever cannot spell a log level still wants to profile.
-            (Err(wrong), Kind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
+            (Err(wrong), SettingKind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
             (Err(wrong), _) => return Err(wrong + &in_own_unit(key, text).unwrap_or_default()),
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
@@ -39,8 +39,8 @@ impl Settings {
     }
 
     /// Returns the same without some keys.
-    pub(super) fn without(&self, keys: &[Key]) -> Settings {
-        Settings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
+    pub(super) fn without(&self, keys: &[Key]) -> SourceSettings {
+        SourceSettings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
     }
 
     /// Returns what is set, in the order in which it was.
@@ -63,7 +63,7 @@ impl Settings {
 
 /// Who set a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConfigSource {
     /// Nobody.
     Default,
     /// The configuration file.
@@ -76,36 +76,36 @@ pub(crate) enum Origin {
     Request,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Origin::Default => "default",
-            Origin::File => "file",
-            Origin::Environment => "environment",
-            Origin::Builder => "builder",
-            Origin::Request => "request",
+            ConfigSource::Default => "default",
+            ConfigSource::File => "file",
+            ConfigSource::Environment => "environment",
+            ConfigSource::Builder => "builder",
+            ConfigSource::Request => "request",
         })
     }
 }
 
 /// What all sources together set, in the order of the table; the defaults are not in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Merged(Vec<(Key, Value, Origin)>);
+pub(super) struct MergedSettings(Vec<(Key, Value, ConfigSource)>);
 
-impl Merged {
+impl MergedSettings {
     /// For each family of keys takes what the first source says that has one of them.
-    pub(super) fn new(sources: [(Origin, Settings); 3]) -> Self {
-        let mut merged = Merged(Vec::new());
-        for (origin, Settings(settings)) in sources {
+    pub(super) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
+        let mut merged = MergedSettings(Vec::new());
+        for (source, SourceSettings(settings)) in sources {
             let settings = settings.into_iter().filter(|(key, _)| !merged.decides(*key));
-            let settings: Vec<_> = settings.map(|(key, value)| (key, value, origin)).collect();
+            let settings: Vec<_> = settings.map(|(key, value)| (key, value, source)).collect();
             merged.0.extend(settings);
         }
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
 
-    /// Sets `key` to another value; its origin stays.
+    /// Sets `key` to another value; its source stays.
     pub(super) fn replace(&mut self, key: Key, value: Value) {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }
@@ -116,29 +116,30 @@ impl Merged {
     }
 
     /// Returns the same, with the families that `settings` decides as these have them.
-    pub(super) fn with(&self, origin: Origin, settings: &Settings) -> Merged {
+    pub(super) fn with(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
-        let mut merged = Merged(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), origin))).collect());
+        let mut merged =
+            MergedSettings(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), source))).collect());
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
 
     /// Returns the same with what the file says now.
-    pub(super) fn with_file(&self, file: Settings) -> Merged {
-        let of = |wanted: Origin| {
-            let own = self.0.iter().filter(|(_, _, origin)| *origin == wanted);
-            (wanted, Settings(own.map(|(key, value, _)| (*key, value.clone())).collect()))
+    pub(super) fn with_file(&self, file: SourceSettings) -> MergedSettings {
+        let of = |wanted: ConfigSource| {
+            let own = self.0.iter().filter(|(_, _, source)| *source == wanted);
+            (wanted, SourceSettings(own.map(|(key, value, _)| (*key, value.clone())).collect()))
         };
-        Merged::new([of(Origin::Builder), of(Origin::Environment), (Origin::File, file)])
+        MergedSettings::new([of(ConfigSource::Builder), of(ConfigSource::Environment), (ConfigSource::File, file)])
     }
 
     /// Returns the same, with the keys as `new` has them of which that counts in a program that runs.
-    pub(super) fn turned_into(&self, new: &Merged) -> Merged {
-        let is_fixed = |(key, _, _): &&(Key, Value, Origin)| key.spec().change == Change::Start;
+    pub(super) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
+        let is_fixed = |(key, _, _): &&(Key, Value, ConfigSource)| key.spec().reload == ReloadPolicy::Start;
         let kept = self.0.iter().filter(is_fixed);
         let taken = new.0.iter().filter(|entry| !is_fixed(entry));
-        let mut merged = Merged(kept.chain(taken).cloned().collect());
+        let mut merged = MergedSettings(kept.chain(taken).cloned().collect());
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);
         merged
     }
@@ -153,22 +154,22 @@ impl Merged {
     }
 
     /// Returns the value of a key as text, and who set it.
-    pub(super) fn shown(&self, key: Key) -> Option<(String, Origin)> {
+    pub(super) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
         match self.0.iter().find(|(set, _, _)| *set == key) {
-            Some((_, value, origin)) => Some((value.to_string(), *origin)),
+            Some((_, value, source)) => Some((value.to_string(), *source)),
             None if self.decides(key) => None,
-            None => key.default_text().map(|text| (text.to_owned(), Origin::Default)),
+            None => key.default_text().map(|text| (text.to_owned(), ConfigSource::Default)),
         }
     }
 
-    pub(super) fn origin(&self, key: Key) -> Origin {
-        self.0.iter().find(|(set, _, _)| *set == key).map_or(Origin::Default, |(_, _, origin)| *origin)
+    pub(super) fn source(&self, key: Key) -> ConfigSource {
+        self.0.iter().find(|(set, _, _)| *set == key).map_or(ConfigSource::Default, |(_, _, source)| *source)
     }
 }
 
 /// Something in a source that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct SettingError {
     /// The line of the file, from 1.
     pub(super) line: Option<usize>,
     /// What stands there.
@@ -179,28 +180,28 @@ pub(crate) struct Fault {
     default: Option<&'static str>,
 }
 
-impl Fault {
+impl SettingError {
     /// Characters of a text that a message repeats.
     const SHOWN: usize = 100;
 
     pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
-        Fault { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into(), default: None }
+        SettingError { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into(), default: None }
     }
 
     /// Adds the default of `key`, which is used if the value is ignored.
     pub(super) fn of(self, key: Key) -> Self {
-        let (Fallback::Is(text) | Fallback::Says(text)) = key.spec().default;
-        Fault { default: Some(text).filter(|text| !text.is_empty()), ..self }
+        let (KeyDefault::Literal(text) | KeyDefault::Described(text)) = key.spec().default;
+        SettingError { default: Some(text).filter(|text| !text.is_empty()), ..self }
     }
 
     /// Returns the warning that the value is ignored.
-    pub(super) fn ignored(&self) -> String {
+    pub(super) fn ignored_warning(&self) -> String {
         let default = self.default.map(|text| format!(" (default: {text})")).unwrap_or_default();
         format!("{self}; it is ignored{default}")
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
@@ -234,9 +235,9 @@ fn in_own_unit(key: Key, text: &str) -> Option<String> {
 
 /// What reading one source gave.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(super) settings: Settings,
-    pub(super) faults: Vec<Fault>,
+pub(crate) struct ParsedSettings {
+    pub(super) settings: SourceSettings,
+    pub(super) errors: Vec<SettingError>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -247,36 +248,38 @@ pub(crate) mod tests {
     /// Two texts for `key` that mean different things.
     pub(crate) fn sample(key: Key) -> (&'static str, &'static str) {
         match &key.spec().kind {
-            Kind::Bool | Kind::Presence => ("true", "false"),
-            Kind::One => ("1", "0"),
-            Kind::Text | Kind::List | Kind::LogFile => ("a", "b"),
-            Kind::Types => ("kernel", "cpu_op"),
-            Kind::Groups => ("cpu", "cuda"),
-            Kind::Severity | Kind::Events => ("error", "info"),
-            Kind::AsyncSpans => ("track", "both"),
-            Kind::Modes => ("nvtx", "kineto+nvtx"),
-            Kind::LogFormat => ("json", "libkineto"),
-            Kind::Overflow => ("spill", "stop"),
-            Kind::Filter => ("a=info", "b=info"),
-            Kind::Mode => ("600", "640"),
-            Kind::StartTime => ("0", "9999999999999"),
-            Kind::Int(_) | Kind::IntList | Kind::Mebibytes | Kind::Milliseconds => ("7", "8"),
+            SettingKind::Bool | SettingKind::Presence => ("true", "false"),
+            SettingKind::One => ("1", "0"),
+            SettingKind::Text | SettingKind::List | SettingKind::LogFile => ("a", "b"),
+            SettingKind::Types => ("kernel", "cpu_op"),
+            SettingKind::Groups => ("cpu", "cuda"),
+            SettingKind::Severity | SettingKind::Events => ("error", "info"),
+            SettingKind::AsyncSpans => ("track", "both"),
+            SettingKind::Modes => ("nvtx", "kineto+nvtx"),
+            SettingKind::LogFormat => ("json", "libkineto"),
+            SettingKind::Overflow => ("spill", "stop"),
+            SettingKind::Filter => ("a=info", "b=info"),
+            SettingKind::Mode => ("600", "640"),
+            SettingKind::StartTime => ("0", "9999999999999"),
+            SettingKind::Int(_) | SettingKind::IntList | SettingKind::Mebibytes | SettingKind::Milliseconds => {
+                ("7", "8")
+            }
         }
     }
 
-    fn settings(pairs: &[(Key, &str)]) -> Settings {
-        let mut settings = Settings::default();
+    fn settings(pairs: &[(Key, &str)]) -> SourceSettings {
+        let mut settings = SourceSettings::default();
         for (key, text) in pairs {
             settings.read(*key, text, &mut Vec::new()).unwrap();
         }
         settings
     }
 
-    fn merged(builder: &[(Key, &str)], env: &[(Key, &str)], file: &[(Key, &str)]) -> Merged {
-        Merged::new([
-            (Origin::Builder, settings(builder)),
-            (Origin::Environment, settings(env)),
-            (Origin::File, settings(file)),
+    fn merged(builder: &[(Key, &str)], env: &[(Key, &str)], file: &[(Key, &str)]) -> MergedSettings {
+        MergedSettings::new([
+            (ConfigSource::Builder, settings(builder)),
+            (ConfigSource::Environment, settings(env)),
+            (ConfigSource::File, settings(file)),
         ])
     }
 
@@ -284,13 +287,17 @@ pub(crate) mod tests {
     fn each_key_has_the_value_of_the_first_source_that_sets_it() {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (a, b) = sample(key);
-            let value = |text: &str, origin| Some((key.spec().kind.parse(text).unwrap().to_string(), origin));
+            let value = |text: &str, source| Some((key.spec().kind.parse(text).unwrap().to_string(), source));
             let all = merged(&[(key, a)], &[(key, b)], &[(key, b)]);
-            assert_eq!(all.shown(key), value(a, Origin::Builder), "{key:?}");
-            assert_eq!(merged(&[], &[(key, a)], &[(key, b)]).shown(key), value(a, Origin::Environment), "{key:?}");
-            assert_eq!(merged(&[], &[], &[(key, a)]).shown(key), value(a, Origin::File), "{key:?}");
-            let default = key.default_text().map(|text| (text.to_owned(), Origin::Default));
-            assert_eq!(merged(&[], &[], &[]).shown(key), default, "{key:?}");
+            assert_eq!(all.value_and_source(key), value(a, ConfigSource::Builder), "{key:?}");
+            assert_eq!(
+                merged(&[], &[(key, a)], &[(key, b)]).value_and_source(key),
+                value(a, ConfigSource::Environment),
+                "{key:?}"
+            );
+            assert_eq!(merged(&[], &[], &[(key, a)]).value_and_source(key), value(a, ConfigSource::File), "{key:?}");
+            let default = key.default_text().map(|text| (text.to_owned(), ConfigSource::Default));
+            assert_eq!(merged(&[], &[], &[]).value_and_source(key), default, "{key:?}");
         }
     }
 
@@ -305,16 +312,16 @@ pub(crate) mod tests {
     #[cfg(feature = "ondemand")]
     fn of_two_durations_the_last_line_holds() {
         let merged_file = merged(&[], &[], &[(Key::DurationMsecs, "20"), (Key::DurationSecs, "3")]);
-        assert_eq!(merged_file.shown(Key::DurationSecs), Some(("3".into(), Origin::File)));
-        assert_eq!(merged_file.shown(Key::DurationMsecs), None);
+        assert_eq!(merged_file.value_and_source(Key::DurationSecs), Some(("3".into(), ConfigSource::File)));
+        assert_eq!(merged_file.value_and_source(Key::DurationMsecs), None);
         let both = merged(&[], &[(Key::DurationMsecs, "20")], &[(Key::DurationSecs, "3")]);
-        assert_eq!(both.shown(Key::DurationMsecs), Some(("20".into(), Origin::Environment)));
-        assert_eq!(both.shown(Key::DurationSecs), None);
+        assert_eq!(both.value_and_source(Key::DurationMsecs), Some(("20".into(), ConfigSource::Environment)));
+        assert_eq!(both.value_and_source(Key::DurationSecs), None);
     }
 
     #[test]
     fn a_bad_log_level_only_warns() {
-        let (mut settings, mut warnings) = (Settings::default(), Vec::new());
+        let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
         assert_eq!(settings.read(Key::LogLevel, "loud", &mut warnings), Ok(()));
         assert!(settings.is_empty());
         assert_eq!(warnings.len(), 1);
@@ -323,7 +330,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_roundup_of_zero_warns_and_means_unset() {
-        let (mut settings, mut warnings) = (Settings::default(), Vec::new());
+        let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
         assert_eq!(settings.read(Key::StartRoundup, "0", &mut warnings), Ok(()));
         assert!(settings.get(Key::StartRoundup).is_none());
         assert_eq!(warnings.len(), 1);

@@ -30,27 +30,27 @@ impl Timetable {
     pub(crate) fn of(text: &str) -> Timetable {
         let mut timetable = Timetable::default();
         let reading = super::parse::parse(&text.replace(' ', "\n"));
-        assert!(reading.faults.is_empty() && reading.settings.iter().all(|(key, value)| timetable.set(key, value)));
+        assert!(reading.errors.is_empty());
+        reading.settings.iter().for_each(|(key, value)| timetable.set(key, value));
         timetable
     }
 
     /// As long as no program runs; in seconds, the largest number that a key takes.
     pub(crate) const FOREVER: Duration = Duration::from_secs(i32::MAX as u64);
 
-    /// Sets what a key stands for; `false` if it is none of these.
-    pub(super) fn set(&mut self, key: Key, value: &Value) -> bool {
+    /// Sets what a key decides.
+    pub(super) fn set(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
             (Key::StartPeriod, Value::Time(period)) => self.period = Some(*period),
             (Key::StartWindows, Value::Int(count)) => self.count = u64::try_from(*count).ok(),
-            (_, Value::Int(number)) => return self.set_window(key, u64::try_from(*number).unwrap_or(0)),
-            _ => return false,
+            (_, Value::Int(number)) => self.set_window(key, u64::try_from(*number).unwrap_or(0)),
+            _ => {}
         }
-        true
     }
 
-    /// Sets what a request for a window says too.
-    fn set_window(&mut self, key: Key, number: u64) -> bool {
+    /// Sets what a request for a window can contain, too.
+    fn set_window(&mut self, key: Key, number: u64) {
         match key {
             Key::DurationSecs => self.length = Some(Duration::from_secs(number)),
             Key::DurationMsecs => self.length = Some(Duration::from_millis(number)),
@@ -58,11 +58,10 @@ impl Timetable {
             Key::Iterations => self.iterations = number,
             Key::StartIteration => self.has_start_iteration = true,
             Key::StartRoundup | Key::WarmupIterations => {}
-            _ => return false,
+            _ => return,
         }
         // Writing to a string does not fail.
         let _ = writeln!(self.lines, "{}={number}", key.spec().name);
-        true
     }
 
     /// Whether anything is to be recorded by it.
@@ -143,7 +142,7 @@ impl Timetable {
 #[cfg(feature = "ondemand")]
 mod tests {
     use super::*;
-    use crate::config::Asked;
+    use crate::config::ParsedRequest;
     use std::time::{SystemTime, UNIX_EPOCH};
 
     fn starts(text: &str) -> Vec<u64> {
@@ -207,7 +206,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_window_is_a_request_that_can_be_read() {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let asked = |text: &str| Asked::parse(&Timetable::of(text).request(start)).unwrap();
+        let asked = |text: &str| ParsedRequest::parse(&Timetable::of(text).request(start)).unwrap();
         let window = asked("ACTIVITIES_DURATION_MSECS=70 ACTIVITIES_WARMUP_PERIOD_SECS=2 START_DELAY_MS=9");
         let start = Duration::from_millis(u64::try_from(start.as_millis()).unwrap());
         assert_eq!((window.start, window.duration), (Some(start), Duration::from_millis(70)));

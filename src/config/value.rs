@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -14,6 +14,7 @@ use super::names;
 use super::output::Output;
 use super::overflow::Overflow;
 use crate::diag::{LogFormat, Severity};
+use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 
 /// What a key's text means.
@@ -37,9 +38,85 @@ pub(crate) enum Value {
     Filter(Box<Targets>),
 }
 
+/// A field of the configuration that the value of a key sets; a value of another kind changes nothing.
+pub(super) trait Assign {
+    fn assign(&mut self, value: &Value);
+}
+
+macro_rules! assign {
+    ($($field:ty: $kind:ident($value:ident) => $new:expr;)+) => {
+        $(impl Assign for $field {
+            fn assign(&mut self, value: &Value) {
+                if let Value::$kind($value) = value {
+                    *self = $new;
+                }
+            }
+        })+
+    };
+}
+
+assign! {
+    bool: Bool(is_on) => *is_on;
+    u32: Int(number) => u32::try_from(*number).unwrap_or(0);
+    usize: Int(number) => usize::try_from(*number).unwrap_or(0);
+    u64: Bytes(bytes) => *bytes;
+    Duration: Time(time) => *time;
+    String: Text(text) => text.clone();
+    // An empty text counts as none.
+    Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
+    Vec<String>: List(list) => list.clone();
+    Severity: Severity(severity) => *severity;
+    LogFormat: LogFormat(format) => *format;
+    LevelFilter: Events(level) => *level;
+    AsyncSpans: AsyncSpans(spans) => *spans;
+    Modes: Modes(modes) => *modes;
+    Overflow: Overflow(overflow) => *overflow;
+    Output: Output(output) => output.clone();
+    Option<Targets>: Filter(targets) => Some((**targets).clone());
+}
+
+/// Keys that name types add to each other.
+impl Assign for ActivityTypes {
+    fn assign(&mut self, value: &Value) {
+        if let Value::Activities(types) = value {
+            *self = self.union(*types);
+        }
+    }
+}
+
+macro_rules! from {
+    ($($from:ty: $kind:ident($value:ident) => $to:expr;)+) => {
+        $(impl From<$from> for Value {
+            fn from($value: $from) -> Value {
+                Value::$kind($to)
+            }
+        })+
+    };
+}
+
+from! {
+    bool: Bool(is_on) => is_on;
+    u32: Int(number) => i64::from(number);
+    // A number too large for i64 is too large for its key.
+    usize: Int(number) => i64::try_from(number).unwrap_or(i64::MAX);
+    Duration: Time(time) => time;
+    String: Text(text) => text;
+    // For messages; a path that is not UTF-8 loses bytes.
+    &Path: Text(path) => path.display().to_string();
+    Vec<String>: List(list) => list;
+    ActivityTypes: Activities(types) => types;
+    Severity: Severity(severity) => severity;
+    LevelFilter: Events(level) => level;
+    AsyncSpans: AsyncSpans(spans) => spans;
+    Modes: Modes(modes) => modes;
+    Overflow: Overflow(overflow) => overflow;
+    Output: Output(output) => output;
+    Targets: Filter(targets) => Box::new(targets);
+}
+
 /// How a key's text is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     /// n, y, no, yes, f, t, false, true, 0, 1 in any case.
     Bool,
     /// As PyTorch's variables: being set says yes. Unlike there, 0, false, off and the like say no.
@@ -80,54 +157,54 @@ pub(crate) enum Kind {
 }
 
 /// The whole numbers that libkineto's toInt32 takes.
-pub(crate) const I32: Kind = Kind::Int(0..=i32::MAX as i64);
+pub(crate) const I32: SettingKind = SettingKind::Int(0..=i32::MAX as i64);
 /// The whole numbers that libkineto's toInt64 takes.
-pub(crate) const I64: Kind = Kind::Int(0..=i64::MAX);
+pub(crate) const I64: SettingKind = SettingKind::Int(0..=i64::MAX);
 
 const MEBIBYTE: u64 = 1 << 20;
 
-impl Kind {
+impl SettingKind {
     /// Reads `text`, which has no space around it; if it cannot be read, returns the clause that says what is wrong.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
-            Kind::Bool => bool(text).map(Value::Bool),
-            Kind::Presence => Some(Value::Bool(presence(text))),
-            Kind::One => Some(Value::Bool(text == "1")),
-            Kind::Int(range) => int(text, range).map(Value::Int),
-            Kind::StartTime => {
+            SettingKind::Bool => bool(text).map(Value::Bool),
+            SettingKind::Presence => Some(Value::Bool(presence(text))),
+            SettingKind::One => Some(Value::Bool(text == "1")),
+            SettingKind::Int(range) => int(text, range).map(Value::Int),
+            SettingKind::StartTime => {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
                 int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
             }
-            Kind::Mode => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(Value::Mode),
-            Kind::Mebibytes => int(text, &(1..=i64::from(i32::MAX)))
+            SettingKind::Mode => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(Value::Mode),
+            SettingKind::Mebibytes => int(text, &(1..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Bytes(count * MEBIBYTE)),
-            Kind::Milliseconds => int(text, &(0..=i64::from(i32::MAX)))
+            SettingKind::Milliseconds => int(text, &(0..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Time(Duration::from_millis(count))),
-            Kind::Text => Some(Value::Text(text.to_owned())),
-            Kind::List => Some(Value::List(list(text))),
-            Kind::IntList => {
+            SettingKind::Text => Some(Value::Text(text.to_owned())),
+            SettingKind::List => Some(Value::List(list(text))),
+            SettingKind::IntList => {
                 let list = list(text);
                 list.iter().all(|part| int(part, &(0..=i64::MAX)).is_some()).then_some(Value::List(list))
             }
-            Kind::Types => {
+            SettingKind::Types => {
                 return ActivityTypes::parse(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
             }
-            Kind::Groups => {
+            SettingKind::Groups => {
                 return ActivityGroup::parse_csv(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
             }
-            Kind::Severity => Severity::parse(text).map(Value::Severity),
-            Kind::LogFormat => by_name(LogFormat::ALL, LogFormat::as_str, text).map(Value::LogFormat),
-            Kind::Events => events(text).map(Value::Events),
-            Kind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
-            Kind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
-            Kind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
-            Kind::LogFile => {
+            SettingKind::Severity => Severity::parse(text).map(Value::Severity),
+            SettingKind::LogFormat => by_name(LogFormat::ALL, LogFormat::as_str, text).map(Value::LogFormat),
+            SettingKind::Events => events(text).map(Value::Events),
+            SettingKind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
+            SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
+            SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
+            SettingKind::LogFile => {
                 names::check(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
             }
-            Kind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
+            SettingKind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
         }
         .ok_or_else(|| format!("expected {self}"))
     }
@@ -135,45 +212,45 @@ impl Kind {
     /// What text is expected, as the table in the docs says it.
     pub(super) fn in_short(&self) -> String {
         match self {
-            Kind::Bool => "true or false".to_owned(),
-            Kind::Int(range) if *range.end() >= i64::from(i32::MAX) => "whole number".to_owned(),
-            Kind::Int(range) => format!("{} to {}", range.start(), range.end()),
-            Kind::Mebibytes => "MiB".to_owned(),
-            Kind::Milliseconds => "ms".to_owned(),
+            SettingKind::Bool => "true or false".to_owned(),
+            SettingKind::Int(range) if *range.end() >= i64::from(i32::MAX) => "whole number".to_owned(),
+            SettingKind::Int(range) => format!("{} to {}", range.start(), range.end()),
+            SettingKind::Mebibytes => "MiB".to_owned(),
+            SettingKind::Milliseconds => "ms".to_owned(),
             other => other.to_string(),
         }
     }
 }
 
 /// What text is expected, as errors say it.
-impl fmt::Display for Kind {
+impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
-            Kind::Presence => f.write_str("any text for yes, 0, false or off for no"),
-            Kind::One => f.write_str("1 for yes"),
-            Kind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
-            Kind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
-            Kind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
-            Kind::Mode => f.write_str("octal, 0 to 777"),
-            Kind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
-            Kind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
-            Kind::Text => f.write_str("text"),
-            Kind::List => f.write_str("names with commas between"),
-            Kind::IntList => f.write_str("whole numbers with commas between"),
-            Kind::Types => f.write_str("activity types with commas between"),
-            Kind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, with commas between"),
-            Kind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
-            Kind::LogFormat => f.write_str("text, libkineto or json"),
-            Kind::Events => f.write_str("off, error, warn, info, debug or trace"),
-            Kind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
-            Kind::Modes => f.write_str(
+            SettingKind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
+            SettingKind::Presence => f.write_str("any text for yes, 0, false or off for no"),
+            SettingKind::One => f.write_str("1 for yes"),
+            SettingKind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
+            SettingKind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
+            SettingKind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
+            SettingKind::Mode => f.write_str("octal, 0 to 777"),
+            SettingKind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
+            SettingKind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
+            SettingKind::Text => f.write_str("text"),
+            SettingKind::List => f.write_str("names with commas between"),
+            SettingKind::IntList => f.write_str("whole numbers with commas between"),
+            SettingKind::Types => f.write_str("activity types with commas between"),
+            SettingKind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, with commas between"),
+            SettingKind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
+            SettingKind::LogFormat => f.write_str("text, libkineto or json"),
+            SettingKind::Events => f.write_str("off, error, warn, info, debug or trace"),
+            SettingKind::AsyncSpans => f.write_str("auto, per_poll, track or both"),
+            SettingKind::Modes => f.write_str(
                 "disabled, nvtx, itt, privateuse1, kineto, kineto_gpu_fallback, kineto_privateuse1_fallback, or several \
                  joined by +",
             ),
-            Kind::Overflow => f.write_str("stop, keep_newest or spill"),
-            Kind::LogFile => f.write_str("a path"),
-            Kind::Filter => f.write_str("target=level with commas between"),
+            SettingKind::Overflow => f.write_str("stop, keep_newest or spill"),
+            SettingKind::LogFile => f.write_str("a path"),
+            SettingKind::Filter => f.write_str("target=level with commas between"),
         }
     }
 }
@@ -225,7 +302,7 @@ fn int(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
 }
 
 fn milliseconds_now() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
+    platform::unix_time().as_millis()
 }
 
 fn list(text: &str) -> Vec<String> {
@@ -245,16 +322,16 @@ fn filter(text: &str) -> Result<Targets, String> {
     // `Targets` keeps the space around a target, and takes an empty text for one.
     let text = list(text).join(",");
     if text.is_empty() {
-        return Err(format!("expected {}", Kind::Filter));
+        return Err(format!("expected {}", SettingKind::Filter));
     }
-    text.parse().map_err(|error| format!("expected {} ({error})", Kind::Filter))
+    text.parse().map_err(|error| format!("expected {} ({error})", SettingKind::Filter))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(kind: &Kind, text: &str) -> Option<String> {
+    fn shown(kind: &SettingKind, text: &str) -> Option<String> {
         kind.parse(text).ok().map(|value| value.to_string())
     }
 
@@ -284,12 +361,12 @@ mod tests {
             (I32, "0x10", None),
             (I32, "1 2", None),
             (I32, "1.0", None),
-            (Kind::Int(0..=9), "9", Some("9")),
-            (Kind::Int(0..=9), "10", None),
-            (Kind::Mebibytes, "0", None),
-            (Kind::Mebibytes, "512", Some("512")),
-            (Kind::Milliseconds, "0", Some("0")),
-            (Kind::Milliseconds, "-5", None),
+            (SettingKind::Int(0..=9), "9", Some("9")),
+            (SettingKind::Int(0..=9), "10", None),
+            (SettingKind::Mebibytes, "0", None),
+            (SettingKind::Mebibytes, "512", Some("512")),
+            (SettingKind::Milliseconds, "0", Some("0")),
+            (SettingKind::Milliseconds, "-5", None),
         ] {
             assert_eq!(shown(&kind, text).as_deref(), expected, "{kind:?} {text}");
         }
@@ -301,33 +378,33 @@ mod tests {
         for (text, expected) in
             [(now, true), (0, true), (now - 5_000, true), (now - 15_000, false), (now + 5_000, true)]
         {
-            assert_eq!(Kind::StartTime.parse(&text.to_string()).is_ok(), expected, "{text} at {now}");
+            assert_eq!(SettingKind::StartTime.parse(&text.to_string()).is_ok(), expected, "{text} at {now}");
         }
     }
 
     #[test]
     fn presence_is_yes_unless_it_says_no() {
         for (text, expected) in [("1", true), ("", false), ("0", false), ("False", false), ("no", false), ("x", true)] {
-            assert_eq!(shown(&Kind::Presence, text), Some(expected.to_string()), "{text}");
+            assert_eq!(shown(&SettingKind::Presence, text), Some(expected.to_string()), "{text}");
         }
     }
 
     #[test]
     fn lists_drop_space_and_empty_parts() {
-        assert_eq!(shown(&Kind::List, " a, b ,,c,").as_deref(), Some("a,b,c"));
-        assert_eq!(shown(&Kind::List, "").as_deref(), Some(""));
-        assert_eq!(shown(&Kind::IntList, "0, 3").as_deref(), Some("0,3"));
-        assert_eq!(shown(&Kind::IntList, "0,x"), None);
+        assert_eq!(shown(&SettingKind::List, " a, b ,,c,").as_deref(), Some("a,b,c"));
+        assert_eq!(shown(&SettingKind::List, "").as_deref(), Some(""));
+        assert_eq!(shown(&SettingKind::IntList, "0, 3").as_deref(), Some("0,3"));
+        assert_eq!(shown(&SettingKind::IntList, "0,x"), None);
     }
 
     #[test]
     fn choices_have_names_in_any_case() {
         for (kind, texts) in [
-            (Kind::AsyncSpans, &["auto", "per_poll", "track", "both"][..]),
-            (Kind::Overflow, &["stop", "keep_newest", "spill"]),
-            (Kind::LogFormat, &["text", "libkineto", "json"]),
-            (Kind::Events, &["off", "error", "warn", "info", "debug", "trace"]),
-            (Kind::Severity, &["verbose", "info", "warning", "stage", "error", "usdt"]),
+            (SettingKind::AsyncSpans, &["auto", "per_poll", "track", "both"][..]),
+            (SettingKind::Overflow, &["stop", "keep_newest", "spill"]),
+            (SettingKind::LogFormat, &["text", "libkineto", "json"]),
+            (SettingKind::Events, &["off", "error", "warn", "info", "debug", "trace"]),
+            (SettingKind::Severity, &["verbose", "info", "warning", "stage", "error", "usdt"]),
         ] {
             for text in texts {
                 assert_eq!(shown(&kind, &text.to_uppercase()).as_deref(), Some(*text));
@@ -341,13 +418,13 @@ mod tests {
 
     #[test]
     fn filters_are_read_with_and_without_space() {
-        let Ok(Value::Filter(targets)) = Kind::Filter.parse("a=info, b::c=off ,debug") else { panic!() };
+        let Ok(Value::Filter(targets)) = SettingKind::Filter.parse("a=info, b::c=off ,debug") else { panic!() };
         assert!(targets.would_enable("a", &tracing_core::Level::INFO));
         assert!(!targets.would_enable("a", &tracing_core::Level::DEBUG));
         assert!(!targets.would_enable("b::c::d", &tracing_core::Level::ERROR));
         assert!(targets.would_enable("z", &tracing_core::Level::DEBUG));
         for text in ["", ",", "a=loud", "a=info=b"] {
-            assert!(Kind::Filter.parse(text).is_err(), "{text}");
+            assert!(SettingKind::Filter.parse(text).is_err(), "{text}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::line::thread_number;
 use super::{Message, Severity};
+use crate::os::platform;
 use crate::time::UtcTime;
 use std::fmt::{self, Write};
 
@@ -70,7 +71,7 @@ impl Message<'_> {
 
     fn libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Message { severity, seconds, file, line, text, .. } = self;
-        let (time, process, thread) = (UtcTime(*seconds), std::process::id(), thread_number());
+        let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
         write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] {text}")?;
         self.held_back(f)
     }
@@ -85,7 +86,7 @@ impl Message<'_> {
     fn json(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (level, _) = level(self.severity);
         let Message { severity, topic, file, line, seconds, suppressed, .. } = self;
-        let (time, process, thread) = (UtcTime(*seconds), std::process::id(), thread_number());
+        let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
         write!(f, "{{\"timestamp\":\"{time:#}\",\"level\":\"{level}\",\"target\":\"{NAME}\",\"message\":\"")?;
         let data = self.data.filter(|data| data.len() < Escaped::LIMIT);
         let left = Escaped::LIMIT - data.map_or(0, str::len);

@@ -1,28 +1,28 @@
-//! How much a message matters, in libkineto's six steps.
+//! The severity of a message, in libkineto's six levels.
 
 use std::fmt;
 
-/// How much a message of this crate matters; names and numbers are libkineto's.
+/// The severity of a message of this crate; names and numbers are libkineto's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Severity {
-    /// For those who work on this crate.
+    /// Details for developers of this crate.
     Verbose = 0,
-    /// What is going on.
+    /// Progress.
     Info = 1,
-    /// Something is missing or was not understood; the program goes on without it.
+    /// Something is missing or was not understood; the program continues without it.
     Warning = 2,
     /// A recording has reached its next stage.
     Stage = 3,
-    /// Something that was asked for cannot be done.
+    /// A requested operation failed.
     Error = 4,
     /// Marks for probes.
     Usdt = 5,
 }
 
 impl Severity {
-    /// All of them, the least first.
+    /// All severities, the lowest first.
     pub const ALL: [Severity; 6] =
         [Severity::Verbose, Severity::Info, Severity::Warning, Severity::Stage, Severity::Error, Severity::Usdt];
 
@@ -38,7 +38,7 @@ impl Severity {
         }
     }
 
-    /// Returns the severity of that name (in any case; "warn" too) or number, as `KINETO_LOG_LEVEL` has it.
+    /// Returns the severity of that name (in any case; "warn" too) or number, as in `KINETO_LOG_LEVEL`.
     ///
     /// libkineto takes any other text for 0; here it is `None`.
     pub fn parse(text: &str) -> Option<Self> {

@@ -9,7 +9,7 @@ use super::Severity;
 /// The counts are approximate when several threads pass at once: that a message more or less gets through matters to
 /// nobody, that none of them waits does.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct MessageSite {
     pub(crate) severity: Severity,
     pub(crate) topic: &'static str,
     /// From the crate's `src` on.
@@ -21,7 +21,7 @@ pub(crate) struct Site {
     held_back: AtomicU64,
 }
 
-impl Site {
+impl MessageSite {
     /// So many messages of one place pass in one second.
     pub(crate) const PER_SECOND: u32 = 10;
 
@@ -33,7 +33,7 @@ impl Site {
         line: u32,
         module: &'static str,
     ) -> Self {
-        Site {
+        MessageSite {
             severity,
             topic,
             file: behind_src(file),
@@ -85,14 +85,14 @@ const fn behind_src(file: &'static str) -> &'static str {
 mod tests {
     use super::*;
 
-    fn site() -> Site {
-        Site::new(Severity::Warning, "test", file!(), line!(), module_path!())
+    fn site() -> MessageSite {
+        MessageSite::new(Severity::Warning, "test", file!(), line!(), module_path!())
     }
 
     #[test]
-    fn a_place_has_its_share_of_each_second_and_the_rest_is_counted() {
+    fn site_is_limited_per_second_and_counts_the_rest() {
         let site = site();
-        for _ in 0..Site::PER_SECOND {
+        for _ in 0..MessageSite::PER_SECOND {
             assert_eq!(site.admit(100), Some(0));
         }
         for _ in 0..5 {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_silences_nobody() {
+    fn clock_that_steps_back_does_not_suppress_messages() {
         let site = site();
         while site.admit(100).is_some() {}
         assert_eq!(site.admit(40), Some(1));

@@ -1,7 +1,7 @@
 //! What the doctor found: plain values, as text for people and as JSON for programs.
 
 use super::page::Page;
-use crate::collector::{Attempt, DeviceDescription, Unavailable, Why};
+use crate::collector::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
 use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -20,10 +20,8 @@ pub struct Diagnosis {
     pub clock: ClockDiagnosis,
     /// The configuration, as environment and file have it.
     pub configuration: ConfigurationDiagnosis,
-    /// NVIDIA's driver: words such as "cuda" with what was seen; "missing" with the reason if there is none.
-    pub driver: Vec<(&'static str, String)>,
-    /// NVIDIA's GPUs, each with the id that `nvidia-smi -L` shows if it is known.
-    pub devices: Vec<(DeviceDescription, Option<String>)>,
+    /// The drivers of vendors, as far as a vendor's collector examines its driver.
+    pub drivers: Vec<DriverDiagnosis>,
     /// The collectors, each examined.
     pub collectors: Vec<CollectorDiagnosis>,
 }
@@ -32,7 +30,7 @@ pub struct Diagnosis {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClockDiagnosis {
-    /// What is read: "tsc", "cntvct" or "monotonic".
+    /// What is read: "tsc", "cntvct" or "monotonic"; "none" in WebAssembly.
     pub source: &'static str,
     /// How far a time may be from CLOCK_REALTIME, in nanoseconds, by two readings now.
     pub error_ns: u64,
@@ -76,7 +74,7 @@ pub struct CollectorDiagnosis {
     pub library: Option<PathBuf>,
     /// Versions and the like: keys with JSON values, such as `cupti_version`.
     pub versions: Vec<(String, String)>,
-    /// Its devices; those of NVIDIA's stand with the [driver](Diagnosis::devices).
+    /// Its devices, unless they are listed with the vendor's [driver](Diagnosis::drivers).
     pub devices: Vec<DeviceDescription>,
     /// Why it records nothing.
     pub reason: Option<Unavailable>,
@@ -150,8 +148,8 @@ impl Diagnosis {
             "machine": facts(&self.machine),
             "clock": { "source": self.clock.source, "error_ns": self.clock.error_ns, "notes": self.clock.notes },
             "configuration": self.configuration.to_json(),
-            "driver": facts(&self.driver),
-            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
+            "driver": self.drivers.first().map(|driver| facts(&driver.facts)).unwrap_or_default(),
+            "devices": self.drivers.iter().flat_map(|driver| &driver.devices).map(device).collect::<Vec<_>>(),
             "collectors": self.collectors.iter().map(CollectorDiagnosis::to_json).collect::<Vec<_>>(),
         })
         .to_string()
@@ -164,7 +162,7 @@ fn names(types: ActivityTypes) -> Vec<&'static str> {
 
 impl ConfigurationDiagnosis {
     fn to_json(&self) -> Value {
-        let set = |(key, value, origin): &(&str, String, String)| json!({ "key": key, "value": value, "from": origin });
+        let set = |(key, value, source): &(&str, String, String)| json!({ "key": key, "value": value, "from": source });
         json!({
             "from_env": self.from_env,
             "set": self.set.iter().map(set).collect::<Vec<_>>(),
@@ -178,8 +176,8 @@ impl ConfigurationDiagnosis {
     fn show(&self, page: &mut Page) {
         page.section("Configuration");
         page.line("from_env()", &self.from_env);
-        for (key, value, origin) in &self.set {
-            page.line("set", &format!("{key}={value} ({origin})"));
+        for (key, value, source) in &self.set {
+            page.line("set", &format!("{key}={value} ({source})"));
         }
         if let Some(error) = &self.error {
             page.line("WRONG", error);
@@ -253,10 +251,12 @@ impl fmt::Display for Diagnosis {
         page.line("clock", &format!("{}, at most {} ns from CLOCK_REALTIME", self.clock.source, self.clock.error_ns));
         self.clock.notes.iter().for_each(|note| page.line("clock", note));
         self.configuration.show(&mut page);
-        page.section("NVIDIA driver");
-        self.driver.iter().for_each(|(word, text)| page.line(word, text));
-        for (device, id) in &self.devices {
-            page.line(&device.label, &describe(device, id.as_deref()));
+        for driver in &self.drivers {
+            page.section(&format!("{} driver", driver.vendor));
+            driver.facts.iter().for_each(|(word, text)| page.line(word, text));
+            for (device, id) in &driver.devices {
+                page.line(&device.label, &describe(device, id.as_deref()));
+            }
         }
         self.collectors.iter().for_each(|collector| collector.show(&mut page));
         f.write_str(page.text())
@@ -325,8 +325,11 @@ pub(super) mod tests {
                 error: None,
                 warnings: Vec::new(),
             },
-            driver: vec![("cuda", "13.0".to_owned())],
-            devices: vec![(device, Some("GPU-1".to_owned()))],
+            drivers: vec![DriverDiagnosis {
+                vendor: "NVIDIA",
+                facts: vec![("cuda", "13.0".to_owned())],
+                devices: vec![(device, Some("GPU-1".to_owned()))],
+            }],
             collectors: vec![collector],
         }
     }

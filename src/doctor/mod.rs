@@ -1,23 +1,24 @@
 //! Examines this machine: what can be recorded here, what cannot, why, and what to do about it.
 
-mod advice;
 mod diagnosis;
 mod machine;
 mod page;
 
+pub use crate::collector::DriverDiagnosis;
 pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Verdict};
 
 use crate::clock::{self, Anchor, Converter};
-use crate::collector::cuda::Driver;
-use crate::collector::nvidia::{cuda_version, nvtx_fault};
 use crate::collector::trial::Trial;
-use crate::collector::{self, Capabilities, Collector, Contained, Selection, Unavailable, VENDORS, Vendor, Why};
-use crate::config::{Config, Env, Overrides, Switch};
-use advice::Circumstances;
+use crate::collector::{
+    self, Capabilities, Collector, Contained, Examination, OptionValue, Selection, Surroundings, Unavailable, VENDORS,
+    Vendor, Why,
+};
+use crate::config::{Activation, Config, Env, Overrides};
+use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityType, ActivityTypes};
 use machine::Machine;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct Doctor {
-    cupti: Option<PathBuf>,
+    /// Options of collectors that are added to the configuration.
+    options: Vec<(&'static str, OptionValue)>,
     start: bool,
     collectors: Vec<Contained>,
     /// The process's, unless a test has one of its own.
@@ -47,7 +49,7 @@ pub struct Doctor {
 impl fmt::Debug for Doctor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Doctor")
-            .field("cupti", &self.cupti)
+            .field("options", &self.options)
             .field("start", &self.start)
             .field("collectors", &self.collectors.len())
             .finish_non_exhaustive()
@@ -63,20 +65,16 @@ const BY_HOST: ActivityTypes = ActivityTypes::of(&[
     ActivityType::CollectiveComm,
 ]);
 
-/// NVIDIA's driver, or why there is none.
-type DriverState = Result<Driver, Unavailable>;
-
 impl Doctor {
     /// A doctor that looks for libraries where a recording would.
     pub fn new() -> Doctor {
         Doctor::default()
     }
 
-    /// Examines this libcupti, or the one in this folder, in place of the one that would be found.
-    #[cfg(feature = "cuda")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-    pub fn cupti(mut self, path: impl Into<PathBuf>) -> Doctor {
-        self.cupti = Some(path.into());
+    /// Sets an [option](crate::integration::Options) of collectors, such as `KINETO_CUPTI_PATH` for another libcupti. It overrides
+    /// environment and file.
+    pub fn option(mut self, name: &'static str, value: impl Into<OptionValue>) -> Doctor {
+        self.options.push((name, value.into()));
         self
     }
 
@@ -95,25 +93,16 @@ impl Doctor {
 
     /// Looks at everything.
     pub fn examine(&self) -> Diagnosis {
+        if !platform::CAN_RECORD {
+            return self.refuse();
+        }
         let env = self.env.clone().unwrap_or_else(Env::process);
         let machine = Machine::look(Path::new("/"));
-        let (config, mut configuration) = configuration(&env);
-        let driver = Driver::open(&mut Vec::new());
-        let devices = devices(&driver);
-        let circumstances = Circumstances {
-            machine: &machine,
-            driver: driver.as_ref().ok().map(Driver::version),
-            visible: env.value("CUDA_VISIBLE_DEVICES").and_then(|text| text.to_str()),
-            injected: env.value("CUDA_INJECTION64_PATH").and_then(|text| text.to_str()),
-        };
+        let (mut config, mut configuration) = configuration(&env);
+        self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
         let selected = configuration.selected;
-        let vendors = VENDORS.iter().map(|vendor| {
-            let mut found = self.examine_vendor(vendor, &config);
-            if vendor.name == "cupti" && !config.gpu.off.contains(&vendor.switch) {
-                consider_driver(&mut found, &config, &circumstances, devices.is_empty());
-            }
-            found
-        });
+        let mut drivers = Vec::new();
+        let vendors = VENDORS.iter().map(|vendor| self.examine_vendor(vendor, &config, &machine, &mut drivers));
         let mut collectors: Vec<_> = vendors.collect();
         collectors.extend(self.examine_plugins(&config));
         collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
@@ -126,23 +115,64 @@ impl Doctor {
         Diagnosis {
             clock: clock_diagnosis(&machine),
             configuration,
-            driver: driver_facts(&driver, &circumstances),
-            devices,
+            drivers,
             collectors,
             machine: machine_facts(&machine),
         }
     }
 
-    fn examine_vendor(&self, vendor: &Vendor, config: &Config) -> CollectorDiagnosis {
-        if config.gpu.off.contains(&vendor.switch) {
-            return CollectorDiagnosis::refused(vendor.name, switched_off(&format!("KINETO_{}", vendor.switch)));
+    /// Returns a diagnosis of a platform that cannot record: nothing is asked.
+    fn refuse(&self) -> Diagnosis {
+        let reason = Unavailable::on_this_platform();
+        let names = VENDORS.iter().map(|vendor| vendor.name);
+        let names = names.chain(self.collectors.iter().map(|collector| collector.name()));
+        let selected = Config::default().activities;
+        let configuration = ConfigurationDiagnosis {
+            from_env: "makes no layer".to_owned(),
+            set: Vec::new(),
+            selected,
+            not_recorded: selected,
+            error: Some(reason.to_string()),
+            warnings: Vec::new(),
+        };
+        Diagnosis {
+            clock: ClockDiagnosis { source: "none", error_ns: 0, notes: Vec::new() },
+            configuration,
+            drivers: Vec::new(),
+            collectors: names.map(|name| CollectorDiagnosis::refused(name, reason.clone())).collect(),
+            machine: machine_facts(&Machine::default()),
         }
-        let mut places = config.gpu.places.clone();
-        places.cupti = self.cupti.clone().or(places.cupti);
-        match vendor.maker() {
-            Ok(make) => self.examine_collector(&*make(places), config.activities),
-            Err(reason) => CollectorDiagnosis::refused(vendor.name, reason),
-        }
+    }
+
+    fn examine_vendor(
+        &self,
+        vendor: &Vendor,
+        config: &Config,
+        machine: &Machine,
+        drivers: &mut Vec<DriverDiagnosis>,
+    ) -> CollectorDiagnosis {
+        let options = &config.gpu.options;
+        let is_enabled = !options.flag(vendor.disabled_by);
+        let mut found = if !is_enabled {
+            CollectorDiagnosis::refused(vendor.name, switched_off(&format!("KINETO_{}", vendor.disabled_by)))
+        } else {
+            match vendor.collector(options) {
+                Ok(collector) => self.examine_collector(&*collector, config.activities),
+                Err(reason) => CollectorDiagnosis::refused(vendor.name, reason),
+            }
+        };
+        let examination = vendor.examine(&Surroundings {
+            root: "/".into(),
+            container: machine.container,
+            is_wsl: machine.is_wsl,
+            options,
+            is_enabled,
+            reason: found.reason.as_ref(),
+            versions: &found.versions,
+            library: found.library.as_deref(),
+        });
+        found.add(examination, drivers);
+        found
     }
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
@@ -218,9 +248,7 @@ impl CollectorDiagnosis {
 
     /// It says that it can do this.
     fn take(&mut self, can: Capabilities) {
-        // Of a type that has parts, one alone may be refused, which a note says.
-        let in_part = can.notes.iter().any(|note| note.contains("is not recorded"));
-        let is_whole = can.types.is_superset(self.types) && can.proven != Some(false) && !in_part;
+        let is_whole = can.types.is_superset(self.types) && can.proven != Some(false) && !can.is_incomplete;
         self.verdict = if is_whole { Verdict::Ready } else { Verdict::Degraded };
         self.records = can.types;
         self.library = can.library;
@@ -236,8 +264,21 @@ impl CollectorDiagnosis {
         self.reason = Some(reason);
     }
 
-    fn version(&self, key: &str) -> Option<i32> {
-        self.versions.iter().find(|(known, _)| known == key).and_then(|(_, value)| value.parse().ok())
+    /// Adds what the vendor found.
+    fn add(&mut self, examination: Examination, drivers: &mut Vec<DriverDiagnosis>) {
+        if let Some(reason) = examination.refusal {
+            self.refuse(reason);
+        }
+        // Records that have arrived are a better answer.
+        if examination.is_doubtful && self.verdict == Verdict::Ready && self.proven != Some(true) {
+            self.verdict = Verdict::Degraded;
+        }
+        self.notes.extend(examination.notes);
+        self.advice.extend(examination.advice);
+        if let Some(driver) = examination.driver {
+            self.devices.clear();
+            drivers.push(driver);
+        }
     }
 }
 
@@ -245,50 +286,23 @@ fn switched_off(by: &str) -> Unavailable {
     Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "")
 }
 
-/// Says of libcupti what follows from the driver.
-fn consider_driver(found: &mut CollectorDiagnosis, config: &Config, circumstances: &Circumstances<'_>, no_gpu: bool) {
-    if found.reason.is_none() && no_gpu {
-        found.refuse(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", "see what `nvidia-smi` says"));
-    }
-    found.devices.clear();
-    advise(found, circumstances);
-    if config.gpu.nvtx_ranges
-        && let Some(library) = &found.library
-    {
-        found.advice.extend(nvtx_fault(config.nvtx_injection.as_deref(), library));
-    }
-}
-
-/// Adds what helps to what was found about libcupti.
-fn advise(found: &mut CollectorDiagnosis, circumstances: &Circumstances<'_>) {
-    match &found.reason {
-        Some(reason) => found.advice.extend(circumstances.advice(reason.why())),
-        // What another tool may do to it is seen before it does.
-        None => found.notes.extend(circumstances.injection()),
-    }
-    let Some((library, driver)) = found.version("cupti_version").zip(circumstances.driver) else { return };
-    let Some(too_new) = advice::too_new(library, driver) else { return };
-    found.notes.push(too_new);
-    found.advice.extend(advice::fitting_library(driver));
-    // Records that have arrived are a better answer.
-    if found.verdict == Verdict::Ready && found.proven != Some(true) {
-        found.verdict = Verdict::Degraded;
-    }
-}
-
 /// The configuration that a layer would have, and what is to be said about it; the default one if it cannot be used.
 fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
     let mut warnings = Vec::new();
     let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
-    warnings.extend(env.unknown());
+    warnings.extend(env.unknown_warnings());
     let error = resolved.as_ref().err().map(ToString::to_string);
-    let from_env = match env.switch_or_default() {
+    let from_env = match env.activation_or_default() {
         _ if resolved.is_err() => "fails",
-        Switch::On => "makes a layer that records",
-        Switch::Idle => "makes a layer that waits for requests",
-        Switch::Off => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
+        Activation::On => "makes a layer that records",
+        Activation::Idle => "makes a layer that waits for requests",
+        Activation::Off => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
     };
-    let config = resolved.unwrap_or_default();
+    let config = resolved.unwrap_or_else(|_| {
+        let mut config = Config::default();
+        config.gpu.read_variables(env);
+        config
+    });
     let diagnosis = ConfigurationDiagnosis {
         from_env: from_env.to_owned(),
         set: config.set_keys(),
@@ -329,28 +343,6 @@ fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn driver_facts(driver: &DriverState, circumstances: &Circumstances<'_>) -> Vec<(&'static str, String)> {
-    let Machine { module, device_files, .. } = circumstances.machine;
-    let mut facts = match driver {
-        Ok(driver) => vec![("cuda", cuda_version(driver.version()))],
-        Err(reason) => vec![("missing", reason.message().to_owned())],
-    };
-    let library = driver.as_ref().ok().and_then(Driver::path);
-    facts.extend(library.map(|path| ("library", path.to_string_lossy().into_owned())));
-    facts.extend(module.iter().map(|version| ("kernel module", version.clone())));
-    let files = if device_files.is_empty() { "none".to_owned() } else { device_files.join(", ") };
-    facts.push(("device files", files));
-    facts.extend(circumstances.visible.map(|gpus| ("visible", format!("CUDA_VISIBLE_DEVICES={gpus}"))));
-    facts
-}
-
-fn devices(driver: &DriverState) -> Vec<(collector::DeviceDescription, Option<String>)> {
-    let Ok(driver) = driver else { return Vec::new() };
-    let ids = driver.ids();
-    let id = |number| ids.iter().find(|(known, _)| *known == number).map(|(_, id)| id.clone());
-    driver.devices().iter().map(|device| (device.clone(), id(device.id))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,8 +360,9 @@ mod tests {
     #[test]
     #[cfg(not(all(feature = "cuda", feature = "rocm", feature = "xpu")))]
     fn vendors_that_are_not_built_are_reported() {
-        for vendor in VENDORS.iter().filter(|vendor| vendor.maker().is_err()) {
-            let found = Doctor::new().examine_vendor(vendor, &Config::default());
+        for vendor in VENDORS.iter().filter(|vendor| vendor.collector(&Default::default()).is_err()) {
+            let (config, machine) = (Config::default(), Machine::default());
+            let found = Doctor::new().examine_vendor(vendor, &config, &machine, &mut Vec::new());
             let reason = found.reason.unwrap();
             assert_eq!((found.verdict, reason.why()), (Verdict::Unavailable, Why::Disabled), "{}", vendor.name);
             assert!(reason.message().starts_with("this build lacks tracing-kineto's feature `"), "{reason}");
@@ -497,16 +490,25 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_too_new_degrades_unless_records_arrive() {
-        let machine = Machine::default();
-        let circumstances = Circumstances { machine: &machine, driver: Some(12_040), visible: None, injected: None };
+    fn doubtful_collector_is_degraded_unless_records_arrive() {
         let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
         for (proven, verdict) in [(None, Verdict::Degraded), (Some(true), Verdict::Ready)] {
             let mut found = CollectorDiagnosis::new(&told, TYPES);
             found.take(can(TYPES, proven).unwrap());
-            found.versions = vec![("cupti_version".to_owned(), "130001".to_owned())];
-            advise(&mut found, &circumstances);
-            assert_eq!((found.verdict, found.notes.len(), found.advice.len()), (verdict, 1, 1), "{found:?}");
+            let examination =
+                Examination { is_doubtful: true, advice: vec!["update".to_owned()], ..Examination::default() };
+            found.add(examination, &mut Vec::new());
+            assert_eq!((found.verdict, found.advice.len()), (verdict, 1), "{found:?}");
         }
+    }
+
+    #[test]
+    fn missing_parts_degrade_a_collector() {
+        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        let mut found = CollectorDiagnosis::new(&told, TYPES);
+        let mut capabilities = can(TYPES, None).unwrap();
+        capabilities.is_incomplete = true;
+        found.take(capabilities);
+        assert_eq!(found.verdict, Verdict::Degraded);
     }
 }

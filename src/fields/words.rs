@@ -1,4 +1,4 @@
-//! Where encoded values go, word by word: a growing list that begins on the stack and goes on in a buffer of the
+//! Where encoded values go, word by word: a growing list that begins on the stack and continues in a buffer of the
 //! thread's, so that the fields of spans touch no allocator in steady state, or the record itself.
 
 use crate::buffer::Payload;

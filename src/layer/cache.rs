@@ -80,12 +80,12 @@ impl Cache {
         self.sites[entry].set(Some(site));
     }
 
-    /// Returns the state of a span that was kept, if none of that key has closed since, or that was handed over.
+    /// Returns the state of a span that was kept, if none of that key has closed since, or that was found for this hook.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(super) fn span(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
         let cached = self.spans[bucket(key)].get();
-        // Relaxed: whoever hands this thread a span of a key that is used again did so after the closing.
+        // Relaxed: a thread that passes this one a span with a reused key did so after the close.
         if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
             return Some(cached.state);
         }
@@ -105,7 +105,7 @@ impl Cache {
         self.found.set((key, state));
     }
 
-    /// Forgets the span that was handed over, when the hook is done.
+    /// Forgets the span that was found for a hook, when the hook is done.
     pub(super) fn take_back(&self) {
         self.found.set((0, NO_STATE));
     }

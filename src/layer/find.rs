@@ -1,9 +1,9 @@
 //! Finds spans that a thread does not know: stored in the recorder's table, known to another thread, or to nobody.
 
 use super::Hook;
-use super::home;
 use super::lane::Parent;
-use super::need::Need;
+use super::missing::Missing;
+use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
 use crate::recorder::{Origin, Recorder, SpanState, StoredState, ids, state};
@@ -20,10 +20,10 @@ const LOOKS: usize = 4;
 /// Stores the state of a span where every thread finds it, and returns it; one that is there already stays.
 fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
     if origin == Origin::Idle {
-        hook.recorder.reach.meet(key);
+        hook.recorder.thread_selection.meet(key);
     }
     // The table may allocate: an allocator that has spans of its own would come back here for ever.
-    let _busy = home::Busy::begin();
+    let _busy = thread_lanes::Busy::begin();
     hook.recorder.keep_span(key, |entry| {
         match &mut entry.stored {
             Some(stored) if stored.epoch == hook.epoch => {
@@ -64,7 +64,7 @@ pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) 
     mark_stored(hook, key);
 }
 
-/// Stores the state of a span that has to make room for the hook's; another thread may be closing it.
+/// Stores the state of a span that has to leave its frame for the hook's; another thread may be closing it.
 fn displace<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -82,7 +82,7 @@ where
 
 /// Returns whether the span is in one of the thread's frames, which say from here on that it is stored.
 fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
-    home::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
+    thread_lanes::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
 }
 
 /// Finds the span that the calling thread is about to enter, and hands it to its lane.
@@ -99,7 +99,7 @@ where
         if first {
             return hand(hook, key, found);
         }
-        let _ = home::with(hook.epoch, |lane| {
+        let _ = thread_lanes::with(hook.epoch, |lane| {
             lane.cache.keep_span(key, found, closings);
             Ok(())
         });
@@ -112,7 +112,7 @@ where
 }
 
 fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
-    let _ = home::with(hook.epoch, |lane| {
+    let _ = thread_lanes::with(hook.epoch, |lane| {
         lane.cache.hand(key, found);
         Ok(())
     });
@@ -151,7 +151,7 @@ where
     (made_while_idle(ctx, hook, span), Origin::Idle)
 }
 
-/// A span made while nothing was recorded: its callsite is known, its fields only if they were kept.
+/// A span created while nothing was recorded: its callsite is known, its fields only if they were kept.
 fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -171,7 +171,7 @@ where
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
-/// Whether the span is known to have been made while nothing was recorded.
+/// Whether the span is known to have been created while nothing was recorded.
 pub(super) fn is_older(hook: &Hook<'_>, key: u64) -> bool {
     stored(hook, key).is_some_and(|stored| stored.origin == Origin::Idle)
 }
@@ -237,7 +237,7 @@ pub(super) fn is_in_no_frame(hook: &Hook<'_>, key: u64) -> bool {
 /// `own` is what the closing thread alone knew of it.
 pub(super) fn close(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option<u64> {
     let known = own.or_else(|| {
-        // It may stand in a frame of the thread that made it.
+        // The thread that created it may still have it in a frame.
         let is_elsewhere = stored(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
@@ -270,19 +270,19 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
 }
 
 /// Does what a hook needs before it is tried again; `false` gives it up.
-pub(super) fn settle<S>(need: Need, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
+pub(super) fn settle<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    match need {
-        Need::Lane => return hook.enroll(),
-        Need::Chunk => hook.next_chunk(),
-        Need::Find => find(ctx, hook, key),
-        Need::Store(stored, state) if stored == key => evict(hook, key, state, true),
-        Need::Store(displaced, state) => displace(ctx, hook, displaced, state),
+    match missing {
+        Missing::Lane => return hook.enroll(),
+        Missing::Chunk => hook.next_chunk(),
+        Missing::Find => find(ctx, hook, key),
+        Missing::Store(stored, state) if stored == key => evict(hook, key, state, true),
+        Missing::Store(displaced, state) => displace(ctx, hook, displaced, state),
         // No frame holds it.
-        Need::StoreNew(state) => drop(store(hook, key, define(hook, state), Origin::Own, false)),
-        Need::ExitElsewhere | Need::CloseElsewhere => return false,
+        Missing::StoreNew(state) => drop(store(hook, key, define(hook, state), Origin::Own, false)),
+        Missing::ExitElsewhere | Missing::CloseElsewhere => return false,
     }
     true
 }

@@ -7,19 +7,19 @@
 //!
 //! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
 //! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
-//! the careful twin ([`careful`]) says what, as a [`Need`], which is done outside, and is tried again.
+//! the careful twin ([`slow_path`]) says what, as a [`Missing`], which is done outside, and is tried again.
 
-mod careful;
-mod companions;
+mod slice_extras;
+mod slow_path;
 
 use super::cache::Cache;
-use super::mirror::Mirror;
-use super::need::Need;
+use super::missing::Missing;
+use super::pushed_slices::PushedSlices;
 use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
-use crate::os::counters;
+use crate::os::{counters, platform};
 use crate::recorder::{BEYOND, Frames, Recorder, SpanState, ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -30,12 +30,12 @@ use tracing_core::Metadata;
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     pub(super) epoch: Cell<u64>,
-    /// The same, but none if collectors are told of slices, or observers of spans, or if slices have companions: so other
+    /// The same, but none if collectors are told of slices, or observers of spans, or if slices have extras: so other
     /// recordings do not ask.
-    pub(super) untold: Cell<u64>,
+    pub(super) fast_epoch: Cell<u64>,
     /// The same, but none if observers are told of spans.
-    pub(super) unobserved: Cell<u64>,
-    place: Cell<Option<Place>>,
+    pub(super) unobserved_epoch: Cell<u64>,
+    place: Cell<Option<LanePosition>>,
     /// No chunk is to be had any more: what does not fit is lost.
     limited: Cell<bool>,
     /// The span exited last.
@@ -44,29 +44,29 @@ pub(crate) struct Lane {
     seen_exits: Cell<u64>,
     /// Frames deeper than others can see; their spans are stored in the recorder's table. Emptied by `close_down`, so that a
     /// lane needs no destructor.
-    pub(super) deep: ManuallyDrop<RefCell<Vec<Open>>>,
+    pub(super) deep: ManuallyDrop<RefCell<Vec<DeepFrame>>>,
     pub(super) cache: Cache,
-    pub(super) mirror: Mirror,
+    pub(super) pushed_slices: PushedSlices,
     /// The thread's counters, if there are some; they are open until `close_down`.
     counters: Cell<Option<counters::Reader>>,
 }
 
-/// Where a thread stands and writes.
+/// A thread's frames, and where it writes.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct LanePosition {
     pub(crate) frames: &'static Frames,
     pub(crate) writer: Writer,
 }
 
 /// A frame outside the visible stack.
 #[derive(Clone, Copy)]
-pub(super) struct Open {
+pub(super) struct DeepFrame {
     key: u64,
     state: SpanState,
     pub(super) slice: u64,
 }
 
-/// The epoch of a lane that has none; not 0, which stands for "nothing is recorded".
+/// The epoch of a closed lane; not 0, which means that nothing is recorded.
 pub(super) const NO_EPOCH: u64 = u64::MAX;
 /// The parent of a new span.
 #[derive(Clone, Copy, Debug)]
@@ -81,37 +81,43 @@ impl Lane {
     pub(crate) const fn new() -> Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
-            untold: Cell::new(NO_EPOCH),
-            unobserved: Cell::new(NO_EPOCH),
+            fast_epoch: Cell::new(NO_EPOCH),
+            unobserved_epoch: Cell::new(NO_EPOCH),
             place: Cell::new(None),
             limited: Cell::new(false),
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
             cache: Cache::new(),
-            mirror: Mirror::new(),
+            pushed_slices: PushedSlices::new(),
             counters: Cell::new(None),
         }
     }
 
-    /// Begins an epoch, in which `street` is told of slices, and observers of spans if it is `observed`.
-    pub(crate) fn open(&self, epoch: u64, place: Place, street: Option<&'static dyn CorrelationSink>, observed: bool) {
+    /// Begins an epoch, in which `correlation_sink` is told of slices, and observers of spans if it is `observed`.
+    pub(crate) fn open(
+        &self,
+        epoch: u64,
+        place: LanePosition,
+        correlation_sink: Option<&'static dyn CorrelationSink>,
+        observed: bool,
+    ) {
         self.close_down();
         self.place.set(Some(place));
         self.last_exit.set(0);
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
-        self.mirror.open(street);
-        self.untold.set(if street.is_some() || observed { NO_EPOCH } else { epoch });
-        self.unobserved.set(if observed { NO_EPOCH } else { epoch });
+        self.pushed_slices.open(correlation_sink);
+        self.fast_epoch.set(if correlation_sink.is_some() || observed { NO_EPOCH } else { epoch });
+        self.unobserved_epoch.set(if observed { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
     }
 
     /// Leaves the lane without an epoch, frames and chunk.
     pub(crate) fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
-        self.untold.set(NO_EPOCH);
-        self.unobserved.set(NO_EPOCH);
+        self.fast_epoch.set(NO_EPOCH);
+        self.unobserved_epoch.set(NO_EPOCH);
         self.place.set(None);
         self.counters.set(None);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
@@ -119,13 +125,13 @@ impl Lane {
         }
     }
 
-    /// Goes on elsewhere.
-    pub(crate) fn stand(&self, place: Place) {
+    /// Sets the frames and the chunk.
+    pub(crate) fn set_position(&self, place: LanePosition) {
         self.place.set(Some(place));
     }
 
-    /// Says whether what does not fit is lost.
-    pub(crate) fn limit(&self, limited: bool) {
+    /// Sets whether records that do not fit are lost.
+    pub(crate) fn set_limited(&self, limited: bool) {
         self.limited.set(limited);
     }
 
@@ -137,22 +143,22 @@ impl Lane {
 
     /// Returns the epoch if collectors are not told of slices.
     #[inline(always)]
-    pub(crate) fn untold(&self) -> u64 {
-        self.untold.get()
+    pub(crate) fn fast_epoch(&self) -> u64 {
+        if platform::CAN_RECORD { self.fast_epoch.get() } else { NO_EPOCH }
     }
 
     pub(crate) fn is_open(&self) -> bool {
         self.epoch.get() != NO_EPOCH
     }
 
-    pub(super) fn place(&self) -> Result<Place, Need> {
-        self.place.get().ok_or(Need::Lane)
+    pub(super) fn place(&self) -> Result<LanePosition, Missing> {
+        self.place.get().ok_or(Missing::Lane)
     }
 
     /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn new_span(&self, key: u64, metadata: &'static Metadata<'static>) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let Some(meta) = self.cache.plain_state(metadata) else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
@@ -166,7 +172,7 @@ impl Lane {
     /// Makes a span with fields, which `encode` writes, below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn new_span_with(&self, key: u64, site: &Site, encode: impl FnOnce(Payload) -> Option<Payload>) -> bool {
-        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
         let Some(span) = writer.next().filter(|_| frame.key() == 0) else { return false };
@@ -180,18 +186,18 @@ impl Lane {
     }
 
     /// The span id of the innermost frame, 0 if there is none; frames that others have exited are dropped first.
-    fn current(&self) -> Result<u64, Need> {
+    fn current(&self) -> Result<u64, Missing> {
         self.repair()?;
         let frames = self.place()?.frames;
         Ok(self.deepest().map_or_else(|| frames.frame(frames.top()).span(), |open| open.state.span))
     }
 
-    fn deepest(&self) -> Option<Open> {
+    fn deepest(&self) -> Option<DeepFrame> {
         self.deep.try_borrow().ok().and_then(|deep| deep.last().copied())
     }
 
     /// Returns the id of the innermost open slice and of its span.
-    pub(crate) fn innermost(&self) -> Result<(u64, u64), Need> {
+    pub(crate) fn innermost(&self) -> Result<(u64, u64), Missing> {
         let span = self.current()?;
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| (open.slice, open.state.span));
@@ -203,7 +209,8 @@ impl Lane {
 
     /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
     pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
-        let find_deep = |deep: std::cell::Ref<'_, Vec<Open>>| deep.iter().rev().find(|open| open.key == key).copied();
+        let find_deep =
+            |deep: std::cell::Ref<'_, Vec<DeepFrame>>| deep.iter().rev().find(|open| open.key == key).copied();
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
             return Some((open.slice, open.state.span));
         }
@@ -219,11 +226,11 @@ impl Lane {
         cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known(key) })
     }
 
-    /// Opens a slice of the span that was made or left last, and tells the collectors if they are `TOLD`; `false` if that
+    /// Opens a slice of the span that was made or left last, and tells the collectors if they are `PUSH`; `false` if that
     /// takes more than usual.
     #[inline(always)]
-    pub(crate) fn enter<const TOLD: bool>(&self, key: u64) -> bool {
-        let Some(Place { frames, writer }) = self.place.get() else { return false };
+    pub(crate) fn enter<const PUSH: bool>(&self, key: u64) -> bool {
+        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
         let Some(slice) = writer.next() else { return false };
@@ -243,9 +250,11 @@ impl Lane {
         };
         frame.set_slice(slice);
         frames.set_top(top);
-        if TOLD {
+        if PUSH {
             let annotates = state::annotates(meta);
-            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
+            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+                pushed_slices.push(slice, annotates)
+            });
         }
         // The clock is read last, so that what the hook costs lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
@@ -256,7 +265,7 @@ impl Lane {
     /// more than usual.
     #[inline(always)]
     pub(crate) fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
-        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
         let Some(known) = self.cache.span(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
@@ -266,7 +275,9 @@ impl Lane {
         frame.set(key, known, slice);
         frames.set_top(top);
         let annotates = state::annotates(known.meta);
-        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
+        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+            pushed_slices.push(slice, annotates)
+        });
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -274,7 +285,7 @@ impl Lane {
     /// Goes into a span that is not recorded; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn enter_unrecorded(&self, key: u64) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
         let usual = frame.is_unrecorded(key);
@@ -288,10 +299,10 @@ impl Lane {
 
     /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn exit<const TOLD: bool>(&self, key: u64) -> bool {
+    pub(crate) fn exit<const PUSH: bool>(&self, key: u64) -> bool {
         // The clock is read first, so that what the hook costs lies outside the slice.
         let end = clock::counter();
-        let Some(Place { frames, writer }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top);
         if frame.key() != key || !writer.end(frame.slice(), end) {
@@ -303,8 +314,10 @@ impl Lane {
             // Others may close it, and would not look here; it is found again by the cache.
             frame.clear();
         }
-        if TOLD {
-            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.pop(frame.slice()));
+        if PUSH {
+            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+                pushed_slices.pop(frame.slice())
+            });
         }
         true
     }
@@ -312,7 +325,7 @@ impl Lane {
     /// Comes out of a span that is not recorded; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn exit_unrecorded(&self, key: u64) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let top = frames.top();
         let usual = frames.frame(top).is_unrecorded(key);
         if usual {
@@ -325,23 +338,23 @@ impl Lane {
     /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
     /// needed any more. Returns whether it is in a frame.
     pub(crate) fn mark_stored(&self, key: u64) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
-        let mut stands = false;
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
+        let mut is_found = false;
         for (at, frame) in frames.all().filter(|(_, frame)| frame.holds(key)) {
-            stands = true;
+            is_found = true;
             if at <= frames.top() {
                 frame.set_meta(frame.meta() | state::STORED);
             } else {
                 frame.clear();
             }
         }
-        stands
+        is_found
     }
 
     /// The span is gone, and nobody else knew it; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn close(&self, key: u64) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
         let usual = frame.key() == key && frame.meta() & UNUSUAL == 0;
@@ -354,7 +367,7 @@ impl Lane {
     /// A span that is not recorded is gone; `false` if that takes more than usual.
     #[inline(always)]
     pub(crate) fn close_unrecorded(&self, key: u64) -> bool {
-        let Some(Place { frames, .. }) = self.place.get() else { return false };
+        let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
         let usual = frame.is_unrecorded(key);
         if usual {
@@ -363,7 +376,7 @@ impl Lane {
         usual
     }
 
-    /// Lets go of a span that is gone; returns what the thread alone knew of it.
+    /// Forgets a closed span; returns its state if only this thread knew it.
     pub(crate) fn forget(&self, key: u64) -> Option<SpanState> {
         let frames = self.place.get()?.frames;
         let known = frames.known(key).filter(|state| state.meta & state::STORED == 0);
@@ -373,7 +386,7 @@ impl Lane {
 
     /// Returns the id of a span that the thread knows, 0 if it is left out; one that is not recorded yet is, and gets its
     /// id. `None` also if the span was lent meanwhile.
-    pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Need> {
+    pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Missing> {
         let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
         if known.meta & state::IGNORED != 0 {
             return Ok(Some(0));
@@ -393,14 +406,14 @@ impl Lane {
     }
 
     /// Records a span that is not recorded yet; returns its id.
-    pub(crate) fn define(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Need> {
+    pub(crate) fn define(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Missing> {
         let span = self.put(Head::new(Tag::Span, 0, state::site(made.meta)), [made.parent, 0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(span == 0));
         Ok(if span == 0 { ids() } else { span })
     }
 
     /// Records that a span is gone.
-    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Need> {
+    pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Missing> {
         let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
         let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
@@ -409,7 +422,7 @@ impl Lane {
 
     /// Records anything that is no slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
     #[inline(always)]
-    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Need> {
+    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Missing> {
         let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
         let head = Head { payload: length, ..head };
         let id = self.reserve(head.slots())?;
@@ -421,11 +434,11 @@ impl Lane {
 
     /// Returns the id of the next record of `slots` slots, 0 if it is lost.
     #[inline(always)]
-    fn reserve(&self, slots: usize) -> Result<u64, Need> {
-        match self.place()?.writer.room(slots) {
+    fn reserve(&self, slots: usize) -> Result<u64, Missing> {
+        match self.place()?.writer.next_id(slots) {
             Some(id) => Ok(id),
             None if self.limited.get() => Ok(0),
-            None => Err(Need::Chunk),
+            None => Err(Missing::Chunk),
         }
     }
 }

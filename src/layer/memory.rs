@@ -6,12 +6,12 @@
 //! allocates meanwhile is passed over.
 
 use super::TRIES;
-use super::home::{self, Busy};
 use super::lane::Lane;
-use super::need::Need;
-use super::reach;
+use super::missing::Missing;
+use super::thread_lanes::{self, Busy};
+use super::thread_selection;
 use crate::buffer::{Head, Loss, Tag, Whose};
-use crate::recorder::listeners::{self, Listener, Own};
+use crate::recorder::memory_listeners::{self, InternalAllocGuard, Listener};
 use crate::recorder::{BEYOND, Frame, state};
 use crate::time::Ticks;
 
@@ -31,19 +31,19 @@ pub(crate) struct MemoryEvent {
 
 /// Records an event for every layer that wants it; returns whether all of them have it.
 pub(crate) fn record(event: &MemoryEvent) -> bool {
-    listeners::open().filter(|listener| !put(event, listener)).count() == 0
+    memory_listeners::open().filter(|listener| !put(event, listener)).count() == 0
 }
 
 impl Lane {
     /// Records an event in the innermost open slice; returns the record's id, 0 if it is lost.
-    fn memory(&self, event: &MemoryEvent) -> Result<u64, Need> {
+    fn memory(&self, event: &MemoryEvent) -> Result<u64, Missing> {
         let head = Head::new(Tag::Memory, event.flags, event.whose.word());
         let words = [event.time.0, self.slice_around()?, event.address];
         self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
     }
 
     /// Returns the id of the innermost open slice, 0 if there is none, and changes nothing.
-    fn slice_around(&self) -> Result<u64, Need> {
+    fn slice_around(&self) -> Result<u64, Missing> {
         let frames = self.place()?.frames;
         let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
         let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
@@ -57,30 +57,30 @@ impl Lane {
 }
 
 fn put(event: &MemoryEvent, listener: &Listener) -> bool {
-    if Own::is_held() || Busy::is_held() {
+    if InternalAllocGuard::is_held() || Busy::is_held() {
         listener.count(Loss::MemoryOwn);
         return false;
     }
-    match home::with(listener.epoch(), |lane| lane.memory(event)) {
+    match thread_lanes::with(listener.epoch(), |lane| lane.memory(event)) {
         Ok(id) => is_kept(id, listener),
-        Err(_) => put_carefully(event, listener),
+        Err(_) => put_slowly(event, listener),
     }
 }
 
 /// Gets what is missing and tries again.
 #[cold]
-fn put_carefully(event: &MemoryEvent, listener: &Listener) -> bool {
-    if reach::is_passed_over(listener) {
+fn put_slowly(event: &MemoryEvent, listener: &Listener) -> bool {
+    if thread_selection::is_allocator_excluded(listener) {
         return true;
     }
     let (busy, epoch) = (Busy::begin(), listener.epoch());
     let recorder = busy.as_ref().and_then(|_| listener.recorder());
     let tries = recorder.iter().flat_map(|recorder| std::iter::repeat_n(recorder, TRIES));
     for recorder in tries {
-        match home::with(epoch, |lane| lane.memory(event)) {
+        match thread_lanes::with(epoch, |lane| lane.memory(event)) {
             Ok(id) => return is_kept(id, listener),
-            Err(Need::Lane) if home::enroll(recorder, epoch, true) => {}
-            Err(Need::Chunk) => home::install(recorder, epoch),
+            Err(Missing::Lane) if thread_lanes::enroll(recorder, epoch, true) => {}
+            Err(Missing::Chunk) => thread_lanes::install(recorder, epoch),
             Err(_) => break,
         }
     }

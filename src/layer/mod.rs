@@ -3,27 +3,27 @@
 //! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
 //! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
 
-mod accompany;
 mod cache;
 mod event;
 mod find;
-pub(crate) mod home;
 mod lane;
 pub(crate) mod memory;
-mod mirror;
-mod need;
+mod missing;
 mod observe;
-pub(crate) mod reach;
+mod pushed_slices;
+mod slice_extras;
+pub(crate) mod thread_lanes;
+pub(crate) mod thread_selection;
 
 use crate::buffer::{Head, Loss, PAYLOAD_MAX, Tag, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::fields::{Encoder, PlainEncoder, Words};
-use crate::recorder::listeners::Own;
-use crate::recorder::{OBSERVED, Recorder};
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::recorder::{OBSERVERS_ONLY, Recorder};
 use crate::time::Ticks;
 use lane::{Lane, Parent};
-use need::Need;
+use missing::Missing;
 use std::fmt;
 use std::sync::Arc;
 use tracing_core::field::{Field, Visit};
@@ -51,10 +51,17 @@ impl KinetoLayer {
         KinetoLayer { recorder }
     }
 
+    /// Makes a layer that never records.
+    pub(crate) fn inert() -> KinetoLayer {
+        KinetoLayer::new(Arc::new(Recorder::inert()))
+    }
+
     /// Whether observers are told what the thread does; in a forked child not of its parent's recording.
     #[inline]
     fn tells(&self) -> bool {
-        self.recorder.observers.are_told() && !self.recorder.is_forked() && !reach::is_left_out(&self.recorder)
+        self.recorder.observers.are_told()
+            && !self.recorder.is_forked()
+            && !thread_selection::is_excluded(&self.recorder)
     }
 
     #[inline(always)]
@@ -71,17 +78,17 @@ impl fmt::Debug for KinetoLayer {
 
 /// The callsite whose fields values are of: the span's, or one of their own where keys are known at run time alone.
 #[derive(Default)]
-struct Origin(Option<&'static Metadata<'static>>);
+struct ValuesCallsite(Option<&'static Metadata<'static>>);
 
-impl Origin {
+impl ValuesCallsite {
     fn of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
-        let mut origin = Origin::default();
+        let mut origin = ValuesCallsite::default();
         values.record(&mut origin);
         origin.0
     }
 }
 
-impl Visit for Origin {
+impl Visit for ValuesCallsite {
     fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
         self.0.get_or_insert_with(|| field.callsite().0.metadata());
     }
@@ -106,22 +113,22 @@ impl Hook<'_> {
             return false;
         }
         // A field's `Debug` may have had the thread leave the recording.
-        !reach::is_left_out(self.recorder) && home::enroll(self.recorder, self.epoch, false)
+        !thread_selection::is_excluded(self.recorder) && thread_lanes::enroll(self.recorder, self.epoch, false)
     }
 
     #[cold]
     fn next_chunk(&self) {
-        let _own = Own::begin();
-        home::install(self.recorder, self.epoch);
+        let _own = InternalAllocGuard::begin();
+        thread_lanes::install(self.recorder, self.epoch);
     }
 
     /// Does something with the thread's lane that needs no span.
-    fn with<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Need>) -> Option<R> {
+    fn with<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Missing>) -> Option<R> {
         for _ in 0..TRIES {
-            match home::with(self.epoch, &mut hook) {
+            match thread_lanes::with(self.epoch, &mut hook) {
                 Ok(done) => return Some(done),
-                Err(Need::Lane) if home::Busy::begin().is_some_and(|_busy| self.enroll()) => {}
-                Err(Need::Chunk) => self.next_chunk(),
+                Err(Missing::Lane) if thread_lanes::Busy::begin().is_some_and(|_busy| self.enroll()) => {}
+                Err(Missing::Chunk) => self.next_chunk(),
                 Err(_) => return None,
             }
         }
@@ -130,7 +137,7 @@ impl Hook<'_> {
 
     /// Forgets the span that was found for the hook.
     fn take_back(&self) {
-        let _ = home::with(self.epoch, |lane| {
+        let _ = thread_lanes::with(self.epoch, |lane| {
             lane.cache.take_back();
             Ok(())
         });
@@ -139,7 +146,7 @@ impl Hook<'_> {
     /// Returns the judgement on a callsite.
     #[inline(always)]
     fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
-        match home::with(self.epoch, |lane| Ok(lane.cache.site(metadata))) {
+        match thread_lanes::with(self.epoch, |lane| Ok(lane.cache.site(metadata))) {
             Ok(Some(site)) => site,
             _ => self.new_site(metadata),
         }
@@ -147,7 +154,7 @@ impl Hook<'_> {
 
     #[cold]
     fn new_site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
-        let _own = Own::begin();
+        let _own = InternalAllocGuard::begin();
         let site = self.recorder.sites.site(metadata);
         self.with(|lane| {
             lane.cache.keep_site(site);
@@ -175,7 +182,7 @@ impl Hook<'_> {
         }
     }
 
-    /// Keeps a payload that no chunk holds, if it is one; returns what stands in its place: a block's id, 0 if it is lost.
+    /// Keeps a payload that is too large for a chunk as a block; returns the block's id, 0 if it is lost.
     #[inline]
     fn block(&self, payload: &[u64]) -> Option<[u64; 1]> {
         (payload.len() > PAYLOAD_MAX).then(|| {
@@ -198,7 +205,7 @@ where
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         let (key, metadata) = (id.into_u64(), attrs.metadata());
-        if !attrs.is_contextual() || !home::usual(epoch, |lane| lane.new_span(key, metadata)) {
+        if !attrs.is_contextual() || !thread_lanes::fast_path(epoch, |lane| lane.new_span(key, metadata)) {
             self.new_span(attrs, key, ctx, epoch);
         }
     }
@@ -206,7 +213,7 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.enter::<false>(id.into_u64())) {
+        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.enter::<false>(id.into_u64())) {
             self.enter(id.into_u64(), ctx, epoch);
         }
     }
@@ -214,7 +221,7 @@ where
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual_or_nothing(epoch, &self.recorder, |lane| lane.exit::<false>(id.into_u64())) {
+        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.exit::<false>(id.into_u64())) {
             self.exit(id.into_u64(), ctx, epoch);
         }
     }
@@ -222,7 +229,9 @@ where
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !home::usual(epoch, |lane| lane.close(id.into_u64())) && (epoch != 0 || self.recorder.keeps_spans()) {
+        if !thread_lanes::fast_path(epoch, |lane| lane.close(id.into_u64()))
+            && (epoch != 0 || self.recorder.keeps_spans())
+        {
             self.close(id, ctx, epoch);
         }
     }
@@ -233,7 +242,7 @@ where
             if self.tells() {
                 observe::record(&self.recorder, id, values, &ctx);
             }
-            if epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
+            if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
                 self.record(id, values, &ctx, self.hook(epoch));
             }
         }
@@ -241,7 +250,7 @@ where
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 && epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
+        if epoch != 0 && epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
             let hook = self.hook(epoch);
             match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
@@ -259,8 +268,8 @@ where
             if self.tells() {
                 observe::event(&self.recorder, event);
             }
-            if epoch != OBSERVED && !reach::is_left_out(&self.recorder) {
-                home::name(&self.recorder, epoch);
+            if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
+                thread_lanes::name(&self.recorder, epoch);
                 event::record(event, &ctx, self.hook(epoch));
             }
         }
@@ -283,23 +292,23 @@ impl KinetoLayer {
             }),
             _ => false,
         };
-        if !attrs.is_contextual() || !home::unobserved(epoch, usual) {
-            self.new_span_carefully(attrs, key, ctx, epoch);
+        if !attrs.is_contextual() || !thread_lanes::with_unobserved_lane(epoch, usual) {
+            self.new_span_slowly(attrs, key, ctx, epoch);
         }
     }
 
     /// Makes a span, whatever it takes.
     #[cold]
     #[inline(never)]
-    fn new_span_carefully<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
+    fn new_span_slowly<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let is_left_out = epoch != 0 && reach::is_left_out(&self.recorder);
-        if is_left_out {
-            reach::make(key);
+        let is_excluded = epoch != 0 && thread_selection::is_excluded(&self.recorder);
+        if is_excluded {
+            thread_selection::make(key);
         }
-        if epoch == 0 || is_left_out {
+        if epoch == 0 || is_excluded {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
                 find::keep_fields(&self.recorder, attrs, key);
             }
@@ -308,18 +317,18 @@ impl KinetoLayer {
         if self.tells() {
             observe::new_span(&self.recorder, attrs, key);
         }
-        if epoch == OBSERVED {
+        if epoch == OBSERVERS_ONLY {
             return;
         }
         // The usual form does not look where collectors are told of slices.
-        if attrs.is_contextual() && home::at_hand(epoch, |lane| lane.new_span(key, attrs.metadata())) {
+        if attrs.is_contextual() && thread_lanes::with_first_lane(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
         let hook = self.hook(epoch);
         let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && !site.needs_care) {
-            self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, None, &self.recorder));
+            self.retry(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
             return;
         }
         let mut words = Words::new();
@@ -328,7 +337,7 @@ impl KinetoLayer {
         encoder.finish(&self.recorder);
         let block = hook.block(words.as_slice());
         let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::BLOCK));
-        self.retry(key, &ctx, hook, |lane| lane.new_span_carefully(key, site, parent, Some(fields), &self.recorder));
+        self.retry(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
     }
 
     #[inline(never)]
@@ -339,21 +348,21 @@ impl KinetoLayer {
         if self.tells() {
             observe::enter(&self.recorder, key, &ctx);
         }
-        if epoch == OBSERVED {
+        if epoch == OBSERVERS_ONLY {
             return;
         }
-        home::name(&self.recorder, epoch);
-        if self.recorder.companions.are_wanted() && !reach::is_left_out(&self.recorder) {
-            return self.enter_accompanied(key, ctx, epoch);
+        thread_lanes::name(&self.recorder, epoch);
+        if self.recorder.slice_extras.are_enabled() && !thread_selection::is_excluded(&self.recorder) {
+            return self.enter_with_extras(key, ctx, epoch);
         }
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
-        if home::at_hand(epoch, further) || reach::is_left_out(&self.recorder) {
+        if thread_lanes::with_first_lane(epoch, further) || thread_selection::is_excluded(&self.recorder) {
             return;
         }
         let hook = self.hook(epoch);
-        self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, &[], &self.recorder));
+        self.retry(key, &ctx, hook, |lane| lane.enter_slowly(key, &[], &self.recorder));
         hook.take_back();
     }
 
@@ -362,7 +371,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if epoch != OBSERVED {
+        if epoch != OBSERVERS_ONLY {
             self.leave(key, ctx, epoch);
         }
         if self.tells() {
@@ -375,23 +384,23 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if self.recorder.companions.count() && !reach::is_left_out(&self.recorder) {
+        if self.recorder.slice_extras.has_counters() && !thread_selection::is_excluded(&self.recorder) {
             return self.leave_counted(key, ctx, epoch);
         }
-        let done = home::at_hand(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key));
-        if !done && !reach::is_left_out(&self.recorder) {
-            self.leave_carefully(key, clock::now(), &ctx, self.hook(epoch));
+        let done = thread_lanes::with_first_lane(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key));
+        if !done && !thread_selection::is_excluded(&self.recorder) {
+            self.leave_slowly(key, clock::now(), &ctx, self.hook(epoch));
         }
     }
 
     /// Records that a span is left, whatever it takes.
-    fn leave_carefully<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn leave_slowly<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_carefully(key, end, &self.recorder));
+        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
         hook.take_back();
-        if let Some(Need::ExitElsewhere) = unsettled {
+        if let Some(Missing::ExitElsewhere) = unsettled {
             self.exit_elsewhere(key, end, ctx, hook);
         }
     }
@@ -411,17 +420,19 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if epoch == OBSERVED || home::at_hand(epoch, |lane| lane.close(key) || lane.close_unrecorded(key)) {
+        if epoch == OBSERVERS_ONLY
+            || thread_lanes::with_first_lane(epoch, |lane| lane.close(key) || lane.close_unrecorded(key))
+        {
             return;
         }
         let hook = self.hook(epoch);
-        if reach::is_left_out(&self.recorder) {
-            return reach::close_left_out(&hook, key);
+        if thread_selection::is_excluded(&self.recorder) {
+            return thread_selection::close_excluded(&hook, key);
         }
         let own = match find::is_in_no_frame(&hook, key) {
             true => None,
-            false => match self.retry(key, &ctx, hook, |lane| lane.close_carefully(key, &self.recorder)) {
-                Some(Need::CloseElsewhere) => hook.with(|lane| Ok(lane.forget(key))).flatten(),
+            false => match self.retry(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
+                Some(Missing::CloseElsewhere) => hook.with(|lane| Ok(lane.forget(key))).flatten(),
                 _ => return,
             },
         };
@@ -436,24 +447,24 @@ impl KinetoLayer {
         key: u64,
         ctx: &Context<'_, S>,
         hook: Hook<'_>,
-        mut attempt: impl FnMut(&Lane) -> Result<(), Need>,
-    ) -> Option<Need>
+        mut attempt: impl FnMut(&Lane) -> Result<(), Missing>,
+    ) -> Option<Missing>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(_busy) = home::Busy::begin() else {
+        let Some(_busy) = thread_lanes::Busy::begin() else {
             self.recorder.losses.add(Loss::Reentered, 1);
             return None;
         };
         for _ in 0..TRIES {
-            match home::with(hook.epoch, &mut attempt) {
+            match thread_lanes::with(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
-                Err(need @ Need::StoreNew(_)) => {
-                    find::settle(need, ctx, &hook, key);
+                Err(missing @ Missing::StoreNew(_)) => {
+                    find::settle(missing, ctx, &hook, key);
                     return None;
                 }
-                Err(need @ (Need::ExitElsewhere | Need::CloseElsewhere)) => return Some(need),
-                Err(need) if find::settle(need, ctx, &hook, key) => {}
+                Err(missing @ (Missing::ExitElsewhere | Missing::CloseElsewhere)) => return Some(missing),
+                Err(missing) if find::settle(missing, ctx, &hook, key) => {}
                 Err(_) => break,
             }
         }
@@ -469,10 +480,10 @@ impl KinetoLayer {
     {
         self.recorder.note_disorder();
         // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
-        let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_elsewhere(key));
+        let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_other_thread(key));
         if let Some((slice, state)) = (!find::is_older(&hook, key)).then(theirs).flatten() {
             if !crate::recorder::state::is_known_elsewhere(state.meta) {
-                // Its frame was the one place where it stood.
+                // Only its frame held the state.
                 find::evict(&hook, key, state, false);
             }
             if slice != 0 {
@@ -480,7 +491,7 @@ impl KinetoLayer {
             }
             return;
         }
-        if reach::has_joined(&self.recorder, hook.epoch) {
+        if thread_selection::has_joined(&self.recorder, hook.epoch) {
             return;
         }
         find::find(ctx, &hook, key);
@@ -504,7 +515,7 @@ impl KinetoLayer {
         if !site.is_recorded() {
             return;
         }
-        let site = Origin::of(values).map_or(site, |metadata| hook.site(metadata));
+        let site = ValuesCallsite::of(values).map_or(site, |metadata| hook.site(metadata));
         if site.fields == 0 && site.kind_field.is_none() {
             return;
         }

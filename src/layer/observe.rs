@@ -1,7 +1,7 @@
 //! Tells observers of spans and events.
 
-use super::Origin;
-use super::home::Busy;
+use super::ValuesCallsite;
+use super::thread_lanes::Busy;
 use crate::observer::ObservedSpan;
 use crate::recorder::Recorder;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(metadata) = ctx.metadata(id) else { return };
-    let site = recorder.sites.site(Origin::of(values).unwrap_or(metadata));
+    let site = recorder.sites.site(ValuesCallsite::of(values).unwrap_or(metadata));
     let Some(observed) = of(id, recorder, ctx) else { return };
     let mut observed = ObservedSpan::clone(&observed);
     values.record(&mut observed.capture(site, recorder.settings.field_bytes_max));

@@ -3,7 +3,7 @@
 //! While nobody records, each thread adds to one of a few counters, so that threads are not in each other's way. While
 //! somebody does, all add to one, which makes the total behind each event exact.
 
-use crate::recorder::listeners::Own;
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -51,7 +51,7 @@ pub fn usage() -> Usage {
 
 /// Puts together what the threads have counted apart, now that somebody records.
 pub(crate) fn gather() {
-    let _own = Own::begin();
+    let _own = InternalAllocGuard::begin();
     SHARD.iter().for_each(gather_one);
 }
 

@@ -1,4 +1,4 @@
-//! Memory: what allocators do, recorded beside the spans that have them do it.
+//! Memory: allocators' events, recorded with the spans that cause them.
 //!
 //! An allocator calls [`record`] with each allocation and each free, and [`record_out_of_memory`] where it fails; for the
 //! program's own memory, [`Tracked`] does that. They become `[memory]` and `[OutOfMemory]` instants on the row of the
@@ -31,7 +31,7 @@ pub use tracked::Tracked;
 use crate::buffer::{Whose, flag};
 use crate::clock;
 use crate::layer::memory::{self as lanes, MemoryEvent};
-use crate::recorder::listeners;
+use crate::recorder::memory_listeners;
 use crate::time::Ticks;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +51,7 @@ pub fn is_enabled() -> bool {
     if !HAS_REPORTER.load(Ordering::Relaxed) {
         HAS_REPORTER.store(true, Ordering::Relaxed);
     }
-    listeners::is_open()
+    memory_listeners::is_open()
 }
 
 /// What a memory profile says if no allocator takes part in it.
@@ -89,7 +89,7 @@ pub fn record_out_of_memory(bytes: u64, total_allocated: u64, total_reserved: u6
     }
 }
 
-/// Has it recorded; returns whether all have it who record.
+/// Records an event; returns whether every active recorder accepted it.
 #[cold]
 fn report(time: Ticks, address: u64, bytes: i64, totals: [u64; 2], device: Device, flags: u8) -> bool {
     let whose = Whose { kind: device.kind.number(), index: device.index, category: scope::current().number() };

@@ -4,7 +4,7 @@
 use super::{Device, live, report};
 use crate::buffer::flag;
 use crate::clock;
-use crate::recorder::listeners;
+use crate::recorder::memory_listeners;
 use crate::time::Ticks;
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -62,7 +62,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // Before another thread can have the same memory.
-        if listeners::is_open() {
+        if memory_listeners::is_open() {
             freed(clock::now(), pointer, layout.size())
         } else {
             live::add(-signed(layout.size()))
@@ -73,7 +73,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        let before = listeners::is_open().then(clock::now);
+        let before = memory_listeners::is_open().then(clock::now);
         // SAFETY: the caller keeps to the same contract.
         let moved = unsafe { self.inner.realloc(pointer, layout, new_size) };
         match before {
@@ -99,7 +99,7 @@ const fn signed(size: usize) -> i64 {
 fn allocated(pointer: *mut u8, size: usize) {
     if pointer.is_null() {
         failed(size);
-    } else if listeners::is_open() {
+    } else if memory_listeners::is_open() {
         report_one(clock::now(), pointer, signed(size));
     } else {
         live::add(signed(size));
@@ -121,7 +121,7 @@ fn report_one(time: Ticks, pointer: *mut u8, bytes: i64) {
 
 #[cold]
 fn failed(size: usize) {
-    if listeners::is_open() {
+    if memory_listeners::is_open() {
         report(clock::now(), 0, signed(size), [live::usage().live_bytes, 0], Device::CPU, flag::OUT_OF_MEMORY);
     }
 }

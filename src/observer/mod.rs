@@ -1,4 +1,4 @@
-//! Who is told of spans as they happen, beside what is recorded: whoever listens to NVTX, and the program's own.
+//! Observers that receive spans as they happen: NVTX, ITT and the program's own.
 
 #[cfg(feature = "itt")]
 pub mod itt;
@@ -14,11 +14,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Is told of each span that a thread enters and leaves while a recording goes on, when it does.
+/// Receives each span that a thread enters and leaves during a recording, when it happens.
 ///
 /// What torch's profiler states NVTX, ITT and PRIVATEUSE1 do, whose observers push and pop ranges and keep nothing. Given
-/// to [`KinetoLayerBuilder::observer`](crate::KinetoLayerBuilder::observer), it is told beside the recording; in a
-/// [`Mode`](crate::Mode) without Kineto, instead of it. It is told of what the layer's filter and activity types let
+/// to [`KinetoLayerBuilder::observer`](crate::KinetoLayerBuilder::observer), it receives spans in addition to the recording; in a
+/// [`Mode`](crate::Mode) without Kineto, instead of it. It receives what the layer's filter and activity types let
 /// through.
 ///
 /// Of what happens to spans it is told on the thread where it happens, outside all locks and borrows of this crate. What
@@ -31,7 +31,7 @@ pub trait SpanObserver: fmt::Debug + Send + Sync {
     /// A recording begins.
     ///
     /// # Errors
-    /// Why it need not be told of anything.
+    /// If the observer cannot receive spans, with the reason.
     fn start(&self) -> Result<(), Unavailable> {
         Ok(())
     }
@@ -57,7 +57,7 @@ pub trait SpanObserver: fmt::Debug + Send + Sync {
 pub struct ObserverReport {
     /// Its name.
     pub name: &'static str,
-    /// Nothing, or why it was told of nothing.
+    /// `Ok` if it received spans, else the reason.
     pub state: Result<(), Unavailable>,
 }
 
@@ -114,7 +114,7 @@ impl Observers {
     }
 
     /// Spans are told from now on, after a pause perhaps: what threads were inside before, they have not been seen to leave.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Requests of the program's own configuration, whose time comes without anybody asking.
+//! Requests that the program's own configuration schedules.
 
 use super::request::WARMUP;
 use super::source::{Incoming, RequestSource};
@@ -9,42 +9,48 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Hands over the windows of a timetable, each so long ahead that collectors are prepared when it begins.
+/// Delivers the windows of a timetable, each early enough to prepare collectors before it begins.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timetable: Timetable,
-    /// Where they go; several have numbers besides.
+    /// The file of the trace; several windows number it.
     output: PathBuf,
-    made: Instant,
-    /// Which window comes next, from 0.
+    created: Instant,
+    /// The index of the next window.
     next: u64,
     due: Instant,
 }
 
-/// More than the warm-up, so that all of it is left.
+/// The margin in addition to the warm-up.
 const AHEAD: Duration = Duration::from_secs(1);
-/// When something is due that never is.
+/// The wait while no window is left.
 const NEVER: Duration = Duration::from_secs(3600);
 
 impl Alarm {
-    /// The delay begins with `now`.
+    /// Creates the source; the timetable's delay begins at `now`.
     pub(super) fn new(timetable: Timetable, output: PathBuf, now: Instant) -> Alarm {
-        Alarm { timetable, output, made: now, next: 0, due: now }
+        Alarm { timetable, output, created: now, next: 0, due: now }
     }
 
     /// Returns when a window begins.
     fn start(&self, window: u64) -> Option<Instant> {
-        self.timetable.start(window).and_then(|start| self.made.checked_add(start))
+        self.timetable.start(window).and_then(|start| self.created.checked_add(start))
     }
 
-    /// Passes over windows that are over before they could be handed over, since the process did not run.
-    fn pass_over(&mut self, now: Instant) {
+    /// Skips windows that have passed while the process did not run.
+    fn skip_missed(&mut self, now: Instant) {
         let first = self.next;
         while self.start(self.next + 1).is_some_and(|start| start <= now) {
             self.next += 1;
         }
         if self.next > first {
-            diag!(Warning, "ondemand", "windows {} to {} have passed and are not recorded", first + 1, self.next);
+            diag!(
+                Warning,
+                "ondemand",
+                "windows {} to {} were not recorded: the process did not run at their start; raise START_PERIOD_MS",
+                first + 1,
+                self.next
+            );
         }
     }
 
@@ -66,14 +72,14 @@ impl RequestSource for Alarm {
         None
     }
 
-    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
-        self.pass_over(now);
+    fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
+        self.skip_missed(now);
         let Some(start) = self.start(self.next) else {
             self.due = now + NEVER;
             return Vec::new();
         };
         let ahead = self.timetable.warmup.unwrap_or(WARMUP) + AHEAD;
-        // What is busy may be free at the start.
+        // A session that is busy now may be free at the start.
         self.due = if busy { start } else { start.checked_sub(ahead).unwrap_or(now) };
         if now < self.due {
             return Vec::new();
@@ -90,7 +96,11 @@ impl RequestSource for Alarm {
     fn close(&mut self, _deadline: Instant) {
         if self.next == 0 {
             let delay = self.timetable.delay;
-            diag!(Warning, "ondemand", "nothing was recorded: the program ends within the {delay:?} of START_DELAY_MS");
+            diag!(
+                Warning,
+                "ondemand",
+                "nothing was recorded: the program ends within the {delay:?} of START_DELAY_MS; lower it"
+            );
         }
     }
 }
@@ -98,18 +108,18 @@ impl RequestSource for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Asked;
+    use crate::config::ParsedRequest;
 
     fn alarm(text: &str) -> Alarm {
         Alarm::new(Timetable::of(text), "/x/a.pt.trace.json".into(), Instant::now())
     }
 
     impl Alarm {
-        /// Hands over the next request as soon as it does; returns after how many milliseconds, and what.
+        /// Waits for the next request; returns it with the milliseconds since the start.
         fn wait(&mut self, now: &mut Instant, busy: bool) -> Option<(u128, Incoming)> {
             for _ in 0..3 {
-                if let Some(request) = self.turn(*now, busy).pop() {
-                    return Some((now.saturating_duration_since(self.made).as_millis(), request));
+                if let Some(request) = self.poll_requests(*now, busy).pop() {
+                    return Some((now.saturating_duration_since(self.created).as_millis(), request));
                 }
                 *now = (*now).max(self.due());
             }
@@ -117,14 +127,14 @@ mod tests {
         }
 
         fn times(&mut self, busy: bool) -> Vec<u128> {
-            let mut now = self.made;
+            let mut now = self.created;
             std::iter::from_fn(|| self.wait(&mut now, busy)).take(4).map(|(time, _)| time).collect()
         }
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn windows_are_handed_over_ahead_of_their_starts() {
+    fn windows_are_delivered_ahead_of_their_starts() {
         assert_eq!(alarm("START_DELAY_MS=10000").times(false), [4000]);
         assert_eq!(alarm("START_DELAY_MS=3000").times(false), [0]);
         assert_eq!(alarm("START_DELAY_MS=3000 ACTIVITIES_WARMUP_PERIOD_SECS=0").times(false), [2000]);
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn what_is_busy_is_left_alone_until_the_start() {
+    fn window_waits_until_its_start_while_busy() {
         let often = "START_DELAY_MS=10000 START_PERIOD_MS=20000 ACTIVITIES_DURATION_MSECS=7 START_WINDOWS=2";
         assert_eq!(alarm(often).times(true), [10_000, 30_000]);
         assert_eq!(alarm("ACTIVITIES_DURATION_MSECS=7").times(true), [0]);
@@ -145,31 +155,31 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn windows_that_have_passed_are_not_made_up_for() {
+    fn missed_windows_are_skipped() {
         let mut alarm = alarm("START_PERIOD_MS=1000 ACTIVITIES_DURATION_MSECS=7 START_WINDOWS=9");
-        let mut now = alarm.made;
+        let mut now = alarm.created;
         let mut number = |now: &mut Instant| alarm.wait(now, true).map(|(time, request)| (time, request.by));
         assert_eq!(number(&mut now), Some((0, "the configuration (window 1)".to_owned())));
         now += Duration::from_millis(5300);
         assert_eq!(number(&mut now), Some((5300, "the configuration (window 6)".to_owned())));
         assert_eq!(number(&mut now), Some((6000, "the configuration (window 7)".to_owned())));
         now += Duration::from_secs(1_000_000);
-        // The last one is no older than any that has yet to come.
+        // The last window is delivered however late it is.
         assert_eq!(number(&mut now).map(|(_, by)| by), Some("the configuration (window 9)".to_owned()));
         assert_eq!(number(&mut now), None);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_request_says_when_the_window_begins_and_where_its_file_goes() {
+    fn request_has_the_window_start_and_its_file() {
         let wall = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let often = "START_DELAY_MS=10000 START_PERIOD_MS=20000 ACTIVITIES_DURATION_MSECS=7 START_WINDOWS=2";
         for (text, file) in [(often, "/x/a.1.pt.trace.json"), ("START_DELAY_MS=10000", "/x/a.pt.trace.json")] {
             let mut alarm = alarm(text);
-            let (before, mut now) = (wall(), alarm.made);
+            let (before, mut now) = (wall(), alarm.created);
             let (_, request) = alarm.wait(&mut now, false).unwrap();
-            let start = Asked::parse(&request.text).unwrap().start.unwrap();
-            // 4 s after the layer is made, 6 s before the start; in whole milliseconds.
+            let start = ParsedRequest::parse(&request.text).unwrap().start.unwrap();
+            // 4 s after the layer is built, 6 s before the start; in whole milliseconds.
             let range = before + Duration::from_millis(5999)..=wall() + Duration::from_secs(6);
             assert!(range.contains(&start), "{start:?} not in {range:?}");
             assert_eq!(request.output, Some(file.into()));

@@ -1,9 +1,9 @@
-//! A request that was accepted, and what the session does for it.
+//! An accepted request, and its calls to the session.
 
 use super::place::{RequestFiles, WrittenFiles};
-use super::plan::Plan;
-use super::request::{Request, What};
-use super::source::tell;
+use super::plan::RequestPlan;
+use super::request::{Request, RequestKind};
+use super::source::report_progress;
 use crate::config::Config;
 use crate::error::Error;
 use crate::session::Session;
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A request that was accepted.
+/// An accepted request.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Its number, which is no other one's.
-    pub(super) ticket: u64,
+    /// Its unique number.
+    pub(super) id: u64,
     pub(super) request: Arc<Request>,
-    pub(super) plan: Plan,
+    pub(super) plan: RequestPlan,
     /// How late it began.
     pub(super) late: Arc<OnceLock<Duration>>,
 }
@@ -28,58 +28,58 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) path: PathBuf,
-    /// What is in it, for people.
+    /// RequestKind is in it, for people.
     pub(super) content: String,
     pub(super) stats: TraceStats,
 }
 
 impl Job {
-    /// Has collectors begin, and says what the recording will lack.
+    /// Starts the collectors, and reports what the recording will lack.
     pub(super) fn prepare(&self, session: &Session) -> Result<(), Error> {
-        if self.request.what == What::MemoryProfile {
+        if self.request.kind == RequestKind::MemoryProfile {
             return Ok(());
         }
         let (config, missing) = self.settings(session);
         if let Some(missing) = missing {
-            tell!(Warning, GoesOn, self.request.answer, "{}: {missing}", self.request.name());
+            report_progress!(Warning, Ongoing, self.request.answer, "{}: {missing}", self.request.name());
         }
-        session.prepare_for(self.ticket, config)
+        session.prepare_for(self.id, config)
     }
 
     /// Begins the recording.
     pub(super) fn start(&self, session: &Session) -> Result<(), Error> {
-        let (ticket, between) = (self.ticket, self.plan.between());
-        match self.request.what {
-            What::MemoryProfile => session.start_memory_profile_for(ticket, between),
-            What::Trace => session.start_for(ticket, between, || self.settings(session).0),
+        let (id, between) = (self.id, self.plan.between());
+        match self.request.kind {
+            RequestKind::MemoryProfile => session.start_memory_profile_for(id, between),
+            RequestKind::Trace => session.start_for(id, between, || self.settings(session).0),
         }
     }
 
-    /// Has nothing further recorded, at once. What hinders that is told when it is saved.
+    /// Stops recording at once. An error is reported when the file is saved.
     pub(super) fn halt(&self, session: &Session) {
-        if self.request.what == What::Trace {
-            let _ = session.halt_for(self.ticket);
+        if self.request.kind == RequestKind::Trace {
+            let _ = session.halt_for(self.id);
         }
     }
 
-    /// Throws away what there is, for that reason.
+    /// Discards the recording, for that reason.
     pub(super) fn cancel(&self, session: &Session, why: &str) {
-        match self.request.what {
-            What::MemoryProfile => session.drop_memory_profile_for(self.ticket),
-            What::Trace => session.drop_for(self.ticket, why),
+        match self.request.kind {
+            RequestKind::MemoryProfile => session.discard_memory_profile_for(self.id),
+            RequestKind::Trace => session.discard_for(self.id, why),
         }
     }
 
-    /// Ends the recording and writes its file; returns where it is and how much is in it. Devices that are not there are
-    /// named where the request names types.
+    /// Ends the recording and writes its file; returns its path and contents. Absent devices are named if the request names
+    /// types.
     pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<Saved, Error> {
-        let Request { what, output, .. } = &*self.request;
-        let trace = match what {
-            What::MemoryProfile => session.stop_memory_profile_for(self.ticket)?,
-            What::Trace => session.stop_for(self.ticket)?,
+        let Request { kind, output, .. } = &*self.request;
+        let trace = match kind {
+            RequestKind::MemoryProfile => session.stop_memory_profile_for(self.id)?,
+            RequestKind::Trace => session.stop_for(self.id)?,
         };
         let _active = session.begin_writing(&trace);
-        // No caller could handle them; they are in the file.
+        // No caller could handle violations; the file contains them.
         let _ = trace.check_violations();
         let files = match self.request.is_own {
             true => None,
@@ -89,20 +89,20 @@ impl Job {
             Some(files) => files,
             None => trace.destination(),
         };
-        let path = match what {
-            What::MemoryProfile => session.save_memory_profile(&trace, to, output)?,
-            What::Trace => trace.save_all_to(to, output)?,
+        let path = match kind {
+            RequestKind::MemoryProfile => session.save_memory_profile(&trace, to, output)?,
+            RequestKind::Trace => trace.save_all_to(to, output)?,
         };
-        let content = match (what, trace.why_empty()) {
-            (What::MemoryProfile, _) => "allocations".to_owned(),
-            (What::Trace, Some(why)) => format!("empty: {why}"),
-            (What::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
-            (What::Trace, None) => trace.stats().without_absent().to_string(),
+        let content = match (kind, trace.why_empty()) {
+            (RequestKind::MemoryProfile, _) => "allocations".to_owned(),
+            (RequestKind::Trace, Some(why)) => format!("empty: {why}"),
+            (RequestKind::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
+            (RequestKind::Trace, None) => trace.stats().without_absent().to_string(),
         };
         Ok(Saved { path, content, stats: trace.stats() })
     }
 
-    /// The recording's settings, and what it asks for that only the layer can decide.
+    /// Returns the recording's settings, and a warning if it wants what only the layer can enable.
     fn settings(&self, session: &Session) -> (Config, Option<&'static str>) {
         session.settings_for(&self.request.asked, self.request.output.clone())
     }

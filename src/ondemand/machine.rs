@@ -1,85 +1,85 @@
-//! What becomes of requests: which one waits, warms up, is collected or written, and which are refused and why.
+//! The state machine of requests: which one waits, warms up, records or is written, and which are refused and why.
 //!
-//! Nothing is done here: time, iterations and what the program does are passed in, and what is to be done comes out.
+//! It has no side effects: time, iterations and the program's state are passed in, and actions are returned.
 
 use super::job::Job;
-use super::plan::{Plan, Until};
+use super::plan::{RequestPlan, Until};
 use super::request::Request;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The request that is being done, the one that waits for it to end, and those whose start lies ahead.
+/// The current request, the one that is queued behind it, and those with a later start.
 #[derive(Debug, Default)]
-pub(super) struct Machine {
-    state: State,
+pub(super) struct RequestMachine {
+    state: RequestState,
     pending: Option<Arc<Request>>,
-    /// Accepted requests that have not begun; the first that can begin goes before those that cannot.
+    /// Accepted requests that have not begun; the first that can begin goes first.
     accepted: Vec<Job>,
-    /// How many requests have begun.
-    tickets: u64,
+    /// The number of requests that have begun.
+    last_id: u64,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum RequestState {
     #[default]
     Idle,
     /// Collectors run, and nothing is recorded yet.
     Warming(Job),
-    /// Somebody begins the recording, and says so.
+    /// A caller is starting the recording, and will report it.
     Starting(Job, Until),
     Collecting(Job, Until),
-    /// Somebody writes it or throws it away, and says so.
+    /// A caller is writing or discarding it, and will report it.
     Ending(Job),
 }
 
-/// When something is decided.
+/// The clocks and the iteration at a decision.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct ClockReading {
     pub(super) now: Instant,
     pub(super) wall: SystemTime,
-    /// The iteration that the program is in, if it counts them.
+    /// The current iteration of the program, if it counts them.
     pub(super) iteration: Option<u64>,
-    /// It begins that iteration now, and goes on when what is due is done.
+    /// The program begins that iteration now, and waits until all due actions are done.
     pub(super) begins: bool,
 }
 
-impl Moment {
-    /// The wall clock, since the Unix epoch.
+impl ClockReading {
+    /// Returns the wall clock, since the Unix epoch.
     pub(super) fn since_epoch(&self) -> Duration {
         self.wall.duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }
 
-/// What goes on in the program meanwhile.
+/// The state of the program.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Host {
+pub(super) struct ProgramState {
     /// Why no recording can begin.
     pub(super) busy: Option<&'static str>,
-    /// Which collector has stopped by itself, and why.
+    /// Which collector stopped by itself, and why.
     pub(super) stopped: Option<String>,
 }
 
-/// What became of a request that has come.
+/// Whether a new request is admitted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum Admission {
     Accepted,
-    /// It waits for the one that is being done.
+    /// It is queued behind the current request.
     Pending,
     Refused(String),
 }
 
-/// Something that is to be done now, without the machine's lock. Of a start, it is told that it has
-/// [`begun`](Machine::begun), of a stop and a cancel that it has [`ended`](Machine::ended), and of what cannot begin that
-/// it has [`failed`](Machine::failed).
+/// An action to perform now, without the machine's lock. The caller reports the result: [`begun`](RequestMachine::begun)
+/// after a start, [`ended`](RequestMachine::ended) after a stop or cancel, and [`failed`](RequestMachine::failed) if it
+/// cannot begin.
 #[derive(Debug)]
-pub(super) enum Act {
-    /// Have collectors begin.
+pub(super) enum RequestAction {
+    /// Start the collectors.
     Prepare(Job),
-    /// Begin the recording.
+    /// Start the recording.
     Start(Job),
-    /// End it and write the file; because of something, if it is before its time.
+    /// End the recording and write the file; with a reason if it ends early.
     Stop(Job, Option<String>),
-    /// Throw away what there is, for that reason.
+    /// Discard the recording, for that reason.
     Cancel(Job, String),
     /// Report that a request that cannot begin is refused, and why.
     Refuse(Arc<Request>, String),
@@ -87,83 +87,88 @@ pub(super) enum Act {
     CancelWaiting(Arc<Request>, String),
 }
 
-impl Machine {
-    /// The most requests whose start lies ahead.
+impl RequestMachine {
+    /// The maximum number of requests with a later start.
     pub(super) const MOST_AHEAD: usize = 4;
 
-    /// Takes a request if there is a place for it.
-    pub(super) fn offer(&mut self, request: Request, moment: &Moment) -> Offer {
+    /// Admits a request unless too many are waiting.
+    pub(super) fn admit(&mut self, request: Request, moment: &ClockReading) -> Admission {
         let request = Arc::new(request);
         if self.has_begun() {
             if self.pending.is_some() {
-                return Offer::Refused("another request is waiting already".to_owned());
+                return Admission::Refused(
+                    "another request is waiting already; try again when it has begun".to_owned(),
+                );
             }
             self.pending = Some(request);
-            return Offer::Pending;
+            return Admission::Pending;
         }
         if self.accepted.len() >= Self::MOST_AHEAD {
-            return Offer::Refused(format!("{} requests wait for their start already", Self::MOST_AHEAD));
+            return Admission::Refused(format!(
+                "{} requests wait for their start already; cancel them with CANCEL=true",
+                Self::MOST_AHEAD
+            ));
         }
         match self.accept(request, moment) {
-            Ok(()) => Offer::Accepted,
-            Err((_, why)) => Offer::Refused(why),
+            Ok(()) => Admission::Accepted,
+            Err((_, why)) => Admission::Refused(why),
         }
     }
 
-    fn accept(&mut self, request: Arc<Request>, moment: &Moment) -> Result<(), (Arc<Request>, String)> {
-        match Plan::new(&request.when, moment, request.longest) {
+    fn accept(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {
+        match RequestPlan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
-                self.accepted.push(Job { ticket: 0, request, plan, late: Arc::default() });
+                self.accepted.push(Job { id: 0, request, plan, late: Arc::default() });
                 Ok(())
             }
             Err(why) => Err((request, why)),
         }
     }
 
-    /// Goes one step on, if one is due; returns what is to be done for it.
-    pub(super) fn advance(&mut self, moment: &Moment, host: &Host) -> Option<Act> {
-        if matches!(self.state, State::Idle) {
+    /// Advances by one state, if one is due; returns the action for it.
+    pub(super) fn advance(&mut self, moment: &ClockReading, program: &ProgramState) -> Option<RequestAction> {
+        if matches!(self.state, RequestState::Idle) {
             let accepted = self.pending.take().map(|request| self.accept(request, moment));
             if let Some(Err((request, why))) = accepted {
-                return Some(Act::Refuse(request, why));
+                return Some(RequestAction::Refuse(request, why));
             }
         }
         let expired = self.accepted.iter().enumerate().find_map(|(at, job)| Some((at, job.plan.why_expired(moment)?)));
         if let Some((at, why)) = expired {
-            return Some(Act::Refuse(self.accepted.remove(at).request, why));
+            return Some(RequestAction::Refuse(self.accepted.remove(at).request, why));
         }
-        let (next, act) = match std::mem::take(&mut self.state) {
-            State::Idle => self.idle(moment, host),
-            State::Warming(job) => warming(job, moment, host),
-            State::Collecting(job, until) => collecting(job, until, moment, host),
+        let (next, action) = match std::mem::take(&mut self.state) {
+            RequestState::Idle => self.begin_next(moment, program),
+            RequestState::Warming(job) => warming(job, moment, program),
+            RequestState::Collecting(job, until) => collecting(job, until, moment, program),
             other => (other, None),
         };
         self.state = next;
-        act
+        action
     }
 
     /// Begins the first request that can begin.
-    fn idle(&mut self, moment: &Moment, host: &Host) -> (State, Option<Act>) {
+    fn begin_next(&mut self, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
         let Some(at) = self.accepted.iter().position(|job| job.plan.is_warm(moment)) else {
-            return (State::Idle, None);
+            return (RequestState::Idle, None);
         };
         let mut job = self.accepted.remove(at);
-        if let Some(busy) = host.busy {
-            return (State::Idle, Some(Act::Refuse(job.request, busy.to_owned())));
+        if let Some(busy) = program.busy {
+            return (RequestState::Idle, Some(RequestAction::Refuse(job.request, busy.to_owned())));
         }
-        // Numbered in the order in which they begin: for the session, a lower number than the last one is over.
-        self.tickets += 1;
-        job.ticket = self.tickets;
-        (State::Warming(job.clone()), Some(Act::Prepare(job)))
+        // Numbered in the order of their begin: the session treats a lower number than the last one as ended.
+        self.last_id += 1;
+        job.id = self.last_id;
+        (RequestState::Warming(job.clone()), Some(RequestAction::Prepare(job)))
     }
 
-    /// The recording of that number has begun by now, which may have taken its time; whether it is still wanted.
-    pub(super) fn begun(&mut self, ticket: u64, moment: &Moment) -> bool {
+    /// Records that a recording has begun; returns `false` if it was cancelled meanwhile.
+    pub(super) fn begun(&mut self, id: u64, moment: &ClockReading) -> bool {
         let (next, is_wanted) = match std::mem::take(&mut self.state) {
-            State::Starting(job, planned) if job.ticket == ticket => {
+            RequestState::Starting(job, planned) if job.id == id => {
                 let until =
                     if planned.iteration().is_some() { planned } else { job.plan.until(moment, job.request.longest) };
-                (State::Collecting(job, until), true)
+                (RequestState::Collecting(job, until), true)
             }
             other => (other, false),
         };
@@ -171,167 +176,177 @@ impl Machine {
         is_wanted
     }
 
-    /// The request of that number cannot begin; whether that is news, or somebody has taken it back and says so.
-    pub(super) fn failed(&mut self, ticket: u64) -> bool {
-        let is_news = matches!(&self.state, State::Warming(job) | State::Starting(job, _) if job.ticket == ticket);
+    /// Records that a request cannot begin; returns `false` if it was cancelled meanwhile, which is reported elsewhere.
+    pub(super) fn failed(&mut self, id: u64) -> bool {
+        let is_news =
+            matches!(&self.state, RequestState::Warming(job) | RequestState::Starting(job, _) if job.id == id);
         if is_news {
-            self.state = State::Idle;
+            self.state = RequestState::Idle;
         }
         is_news
     }
 
-    /// The request of that number is done.
-    pub(super) fn ended(&mut self, ticket: u64) {
-        if matches!(&self.state, State::Ending(job) if job.ticket == ticket) {
-            self.state = State::Idle;
+    /// Records that a request has ended.
+    pub(super) fn ended(&mut self, id: u64) {
+        if matches!(&self.state, RequestState::Ending(job) if job.id == id) {
+            self.state = RequestState::Idle;
         }
     }
 
-    /// Cancels all requests from outside, unless they are ending already.
-    pub(super) fn cancel_requests(&mut self, why: &str) -> Vec<Act> {
-        let mut acts = self.drop_waiting(why, |request| !request.is_own);
+    /// Cancels all external requests, unless they are ending already.
+    pub(super) fn cancel_requests(&mut self, why: &str) -> Vec<RequestAction> {
+        let mut actions = self.drop_waiting(why, |request| !request.is_own);
         let current = match &self.state {
-            State::Warming(job) | State::Starting(job, _) | State::Collecting(job, _) if !job.request.is_own => {
+            RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _)
+                if !job.request.is_own =>
+            {
                 self.cancel(why)
             }
             _ => None,
         };
-        acts.extend(current);
-        acts
+        actions.extend(current);
+        actions
     }
 
     /// Cancels requests that have not begun.
-    fn drop_waiting(&mut self, why: &str, is_dropped: impl Fn(&Request) -> bool) -> Vec<Act> {
+    fn drop_waiting(&mut self, why: &str, is_dropped: impl Fn(&Request) -> bool) -> Vec<RequestAction> {
         let pending = self.pending.take_if(|request| is_dropped(request));
         let accepted = self.accepted.extract_if(.., |job| is_dropped(&job.request)).map(|job| job.request);
-        accepted.chain(pending).map(|request| Act::CancelWaiting(request, why.to_owned())).collect()
+        accepted.chain(pending).map(|request| RequestAction::CancelWaiting(request, why.to_owned())).collect()
     }
 
-    /// Takes back what goes on, unless it ends already.
-    pub(super) fn cancel(&mut self, why: &str) -> Option<Act> {
-        let (next, act) = match std::mem::take(&mut self.state) {
-            State::Warming(job) | State::Starting(job, _) | State::Collecting(job, _) => cancelled(job, why.to_owned()),
-            other => (other, None),
-        };
-        self.state = next;
-        act
-    }
-
-    /// The program ends: what was collected is written, and the rest is not done.
-    pub(super) fn close(&mut self, moment: &Moment) -> Vec<Act> {
-        const WHY: &str = "the program ends";
-        let mut acts = self.drop_waiting(WHY, |_| true);
-        let (next, current) = match std::mem::take(&mut self.state) {
-            // It was to go on until then.
-            State::Collecting(job, _) if job.request.is_endless() => {
-                (State::Ending(job.clone()), Some(Act::Stop(job, None)))
+    /// Cancels the current request, unless it is ending already.
+    pub(super) fn cancel(&mut self, why: &str) -> Option<RequestAction> {
+        let (next, action) = match std::mem::take(&mut self.state) {
+            RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _) => {
+                cancelled(job, why.to_owned())
             }
-            State::Collecting(job, _) => ended_early(job, WHY.to_owned(), moment),
             other => (other, None),
         };
         self.state = next;
-        acts.extend(current.or_else(|| self.cancel(WHY)));
-        acts
+        action
     }
 
-    /// Returns the number of what the session is used for, if it has been given that.
+    /// Ends all requests because the program ends: the current recording is written, and the others are cancelled.
+    pub(super) fn close(&mut self, moment: &ClockReading) -> Vec<RequestAction> {
+        const WHY: &str = "the program ends";
+        let mut actions = self.drop_waiting(WHY, |_| true);
+        let (next, current) = match std::mem::take(&mut self.state) {
+            // It was meant to last until the program ends.
+            RequestState::Collecting(job, _) if job.request.is_endless() => {
+                (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, None)))
+            }
+            RequestState::Collecting(job, _) => ended_early(job, WHY.to_owned(), moment),
+            other => (other, None),
+        };
+        self.state = next;
+        actions.extend(current.or_else(|| self.cancel(WHY)));
+        actions
+    }
+
+    /// Returns the request that uses the session, if one does.
     pub(super) fn in_session(&self) -> Option<u64> {
         match &self.state {
-            State::Warming(job) | State::Collecting(job, _) => Some(job.ticket),
+            RequestState::Warming(job) | RequestState::Collecting(job, _) => Some(job.id),
             _ => None,
         }
     }
 
-    /// Whether there is something to do, so that no further request is asked for. Fewer than
-    /// [`MOST_AHEAD`](Self::MOST_AHEAD) requests whose start lies ahead do not count.
+    /// Whether sources should hold back further requests. Fewer than [`MOST_AHEAD`](Self::MOST_AHEAD) requests with a later
+    /// start do not count.
     pub(super) fn is_busy(&self) -> bool {
         self.has_begun() || self.pending.is_some() || self.accepted.len() >= Self::MOST_AHEAD
     }
 
-    /// Returns whether a request is being done, or begins at once.
+    /// Whether a request is active, or begins at once.
     fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
+        !matches!(self.state, RequestState::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
     }
 
-    /// Whether collectors have yet to begin, and the start is still ahead in that iteration.
+    /// Whether collectors have not begun, and all starts are after that iteration.
     pub(super) fn has_time(&self, iteration: u64) -> bool {
         let is_ahead = |job: &Job| job.plan.start_iteration().is_none_or(|start| iteration < start);
-        matches!(self.state, State::Idle) && self.accepted.iter().all(is_ahead)
+        matches!(self.state, RequestState::Idle) && self.accepted.iter().all(is_ahead)
     }
 
-    /// Whether somebody begins or ends a recording, after which he goes on with what is due.
+    /// Whether a caller is starting or ending a recording; it performs the next due actions afterwards.
     pub(super) fn is_underway(&self) -> bool {
-        matches!(self.state, State::Starting(..) | State::Ending(_))
+        matches!(self.state, RequestState::Starting(..) | RequestState::Ending(_))
     }
 
-    /// Returns the name of the state, the request that is being done, and how many others wait.
+    /// Returns the name of the state, the current request, and the number of waiting ones.
     pub(super) fn status(&self) -> (&'static str, Option<&Request>, usize) {
         let (state, request) = match &self.state {
-            State::Idle => ("idle", None),
-            State::Warming(job) | State::Starting(job, _) => ("preparing", Some(&*job.request)),
-            State::Collecting(job, _) => ("recording", Some(&*job.request)),
-            State::Ending(job) => ("writing", Some(&*job.request)),
+            RequestState::Idle => ("idle", None),
+            RequestState::Warming(job) | RequestState::Starting(job, _) => ("preparing", Some(&*job.request)),
+            RequestState::Collecting(job, _) => ("recording", Some(&*job.request)),
+            RequestState::Ending(job) => ("writing", Some(&*job.request)),
         };
         (state, request, self.accepted.len() + usize::from(self.pending.is_some()))
     }
 
     /// Returns when something is due by time alone.
-    pub(super) fn due(&self, moment: &Moment) -> Option<Instant> {
+    pub(super) fn due(&self, moment: &ClockReading) -> Option<Instant> {
         match &self.state {
-            State::Idle => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
-            State::Warming(job) => Some(job.plan.start_at(moment)),
-            State::Collecting(_, until) => Some(until.at(moment)),
-            State::Starting(..) | State::Ending(_) => None,
+            RequestState::Idle => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
+            RequestState::Warming(job) => Some(job.plan.start_at(moment)),
+            RequestState::Collecting(_, until) => Some(until.at(moment)),
+            RequestState::Starting(..) | RequestState::Ending(_) => None,
         }
     }
 
-    /// Returns with which iteration something is due.
+    /// Returns the iteration at which something is due.
     pub(super) fn watched(&self) -> Option<u64> {
         match &self.state {
-            State::Idle => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
-            State::Warming(job) => job.plan.start_iteration(),
-            State::Starting(_, until) | State::Collecting(_, until) => until.iteration(),
-            State::Ending(_) => None,
+            RequestState::Idle => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
+            RequestState::Warming(job) => job.plan.start_iteration(),
+            RequestState::Starting(_, until) | RequestState::Collecting(_, until) => until.iteration(),
+            RequestState::Ending(_) => None,
         }
     }
 }
 
-fn warming(job: Job, moment: &Moment, host: &Host) -> (State, Option<Act>) {
-    if let Some(why) = &host.stopped {
+fn warming(job: Job, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
+    if let Some(why) = &program.stopped {
         return cancelled(job, format!("a collector stopped before the start: {why}"));
     }
     if let Some(why) = job.plan.why_expired(moment) {
         return cancelled(job, why);
     }
     if !job.plan.is_due(moment) {
-        return (State::Warming(job), None);
+        return (RequestState::Warming(job), None);
     }
     let until = job.plan.until(moment, job.request.longest);
-    (State::Starting(job.clone(), until), Some(Act::Start(job)))
+    (RequestState::Starting(job.clone(), until), Some(RequestAction::Start(job)))
 }
 
-fn collecting(job: Job, until: Until, moment: &Moment, host: &Host) -> (State, Option<Act>) {
-    match &host.stopped {
+fn collecting(
+    job: Job,
+    until: Until,
+    moment: &ClockReading,
+    program: &ProgramState,
+) -> (RequestState, Option<RequestAction>) {
+    match &program.stopped {
         Some(why) => ended_early(job, format!("a collector stopped: {why}"), moment),
-        None if until.is_over(moment) => (State::Ending(job.clone()), Some(Act::Stop(job, None))),
+        None if until.is_over(moment) => (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, None))),
         None if until.is_too_long(moment) => {
-            let why = format!("it took longer than {:?}", job.request.longest);
+            let why = format!("it took longer than {:?}; raise KINETO_ONDEMAND_MAX_DURATION_SECS", job.request.longest);
             ended_early(job, why, moment)
         }
-        None => (State::Collecting(job, until), None),
+        None => (RequestState::Collecting(job, until), None),
     }
 }
 
-/// Ends a recording before its time; if the time that was said for its start is still ahead, there is nothing to write.
-fn ended_early(job: Job, why: String, moment: &Moment) -> (State, Option<Act>) {
+/// Ends a recording early; if its start time is still ahead, there is nothing to write.
+fn ended_early(job: Job, why: String, moment: &ClockReading) -> (RequestState, Option<RequestAction>) {
     if !job.plan.ahead(moment).is_zero() {
         return cancelled(job, why);
     }
-    (State::Ending(job.clone()), Some(Act::Stop(job, Some(why))))
+    (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, Some(why))))
 }
 
-fn cancelled(job: Job, why: String) -> (State, Option<Act>) {
-    (State::Ending(job.clone()), Some(Act::Cancel(job, why)))
+fn cancelled(job: Job, why: String) -> (RequestState, Option<RequestAction>) {
+    (RequestState::Ending(job.clone()), Some(RequestAction::Cancel(job, why)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Where a request may have a file written.
+//! The files that requests may write.
 
 use super::request::Request;
-use super::source::tell;
-use crate::config::{NameParts, OnDemand, has_pid};
+use super::source::report_progress;
+use crate::config::{NamePlaceholders, OnDemandConfig, has_pid};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered;
 use crate::os::file_lock;
@@ -17,19 +17,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A request's file: in the folder that requests may write to, or below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OutputFile {
     pub(super) path: PathBuf,
-    /// Why it is not the one that was asked for.
-    pub(super) instead: Option<String>,
+    /// Why it is not the requested file.
+    pub(super) rejection: Option<String>,
 }
 
-impl Place {
-    /// Finds the file for `asked`, with its parts expanded and the process's number in its name; where it may not be, the
-    /// file is `default` in `folder` itself.
+impl OutputFile {
+    /// Returns the file for `asked`, with its parts expanded and the process id in its name. If that is not allowed, the file
+    /// is `default` in `folder`.
     ///
     /// # Errors
-    /// If there is no such folder, nothing can be written.
-    pub(super) fn find(asked: Option<&Path>, folder: &Path, parts: &NameParts, default: &str) -> Result<Place, String> {
+    /// If the folder does not exist.
+    pub(super) fn find(
+        asked: Option<&Path>,
+        folder: &Path,
+        parts: &NamePlaceholders,
+        default: &str,
+    ) -> Result<OutputFile, String> {
         let allowed = fs::canonicalize(folder).map_err(|error| {
             format!(
                 "nothing can be written to {}: {error}; name a folder in KINETO_ONDEMAND_TRACE_DIR",
@@ -38,9 +43,9 @@ impl Place {
         })?;
         let fallback = || allowed.join(with_pid(default, parts.pid));
         Ok(match asked.map(|asked| check(&parts.expand(asked), &allowed, parts.pid, has_pid(asked))) {
-            None => Place { path: fallback(), instead: None },
-            Some(Ok(path)) => Place { path, instead: None },
-            Some(Err(why)) => Place { path: fallback(), instead: Some(why) },
+            None => OutputFile { path: fallback(), rejection: None },
+            Some(Ok(path)) => OutputFile { path, rejection: None },
+            Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why) },
         })
     }
 }
@@ -61,11 +66,11 @@ impl<'r> RequestFiles<'r> {
     /// If the folder is no longer in the one that requests may write to, for example because a link has replaced it.
     pub(super) fn open(
         request: &'r Request,
-        settings: &OnDemand,
+        settings: &OnDemandConfig,
         written: &'r WrittenFiles,
     ) -> Result<RequestFiles<'r>, Error> {
         let path = request.output.parent().unwrap_or(Path::new("/"));
-        let refuse = |why: &str| Error::new(ErrorKind::Io, format!("the folder {} {why}", path.display()));
+        let refuse = |why: &str| Error::new(ErrorKind::Io, format!("the folder {} {why}; restore it", path.display()));
         let open = |path| Folder::open(path).map_err(|why| refuse(&format!("cannot be opened: {why}")));
         let folder = open(path)?;
         let is_within = folder.is_within(&open(&settings.trace_folder)?);
@@ -87,7 +92,7 @@ impl<'r> RequestFiles<'r> {
                 Ok(_) => {}
             }
         }
-        Err(io::Error::other(format!("there are {MOST} files of that name already")))
+        Err(io::Error::other(format!("there are {MOST} files of that name already; remove some")))
     }
 
     /// Renames a complete file to its name; returns `false` if a file that this process did not write has that name now.
@@ -115,11 +120,11 @@ impl Destination for RequestFiles<'_> {
         self.written.add(id);
         if named != path {
             let (by, new) = (self.request.name(), named.display());
-            tell!(
+            report_progress!(
                 Warning,
-                GoesOn,
+                Ongoing,
                 self.request.answer,
-                "{by}: {} is there and was not written by this process; the new file is {new}",
+                "{by}: {} exists and was not written by this process; the new file is {new}",
                 path.display()
             );
         }
@@ -182,18 +187,18 @@ impl WrittenFiles {
     }
 }
 
-/// Names the file in its folder without links, if that is the allowed one or lies below it.
+/// Returns the file's path with links resolved, if its folder is the allowed one or a subfolder.
 fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBuf, String> {
     let shown = asked.to_string_lossy().escape_debug().to_string();
     let refuse = |why: &str| Err(format!("\"{shown}\" {why}"));
     if shown.len() > 2048 {
-        return Err("the path is too long".to_owned());
+        return Err("the path is too long; 2048 bytes are allowed".to_owned());
     }
     if !asked.is_absolute() || asked.to_string_lossy().chars().any(char::is_control) {
-        return refuse("is no absolute path of printable characters");
+        return refuse("is not an absolute path of printable characters; name one");
     }
     if asked.components().any(|part| part == Component::ParentDir) {
-        return refuse("has a part `..`");
+        return refuse("has a part `..`; name the folder directly");
     }
     let (Some(folder), Some(name)) = (asked.parent(), asked.file_name().and_then(|name| name.to_str())) else {
         return refuse("names no file");
@@ -215,14 +220,16 @@ fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBu
     Format::of(&path).map(|_| path).map_err(|why| why.to_string())
 }
 
-/// Puts the process's number into a name as `dyno gputrace` prints it: before each `.json`. `dyno` prints a name without
-/// `.json` unchanged; it gets the number before its extension, so that processes do not share a file.
+/// Inserts the process id into a name as `dyno gputrace` prints it: before each `.json`. `dyno` prints a name without
+/// `.json` unchanged; here it gets the id before its extension, so that processes do not share a file.
 ///
-/// libkineto does so at one place of the whole path, and before `.pt.trace.json` if it has that, so that file and print
-/// may be two.
+/// libkineto inserts it at one place of the whole path, before `.pt.trace.json` if present, so its file and the printed name
+/// may differ.
 fn with_pid(name: &str, pid: u32) -> String {
-    if name.contains(".json") {
-        return name.replace(".json", &format!("_{pid}.json"));
+    for end in [".json", ".pftrace"] {
+        if name.contains(end) {
+            return name.replace(end, &format!("_{pid}{end}"));
+        }
     }
     match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
         Some((stem, extension)) => format!("{stem}_{pid}.{extension}"),
@@ -236,19 +243,20 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn parts() -> NameParts {
-        NameParts { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
+    fn parts() -> NamePlaceholders {
+        NamePlaceholders { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn names_are_those_that_the_command_line_prints() {
+    fn names_equal_those_that_dyno_prints() {
         for (asked, expected) in [
             ("a.json", "a_7.json"),
             ("libkineto_trace_host.json", "libkineto_trace_host_7.json"),
             ("a.json.gz", "a_7.json.gz"),
             ("a.pt.trace.json", "a.pt.trace_7.json"),
             ("a.json.json", "a_7.json_7.json"),
+            ("a.pftrace.gz", "a_7.pftrace.gz"),
             ("a", "a_7"),
             ("a.conf", "a_7.conf"),
             (".hidden", ".hidden_7"),
@@ -259,14 +267,15 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_file_below_the_folder_is_taken_and_others_are_put_into_it() {
+    fn file_outside_the_folder_is_moved_into_it() {
         let (allowed, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = fs::canonicalize(allowed.path()).unwrap();
         fs::create_dir_all(root.join("x.json.d/deep")).unwrap();
         fs::create_dir(root.join("folder_7")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("away")).unwrap();
         std::os::unix::fs::symlink(root.join("x.json.d"), root.join("within")).unwrap();
-        let find = |asked: &str| Place::find(Some(Path::new(asked)), allowed.path(), &parts(), "default.json").unwrap();
+        let find =
+            |asked: &str| OutputFile::find(Some(Path::new(asked)), allowed.path(), &parts(), "default.json").unwrap();
         let inside = |name: &str| find(root.join(name).to_str().unwrap());
         for (name, expected) in [
             ("t.json", "t_7.json"),
@@ -276,27 +285,26 @@ mod tests {
             ("within/deep/t.json", "x.json.d/deep/t_7.json"),
             ("sp ace=#.json", "sp ace=#_7.json"),
         ] {
-            assert_eq!(inside(name), Place { path: root.join(expected), instead: None });
+            assert_eq!(inside(name), OutputFile { path: root.join(expected), rejection: None });
         }
-        let refused =
-            ["x.json.d/../../t.json", "away/t.json", "no/t.json", "a\nb.json", "a\0.json", "t.pftrace", "folder"];
+        let refused = ["x.json.d/../../t.json", "away/t.json", "no/t.json", "a\nb.json", "a\0.json", "t.zip", "folder"];
         let elsewhere = ["/etc/t.json", "t.json", "s3://bucket/t.json", "/", "", "/tmp/.."];
         let long = format!("{}/{}", root.display(), "x".repeat(5000));
         for place in refused.map(inside).into_iter().chain(elsewhere.map(find)).chain([find(&long)]) {
             assert_eq!(place.path, root.join("default_7.json"), "{place:?}");
-            assert!(place.instead.is_some());
+            assert!(place.rejection.is_some());
         }
-        // Nothing of another file's name is enough.
+        // A common prefix of the names is not enough.
         let sibling = format!("{}x/t.json", root.display());
         fs::create_dir(format!("{}x", root.display())).unwrap();
-        assert!(find(&sibling).instead.is_some());
+        assert!(find(&sibling).rejection.is_some());
         fs::remove_dir(format!("{}x", root.display())).unwrap();
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn without_its_folder_there_is_no_place() {
-        let error = Place::find(None, Path::new("/no/such"), &parts(), "default.json").unwrap_err();
+    fn missing_folder_is_an_error() {
+        let error = OutputFile::find(None, Path::new("/no/such"), &parts(), "default.json").unwrap_err();
         assert!(error.contains("/no/such") && error.contains("KINETO_ONDEMAND_TRACE_DIR"), "{error}");
     }
 
@@ -306,7 +314,7 @@ mod tests {
         let (temp, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = fs::canonicalize(temp.path()).unwrap();
         fs::create_dir(root.join("a")).unwrap();
-        let settings = OnDemand { trace_folder: root.clone(), ..OnDemand::default() };
+        let settings = OnDemandConfig { trace_folder: root.clone(), ..OnDemandConfig::default() };
         let incoming = Incoming {
             text: format!("ACTIVITIES_LOG_FILE={}", root.join("a/t.json").display()),
             by: "somebody".to_owned(),

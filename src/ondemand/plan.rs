@@ -1,25 +1,25 @@
-//! When a request begins and ends, once it is known when it came.
+//! The times at which a request begins and ends.
 
-use super::machine::Moment;
+use super::machine::ClockReading;
 use super::request::When;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// When collectors begin, and when the recording does.
+/// When the collectors and the recording begin.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct RequestPlan {
     warm: Point,
     start: Point,
     length: Length,
-    /// When the start is no longer waited for.
+    /// When the request expires if it could not start.
     expires: Instant,
-    /// It was to be for iterations, and the program counts none.
+    /// It asks for iterations, but the program counts none.
     pub(super) is_by_time_instead: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Time(Instant),
-    /// Since the Unix epoch: a clock that may be set meanwhile.
+    /// A wall clock time since the Unix epoch; that clock may be set meanwhile.
     Clock(Duration),
     Iteration(u64),
 }
@@ -30,36 +30,36 @@ enum Length {
     Iterations(u64),
 }
 
-/// When a recording that goes on ends.
+/// When a running recording ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
     point: Point,
-    /// In any case.
+    /// The latest end in any case.
     longest: Instant,
 }
 
-/// A start that has passed by more is not made up for.
+/// A request whose start passed longer ago is refused.
 const LATE: Duration = Duration::from_secs(10);
-/// Collectors begin so many iterations before the start, so that loading their libraries holds nobody up.
+/// Collectors begin that many iterations before the start, so that loading their libraries delays no step.
 const LEAD: u64 = 10;
-/// Records are made so long before a time that was said. They are cut off; so a thread that is woken late begins in time.
+/// Recording begins that long before a given start time, in case the thread is woken late; the trace is cut.
 const AHEAD: Duration = Duration::from_millis(50);
 
-impl Plan {
-    /// Plans a request that has come at `moment`; nothing is waited for longer than `longest`.
+impl RequestPlan {
+    /// Plans a request that arrived at `moment`; `longest` limits each wait.
     ///
     /// # Errors
-    /// Why it comes too late.
-    pub(super) fn new(when: &When, moment: &Moment, longest: Duration) -> Result<Plan, String> {
+    /// If its start time has passed.
+    pub(super) fn new(when: &When, moment: &ClockReading, longest: Duration) -> Result<RequestPlan, String> {
         let expires = moment.now + longest;
         match (*when, moment.iteration) {
             (When::Iterations { or: Some(or), .. }, None) => {
                 let (warm, start) = (Point::Time(moment.now), Point::Time(moment.now));
-                Ok(Plan { warm, start, length: Length::Time(or), expires, is_by_time_instead: true })
+                Ok(RequestPlan { warm, start, length: Length::Time(or), expires, is_by_time_instead: true })
             }
             (When::Iterations { start, roundup, warmup, count, .. }, current) => {
-                let start = first(current.unwrap_or(0), start, roundup, warmup);
-                Ok(Plan {
+                let start = first_iteration(current.unwrap_or(0), start, roundup, warmup);
+                Ok(RequestPlan {
                     warm: Point::Iteration(start.saturating_sub(warmup.max(LEAD))),
                     start: Point::Iteration(start),
                     length: Length::Iterations(count),
@@ -76,18 +76,18 @@ impl Plan {
                     None => (Point::Time(moment.now), Point::Time(moment.now + warmup)),
                 };
                 let (length, expires) = (Length::Time(length), expires + LATE);
-                Ok(Plan { warm, start, length, expires, is_by_time_instead: false })
+                Ok(RequestPlan { warm, start, length, expires, is_by_time_instead: false })
             }
         }
     }
 
-    /// Whether collectors are to begin: so long before the start, or now if less is left.
-    pub(super) fn is_warm(&self, moment: &Moment) -> bool {
+    /// Whether the collectors must begin: the warm-up before the start, or now if less time is left.
+    pub(super) fn is_warm(&self, moment: &ClockReading) -> bool {
         self.warm.is_reached(moment)
     }
 
-    /// Whether the recording is to begin: of iterations, with a whole one.
-    pub(super) fn is_due(&self, moment: &Moment) -> bool {
+    /// Whether the recording must begin; one of iterations begins with a whole iteration.
+    pub(super) fn is_due(&self, moment: &ClockReading) -> bool {
         match self.start {
             Point::Clock(at) => moment.since_epoch() + AHEAD >= at,
             Point::Iteration(_) => moment.begins && self.start.is_reached(moment),
@@ -95,30 +95,31 @@ impl Plan {
         }
     }
 
-    /// Says why the start is no longer waited for, if it is not.
-    pub(super) fn why_expired(&self, moment: &Moment) -> Option<String> {
+    /// Returns why the request has expired, if it has.
+    pub(super) fn why_expired(&self, moment: &ClockReading) -> Option<String> {
         let is_over = !self.is_due(moment) && moment.now >= self.expires;
         match self.start {
-            Point::Clock(at) => too_late(at, moment)
-                .or_else(|| is_over.then(|| "the clock was set back, and its start time is too far ahead".to_owned())),
+            Point::Clock(at) => too_late(at, moment).or_else(|| {
+                is_over.then(|| "the clock was set back, and its start time is too far ahead; send it again".to_owned())
+            }),
             Point::Iteration(number) => {
-                is_over.then(|| format!("the program has not come to iteration {number} in time"))
+                is_over.then(|| format!("the program did not reach iteration {number} in time; name an earlier one"))
             }
             Point::Time(_) => None,
         }
     }
 
-    /// How long it is until the time that was said, if one was.
-    pub(super) fn ahead(&self, moment: &Moment) -> Duration {
+    /// Returns how long it is until the given start time; zero without one.
+    pub(super) fn ahead(&self, moment: &ClockReading) -> Duration {
         if let Point::Clock(at) = self.start { at.saturating_sub(moment.since_epoch()) } else { Duration::ZERO }
     }
 
-    /// How long ago it should have begun by the time that was said.
-    pub(super) fn lateness(&self, moment: &Moment) -> Duration {
+    /// Returns how late it is for the given start time; zero without one.
+    pub(super) fn lateness(&self, moment: &ClockReading) -> Duration {
         if let Point::Clock(at) = self.start { moment.since_epoch().saturating_sub(at) } else { Duration::ZERO }
     }
 
-    /// Returns the times between which the recording is to lie, if they were said.
+    /// Returns the times that the trace is cut to, if the request gives them.
     pub(super) fn between(&self) -> Option<(SystemTime, SystemTime)> {
         match (self.start, self.length) {
             (Point::Clock(at), Length::Time(length)) => Some((UNIX_EPOCH + at, UNIX_EPOCH + at + length)),
@@ -127,7 +128,7 @@ impl Plan {
     }
 
     /// Returns when a recording ends that begins now.
-    pub(super) fn until(&self, moment: &Moment, longest: Duration) -> Until {
+    pub(super) fn until(&self, moment: &ClockReading, longest: Duration) -> Until {
         let from = moment.now + self.ahead(moment);
         let point = match self.length {
             Length::Time(length) => Point::Time(from + length),
@@ -139,11 +140,11 @@ impl Plan {
         Until { point, longest: from + longest }
     }
 
-    pub(super) fn warm_at(&self, moment: &Moment) -> Instant {
+    pub(super) fn warm_at(&self, moment: &ClockReading) -> Instant {
         self.warm.at(moment, self.expires)
     }
 
-    pub(super) fn start_at(&self, moment: &Moment) -> Instant {
+    pub(super) fn start_at(&self, moment: &ClockReading) -> Instant {
         let begins =
             if let Point::Clock(at) = self.start { Point::Clock(at.saturating_sub(AHEAD)) } else { self.start };
         begins.at(moment, self.expires)
@@ -159,18 +160,18 @@ impl Plan {
 }
 
 impl Until {
-    /// Whether the recording is to end: of iterations, by the thread that counts them, which waits for that.
-    pub(super) fn is_over(&self, moment: &Moment) -> bool {
+    /// Whether the recording must end. One of iterations is ended by the thread that counts them, which waits for it.
+    pub(super) fn is_over(&self, moment: &ClockReading) -> bool {
         let is_waited_for = moment.begins || self.iteration().is_none();
         is_waited_for && self.point.is_reached(moment)
     }
 
-    /// Iterations that do not come are not waited for beyond that.
-    pub(super) fn is_too_long(&self, moment: &Moment) -> bool {
+    /// Whether the recording has reached its longest duration.
+    pub(super) fn is_too_long(&self, moment: &ClockReading) -> bool {
         moment.now >= self.longest
     }
 
-    pub(super) fn at(&self, moment: &Moment) -> Instant {
+    pub(super) fn at(&self, moment: &ClockReading) -> Instant {
         self.point.at(moment, self.longest)
     }
 
@@ -180,7 +181,7 @@ impl Until {
 }
 
 impl Point {
-    fn is_reached(self, moment: &Moment) -> bool {
+    fn is_reached(self, moment: &ClockReading) -> bool {
         match self {
             Point::Time(at) => moment.now >= at,
             Point::Clock(at) => moment.since_epoch() >= at,
@@ -188,7 +189,7 @@ impl Point {
         }
     }
 
-    fn at(self, moment: &Moment, otherwise: Instant) -> Instant {
+    fn at(self, moment: &ClockReading, otherwise: Instant) -> Instant {
         match self {
             Point::Time(at) => at,
             Point::Clock(at) => moment.now + at.saturating_sub(moment.since_epoch()),
@@ -201,17 +202,16 @@ impl Point {
     }
 }
 
-/// Says that a start has passed by so much that it is not made up for, if it has.
-fn too_late(at: Duration, moment: &Moment) -> Option<String> {
+/// Returns the reason to refuse a start time that passed too long ago.
+fn too_late(at: Duration, moment: &ClockReading) -> Option<String> {
     let late = moment.since_epoch().saturating_sub(at);
-    (late > LATE).then(|| format!("its start time passed {:.1} s ago", late.as_secs_f64()))
+    (late > LATE).then(|| format!("its start time passed {:.1} s ago; name a later one", late.as_secs_f64()))
 }
 
-/// The iteration with which a recording begins: the one that was named, if that is far enough ahead, else the next
-/// multiple.
+/// Returns the iteration with which a recording begins: the named one, if it is far enough ahead, else the next multiple.
 ///
-/// The one that the program is in has begun already.
-fn first(current: u64, named: u64, roundup: u64, warmup: u64) -> u64 {
+/// The current iteration has begun already.
+fn first_iteration(current: u64, named: u64, roundup: u64, warmup: u64) -> u64 {
     let earliest = current + 1 + warmup;
     if named >= earliest { named } else { earliest.next_multiple_of(roundup.max(1)) }
 }
@@ -235,7 +235,11 @@ mod tests {
             (7, 9, 100, 3, 100),
             (7, 0, 1000, 0, 1000),
         ] {
-            assert_eq!(first(current, named, roundup, warmup), expected, "{current} {named} {roundup} {warmup}");
+            assert_eq!(
+                first_iteration(current, named, roundup, warmup),
+                expected,
+                "{current} {named} {roundup} {warmup}"
+            );
         }
     }
 
@@ -244,9 +248,9 @@ mod tests {
         fn processes_in_step_begin_together(
             current in 0u64..5000, behind in 0u64..3, roundup in 1u64..2000, warmup in 0u64..50
         ) {
-            let one = first(current, 0, roundup, warmup);
+            let one = first_iteration(current, 0, roundup, warmup);
             prop_assert!(one > current + warmup && one.is_multiple_of(roundup));
-            let other = first(current.saturating_sub(behind), 0, roundup, warmup);
+            let other = first_iteration(current.saturating_sub(behind), 0, roundup, warmup);
             prop_assert!(other == one || other + roundup == one || behind >= roundup);
         }
     }

@@ -1,66 +1,66 @@
-//! A request from outside, held against all bounds: what is to be recorded, when, and where to.
+//! A request, checked against all bounds: what to record, when, and into which file.
 
-use super::machine::Moment;
-use super::place::Place;
-use super::source::{Answer, Incoming};
-use crate::config::{Asked, NameParts, OnDemand, Timetable};
+use super::machine::ClockReading;
+use super::place::OutputFile;
+use super::source::{AnswerChannel, Incoming};
+use crate::config::{NamePlaceholders, OnDemandConfig, ParsedRequest, Timetable};
 use crate::text::counted;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A request that may be done.
+/// A valid request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// Who has sent it.
+    /// The requester, for messages.
     pub(super) by: String,
-    /// Where to say what becomes of it.
-    pub(super) answer: Option<Arc<dyn Answer>>,
-    pub(super) what: What,
+    /// Where to report the progress.
+    pub(super) answer: Option<Arc<dyn AnswerChannel>>,
+    pub(super) kind: RequestKind,
     pub(super) when: When,
     pub(super) output: PathBuf,
-    /// The program's own configuration says it, so that it is trusted.
+    /// It comes from the program's own configuration, so it is trusted.
     pub(super) is_own: bool,
     /// How long it may record, and wait for an iteration.
     pub(super) longest: Duration,
-    /// What it says itself, and what should be told of that.
-    pub(super) asked: Asked,
+    /// The parsed text, and the warnings about it.
+    pub(super) asked: ParsedRequest,
 }
 
-/// What is taken.
+/// What to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RequestKind {
     Trace,
     MemoryProfile,
 }
 
-/// When it is taken, and for how long.
+/// When to record, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// For a time.
     Time {
-        /// At a time since the Unix epoch; else soon.
+        /// The start since the Unix epoch; `None` for at once.
         start: Option<Duration>,
-        /// How long collectors run before, if that can be.
+        /// How long collectors run before, if there is time.
         warmup: Duration,
         length: Duration,
     },
     /// For some iterations of the program.
     Iterations {
-        /// With which one it begins, if that has not passed.
+        /// The first iteration, if it has not passed.
         start: u64,
-        /// It begins with a multiple of this.
+        /// Otherwise it begins with a multiple of this.
         roundup: u64,
         warmup: u64,
         count: u64,
-        /// For how long it is taken if the program counts no iterations; else they are waited for.
+        /// The duration if the program counts no iterations; `None` waits for them.
         or: Option<Duration>,
     },
 }
 
 const WARMUP_MAX: Duration = Duration::from_secs(60);
-/// What libkineto takes where a start time is given, and nothing else.
+/// libkineto's warm-up if a start time is given without one.
 pub(super) const WARMUP: Duration = Duration::from_secs(5);
 const ITERATIONS_MAX: u64 = 1_000_000;
 const GPU_BUFFER_MAX: u64 = 4096;
@@ -68,48 +68,52 @@ const GPU_BUFFER_MAX: u64 = 4096;
 const NAME_MAX: usize = 256;
 
 impl Request {
-    /// Reads a request; `parts` are the values for its file's name, with the time at which the request came.
+    /// Reads a request; `parts` are the values for its file's name, with the time at which the request arrived.
     ///
     /// # Errors
-    /// Why it is refused, as a clause.
-    pub(super) fn read(incoming: &Incoming, settings: &OnDemand, parts: &NameParts) -> Result<Request, String> {
-        let mut asked = Asked::parse(&incoming.text)?;
+    /// The reason to refuse it, as a clause.
+    pub(super) fn read(
+        incoming: &Incoming,
+        settings: &OnDemandConfig,
+        parts: &NamePlaceholders,
+    ) -> Result<Request, String> {
+        let mut asked = ParsedRequest::parse(&incoming.text)?;
         if !asked.is_enabled {
-            return Err("ACTIVITIES_ENABLED is false".to_owned());
+            return Err("ACTIVITIES_ENABLED is false; remove it".to_owned());
         }
         let is_own = incoming.output.is_some();
         if !is_own {
             check_bounds(&asked, settings, parts.time)?;
         }
-        let what = if asked.memory_profile.is_some() { What::MemoryProfile } else { What::Trace };
-        let default = match what {
-            What::Trace => "libkineto_activities.json",
-            What::MemoryProfile => "memory_snapshot.json",
+        let kind = if asked.memory_profile.is_some() { RequestKind::MemoryProfile } else { RequestKind::Trace };
+        let default = match kind {
+            RequestKind::Trace => "libkineto_activities.json",
+            RequestKind::MemoryProfile => "memory_snapshot.json",
         };
-        let place = match &incoming.output {
-            Some(path) => Place { path: path.clone(), instead: None },
-            None => Place::find(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
+        let output = match &incoming.output {
+            Some(path) => OutputFile { path: path.clone(), rejection: None },
+            None => OutputFile::find(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
         };
-        let elsewhere = place.instead.map(|why| format!("{why}; it is written to {}", place.path.display()));
+        let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
         Ok(Request {
             by: incoming.by.clone(),
             answer: incoming.answer.clone(),
-            what,
+            kind,
             when: When::of(&asked, is_own),
-            output: place.path,
+            output: output.path,
             is_own,
             longest: if is_own { Timetable::FOREVER } else { settings.longest },
             asked,
         })
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub(super) fn name(&self) -> String {
         format!("the request by {}{}", self.by, self.trace())
     }
 
-    /// What its sender calls the trace, to be put behind something.
+    /// Returns `, trace ` and its trace id, or an empty text.
     pub(super) fn trace(&self) -> String {
         match self.asked.trace_id.as_str() {
             "" => String::new(),
@@ -117,28 +121,28 @@ impl Request {
         }
     }
 
-    /// Returns whether it has no start time and no iteration to wait for.
+    /// Whether it has no start time and no iteration to wait for.
     pub(super) fn begins_at_once(&self) -> bool {
         matches!(self.when, When::Time { start: None, .. })
     }
 
-    /// Returns how far ahead its start time lies, if it has one.
-    pub(super) fn ahead(&self, moment: &Moment) -> Duration {
+    /// Returns the time until its start; zero without a start time.
+    pub(super) fn ahead(&self, moment: &ClockReading) -> Duration {
         match self.when {
             When::Time { start: Some(at), .. } => at.saturating_sub(moment.since_epoch()),
             _ => Duration::ZERO,
         }
     }
 
-    /// Whether it goes on as long as the program does.
+    /// Whether it lasts until the program ends.
     pub(super) fn is_endless(&self) -> bool {
         matches!(self.when, When::Time { length: Timetable::FOREVER, .. })
     }
 }
 
 impl When {
-    /// As libkineto decides: iterations if it is said both how many and from which on.
-    fn of(asked: &Asked, is_own: bool) -> When {
+    /// Decides as libkineto does: iterations if both their number and the first one are given, else a duration.
+    fn of(asked: &ParsedRequest, is_own: bool) -> When {
         let warmup = asked.warmup.unwrap_or(if asked.start.is_some() { WARMUP } else { Duration::ZERO });
         match (asked.start_iteration, asked.memory_profile) {
             (_, Some(length)) => When::Time { start: asked.start, warmup: Duration::ZERO, length },
@@ -154,11 +158,11 @@ impl When {
     }
 }
 
-/// Holds each number against its bounds.
-fn check_bounds(asked: &Asked, settings: &OnDemand, now: SystemTime) -> Result<(), String> {
-    let within = |what: &str, is_within: bool, bounds: &str| match is_within {
+/// Checks each number against its bounds.
+fn check_bounds(asked: &ParsedRequest, settings: &OnDemandConfig, now: SystemTime) -> Result<(), String> {
+    let within = |kind: &str, is_within: bool, bounds: &str| match is_within {
         true => Ok(()),
-        false => Err(format!("{what} must be {bounds}")),
+        false => Err(format!("{kind} must be {bounds}")),
     };
     let length = asked.memory_profile.unwrap_or(asked.duration);
     let (longest, latest) = (settings.longest, settings.latest_start);
@@ -175,10 +179,10 @@ fn check_bounds(asked: &Asked, settings: &OnDemand, now: SystemTime) -> Result<(
     within("PROFILE_START_TIME", asked.start.is_none_or(|start| start <= latest), &bounds)
 }
 
-/// What is asked for, in a clause.
+/// What is requested, as a clause.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.what == What::MemoryProfile {
+        if self.kind == RequestKind::MemoryProfile {
             f.write_str("a memory profile of ")?;
         }
         match self.when {
@@ -203,7 +207,11 @@ mod tests {
 
     fn read(text: &str) -> Result<Request, String> {
         let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None, answer: None };
-        Request::read(&incoming, &OnDemand::default(), &NameParts { pid: 7, ..Config::default().name_parts() })
+        Request::read(
+            &incoming,
+            &OnDemandConfig::default(),
+            &NamePlaceholders { pid: 7, ..Config::default().name_placeholders() },
+        )
     }
 
     fn start_in(seconds: i64) -> String {
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn time_is_the_rule_and_iterations_need_a_start() {
+    fn iterations_need_a_start_iteration() {
         let soon = When::Time { start: None, warmup: Duration::ZERO, length: Duration::from_millis(500) };
         for text in ["", "ACTIVITIES_ITERATIONS=3", "PROFILE_START_ITERATION_ROUNDUP=9\nACTIVITIES_ITERATIONS=3"] {
             assert_eq!(read(text).unwrap().when, soon, "{text}");
@@ -254,7 +262,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_request_says_what_it_is() {
+    fn request_is_shown_as_a_clause() {
         let shown = |text: &str| read(text).unwrap().to_string();
         assert_eq!(shown("ACTIVITIES_LOG_FILE=/tmp/a.json"), "500ms into /tmp/a_7.json");
         assert_eq!(shown("PROFILE_MEMORY=1"), "a memory profile of 1s into /tmp/memory_snapshot_7.json");
@@ -268,7 +276,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn collectors_begin_as_long_before_as_is_said() {
+    fn warmup_is_read_in_seconds_or_iterations() {
         let text = format!("{}\nACTIVITIES_WARMUP_PERIOD_SECS=2", start_in(9));
         let When::Time { warmup, .. } = read(&text).unwrap().when else { panic!("no time") };
         assert_eq!(warmup, Duration::from_secs(2));
@@ -296,7 +304,7 @@ mod tests {
                  PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
             match read(&text).map(|request| request.when) {
-                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemand::default().longest && iterations == 0),
+                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemandConfig::default().longest && iterations == 0),
                 Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
                 Err(why) => prop_assert!(!why.is_empty()),
             }

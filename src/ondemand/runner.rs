@@ -1,19 +1,19 @@
-//! The thread "kineto-ondemand": takes requests from their sources and has the session do them.
+//! The thread "kineto-ondemand": takes requests from their sources and performs them with the session.
 
-use super::base::Base;
-use super::bell::Bell;
 use super::job::{Job, Saved};
-use super::machine::{Act, Host, Machine, Moment, Offer};
+use super::machine::{Admission, ClockReading, ProgramState, RequestAction, RequestMachine};
 use super::outcome::Outcome;
 use super::place::WrittenFiles;
+use super::reload::ConfigReloader;
 use super::request::Request;
-use super::source::{Incoming, RequestSource, id_of, tell, tell_end};
-use crate::config::Asked;
+use super::source::{Incoming, RequestSource, id_of, report_outcome, report_progress};
+use super::wakeup::Wakeup;
+use crate::config::ParsedRequest;
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
-use crate::recorder::listeners::Own;
-use crate::session::{Outside, Patience, Session};
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::session::{Patience, RequestHandler, Session};
 use crate::text::counted;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -22,17 +22,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Does what is asked for, one request at a time.
+/// Serves requests, one at a time.
 #[derive(Debug)]
 pub(super) struct Runner {
     own: Weak<Runner>,
     session: Weak<Session>,
-    machine: Mutex<Machine>,
-    /// A file is written, or a recording thrown away.
+    machine: Mutex<RequestMachine>,
+    /// Signals that a file was written or a recording discarded.
     ended: Condvar,
-    bell: Bell,
+    wakeup: Wakeup,
     is_closing: AtomicBool,
-    /// The thread has ended. Who waits for that may be inside of the machine itself, such as when a callback exits.
+    /// The thread has ended. It has its own lock, because a callback may exit the process while the machine is locked.
     has_ended: Mutex<bool>,
     end: Condvar,
     born: u64,
@@ -42,24 +42,24 @@ pub(super) struct Runner {
     last: Mutex<Option<String>>,
 }
 
-/// How often a file that is written at the end is asked how far it has come.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the progress of a file is checked at the end of the process.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A start that lies so far ahead is reported.
+/// A start is reported if it is at least that far ahead.
 const REPORTED_AHEAD: Duration = Duration::from_secs(1);
 
-/// Nothing is waited for longer before it is looked at again.
+/// The longest wait before the sources are polled again.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Runner {
     pub(super) fn new(session: &Arc<Session>) -> io::Result<Arc<Runner>> {
-        let bell = Bell::new()?;
+        let wakeup = Wakeup::new()?;
         Ok(Arc::new_cyclic(|own| Runner {
             own: own.clone(),
             session: Arc::downgrade(session),
             machine: Mutex::default(),
             ended: Condvar::new(),
-            bell,
+            wakeup,
             is_closing: AtomicBool::new(false),
             has_ended: Mutex::default(),
             end: Condvar::new(),
@@ -69,22 +69,22 @@ impl Runner {
         }))
     }
 
-    /// Begins with what has come already, and starts the thread, which opens its sources itself.
+    /// Serves the first requests, and starts the thread, which opens its sources itself.
     pub(super) fn start(
         self: Arc<Self>,
         session: &Arc<Session>,
         first: &[Incoming],
-        base: Base,
+        reloader: ConfigReloader,
         open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<()> {
-        session.serve(self.clone());
-        first.iter().for_each(|incoming| self.offer(session, incoming));
-        self.drive(session, false);
+        session.set_request_handler(self.clone());
+        first.iter().for_each(|incoming| self.admit(session, incoming));
+        self.perform_due(session, false);
         let own = self.clone();
         let thread = std::thread::Builder::new().name("kineto-ondemand".into());
-        let started = thread.spawn(move || own.run(base, open)).map(drop);
+        let started = thread.spawn(move || own.run(reloader, open)).map(drop);
         if started.is_err() {
-            let _end = End(&self);
+            let _end = EndSignal(&self);
             self.finish(session);
         }
         started
@@ -94,25 +94,25 @@ impl Runner {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
+    fn machine(&self) -> MutexGuard<'_, RequestMachine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(self: Arc<Self>, mut base: Base, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
+    fn run(self: Arc<Self>, mut reloader: ConfigReloader, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
         // Also while the thread is torn down.
-        let _own = ManuallyDrop::new(Own::begin());
-        let _end = End(&self);
+        let _own = ManuallyDrop::new(InternalAllocGuard::begin());
+        let _end = EndSignal(&self);
         let mut sources = open();
         while !sources.is_empty() && !self.is_closing() {
             let Some(session) = self.session.upgrade() else { break };
-            base.follow(&session, &mut sources);
+            reloader.reload_if_changed(&session, &mut sources);
             for source in &mut sources {
                 let busy = self.machine().is_busy() || session.used_by_program().is_some();
-                let incoming = source.turn(Instant::now(), busy);
-                incoming.iter().for_each(|incoming| self.offer(&session, incoming));
+                let incoming = source.poll_requests(Instant::now(), busy);
+                incoming.iter().for_each(|incoming| self.admit(&session, incoming));
             }
-            self.check_guest(&session);
-            self.drive(&session, false);
+            self.cancel_if_evicted(&session);
+            self.perform_due(&session, false);
             let status = self.status(&session);
             sources.iter_mut().for_each(|source| source.publish(&status));
             drop(session);
@@ -124,119 +124,121 @@ impl Runner {
         sources.iter_mut().for_each(|source| source.close(Instant::now() + TICK));
     }
 
-    /// Waits until something comes, or is due. The clock may be set meanwhile, so that is looked at each second.
+    /// Waits until a request arrives or something is due; at most a second, because the clock may be set meanwhile.
     fn wait(&self, sources: &[Box<dyn RequestSource>]) {
-        let moment = moment(None);
+        let moment = read_clocks(None);
         let due = self.machine().due(&moment).into_iter().chain(sources.iter().map(|source| source.due())).min();
         let left = due.map_or(TICK, |due| due.saturating_duration_since(moment.now)).min(TICK);
         let sources = sources.iter().filter_map(|source| source.descriptor());
-        let descriptors: Vec<_> = sources.chain([self.bell.descriptor()]).collect();
+        let descriptors: Vec<_> = sources.chain([self.wakeup.descriptor()]).collect();
         datagram::wait(&descriptors, left);
-        self.bell.hear();
+        self.wakeup.clear();
     }
 
-    /// Reads a request, and says what becomes of it.
-    fn offer(&self, session: &Session, incoming: &Incoming) {
+    /// Reads a request, and reports whether it is admitted.
+    fn admit(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
-        diag!(Verbose, "ondemand", "a request has come by {by}: {:?}", incoming.text);
-        if Asked::is_cancel(&incoming.text) {
+        diag!(Verbose, "ondemand", "received a request by {by}: {:?}", incoming.text);
+        if ParsedRequest::is_cancel(&incoming.text) {
             return self.cancel_requests(incoming);
         }
         let settings = session.settings();
-        let request = match Request::read(incoming, &settings.ondemand, &settings.name_parts()) {
+        let request = match Request::read(incoming, &settings.ondemand, &settings.name_placeholders()) {
             Ok(request) => request,
             Err(why) => {
                 let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).because(&why);
-                let text = format!("a request by {by} is refused: {why}");
-                return self.note(tell_end!(Warning, Failed, incoming.answer, outcome, "{text}"));
+                let text = format!("the request by {by} was refused: {why}");
+                return self.keep_outcome(report_outcome!(Warning, Failed, incoming.answer, outcome, "{text}"));
             }
         };
         let name = request.name();
-        tell!(Stage, GoesOn, request.answer, "triggered by {by}{}: {request}", request.trace());
+        report_progress!(Stage, Ongoing, request.answer, "triggered by {by}{}: {request}", request.trace());
         for warning in &request.asked.warnings {
-            tell!(Warning, GoesOn, request.answer, "{name}: {warning}");
+            report_progress!(Warning, Ongoing, request.answer, "{name}: {warning}");
         }
-        // Nobody is told anything while the lock is held: who is told may step, or start.
-        let moment = moment(session.iteration());
+        // No message while the lock is held: a message sink may step, or start.
+        let moment = read_clocks(session.iteration());
         let mut machine = self.machine();
-        let offer = machine.offer(request.clone(), &moment);
+        let admission = machine.admit(request.clone(), &moment);
         session.watch_iteration(machine.watched());
         drop(machine);
-        match offer {
-            Offer::Accepted if request.ahead(&moment) >= REPORTED_AHEAD => {
+        match admission {
+            Admission::Accepted if request.ahead(&moment) >= REPORTED_AHEAD => {
                 let ahead = Duration::from_secs(request.ahead(&moment).as_secs());
-                let text = format!("{name} starts in {ahead:?}; others go before it, and CANCEL=true takes it back");
-                tell!(Stage, GoesOn, request.answer, "{text}");
+                let text = format!("{name} starts in {ahead:?}; earlier requests go first, and CANCEL=true cancels it");
+                report_progress!(Stage, Ongoing, request.answer, "{text}");
             }
-            Offer::Accepted => {}
-            Offer::Pending => tell!(Stage, GoesOn, request.answer, "{name} waits for another one to end"),
-            Offer::Refused(why) => self.refuse(&request, &why),
+            Admission::Accepted => {}
+            Admission::Pending => {
+                report_progress!(Stage, Ongoing, request.answer, "{name} is queued behind the running request")
+            }
+            Admission::Refused(why) => self.refuse(&request, &why),
         }
     }
 
-    /// Cancels all requests from outside.
+    /// Cancels all external requests.
     fn cancel_requests(&self, incoming: &Incoming) {
         let Some(session) = self.session.upgrade() else { return };
         let by = &incoming.by;
-        let acts = self.machine().cancel_requests(&format!("{by} asked for it"));
-        let count = acts.len() as u64;
-        acts.into_iter().for_each(|act| self.perform(&session, act));
+        let actions = self.machine().cancel_requests(&format!("{by} requested it"));
+        let count = actions.len() as u64;
+        actions.into_iter().for_each(|action| self.perform(&session, action));
         let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::DONE);
-        tell_end!(Stage, Done, incoming.answer, outcome, "{} cancelled by {by}", counted(count, "request"));
+        report_outcome!(Stage, Done, incoming.answer, outcome, "{} cancelled by {by}", counted(count, "request"));
     }
 
-    /// Takes back what the program has thrown out of the session.
-    fn check_guest(&self, session: &Arc<Session>) {
-        let ticket = self.machine().in_session();
-        let Some(why) = ticket.and_then(|ticket| session.why_evicted(ticket)) else { return };
+    /// Cancels the request that the program has evicted from the session.
+    fn cancel_if_evicted(&self, session: &Arc<Session>) {
+        let id = self.machine().in_session();
+        let Some(why) = id.and_then(|id| session.why_evicted(id)) else { return };
         let mut machine = self.machine();
-        let act = if machine.in_session() == ticket { machine.cancel(why) } else { None };
+        let action = if machine.in_session() == id { machine.cancel(why) } else { None };
         drop(machine);
-        act.into_iter().for_each(|act| self.perform(session, act));
+        action.into_iter().for_each(|action| self.perform(session, action));
     }
 
-    /// Does all that is due; `begins` if an iteration waits for it.
-    fn drive(&self, session: &Arc<Session>, begins: bool) {
-        // Who is under way does not keep others, and goes on with what is due.
+    /// Performs all due actions; with `begins`, an iteration of the program waits for them.
+    fn perform_due(&self, session: &Arc<Session>, begins: bool) {
+        // If another caller is starting or ending a recording, it performs the next due actions.
         while !self.machine().is_underway() {
-            let host = Host { busy: session.used_by_program(), stopped: session.stopped() };
-            let moment = Moment { begins, ..moment(session.iteration()) };
+            let program = ProgramState { busy: session.used_by_program(), stopped: session.stopped_collector() };
+            let moment = ClockReading { begins, ..read_clocks(session.iteration()) };
             let mut machine = self.machine();
-            let act = machine.advance(&moment, &host);
+            let action = machine.advance(&moment, &program);
             session.watch_iteration(machine.watched());
             drop(machine);
-            let Some(act) = act else { return };
-            self.perform(session, act);
+            let Some(action) = action else { return };
+            self.perform(session, action);
         }
     }
 
-    /// Does what was decided. It may take its time, in which the program may step, start or end, so no lock is held.
-    fn perform(&self, session: &Arc<Session>, act: Act) {
-        match act {
-            Act::Prepare(job) => self.prepare(session, &job),
-            Act::Start(job) => self.begin(session, &job),
-            Act::Stop(job, early) => {
+    /// Performs an action. It may take long while the program steps, starts or ends, so no lock is held.
+    fn perform(&self, session: &Arc<Session>, action: RequestAction) {
+        match action {
+            RequestAction::Prepare(job) => self.prepare(session, &job),
+            RequestAction::Start(job) => self.begin(session, &job),
+            RequestAction::Stop(job, early) => {
                 job.halt(session);
                 self.write(session, job, early);
             }
-            Act::Cancel(job, why) => {
+            RequestAction::Cancel(job, why) => {
                 job.cancel(session, &why);
-                self.ended(job.ticket);
+                self.ended(job.id);
                 self.report_cancelled(&job.request, &why);
             }
-            Act::Refuse(request, why) => self.refuse(&request, &why),
-            Act::CancelWaiting(request, why) => self.report_cancelled(&request, &why),
+            RequestAction::Refuse(request, why) => self.refuse(&request, &why),
+            RequestAction::CancelWaiting(request, why) => self.report_cancelled(&request, &why),
         }
     }
 
     fn prepare(&self, session: &Session, job: &Job) {
         let request = &job.request;
         if job.plan.is_by_time_instead {
-            let why = "is for iterations, and the program counts none (Profiler::step): it is traced by time";
-            tell!(Warning, GoesOn, request.answer, "{} {why}", request.name());
+            let why = "is traced by time: it asks for iterations, but the program counts none; call Profiler::step";
+            report_progress!(Warning, Ongoing, request.answer, "{} {why}", request.name());
         }
         let Err(why) = job.prepare(session) else { return };
-        let is_news = self.machine().failed(job.ticket);
+        let is_news = self.machine().failed(job.id);
         if is_news {
             self.refuse(request, &why.to_string());
         }
@@ -244,12 +246,12 @@ impl Runner {
 
     fn begin(&self, session: &Session, job: &Job) {
         let begun = job.start(session);
-        let moment = moment(session.iteration());
+        let moment = read_clocks(session.iteration());
         let is_wanted = match &begun {
-            Ok(()) => self.machine().begun(job.ticket, &moment),
-            Err(_) => self.machine().failed(job.ticket),
+            Ok(()) => self.machine().begun(job.id, &moment),
+            Err(_) => self.machine().failed(job.id),
         };
-        // Else whoever takes it back says so.
+        // Otherwise the caller that cancelled it reports that.
         if is_wanted {
             match begun {
                 Ok(()) => report_start(job, *job.late.get_or_init(|| job.plan.lateness(&moment))),
@@ -258,52 +260,53 @@ impl Runner {
         }
     }
 
-    /// Has the file written by a thread of its own, so that the daemon is answered meanwhile.
+    /// Writes the file on a new thread, so that the daemon gets answers meanwhile.
     fn write(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
         let Some(runner) = self.own.upgrade() else { return };
         let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
-            let _own = Own::begin();
-            // What the program's own sinks do is foreign code, and the next request is to be done all the same.
+            let _own = InternalAllocGuard::begin();
+            // The program's sinks may panic, and the next request must still be served.
             let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.written)));
-            let panicked = || Error::new(ErrorKind::Handler, "what writes it panicked");
-            runner.note(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
+            let panicked = || Error::new(ErrorKind::Handler, "the writer panicked; fix the trace sink");
+            runner.keep_outcome(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
             drop(owned);
-            runner.ended(job.ticket);
+            runner.ended(job.id);
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
-            let why = format!("no thread can be started to write it: {why}");
+            let why =
+                format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
             lost.cancel(session, &why);
             let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).because(&why);
-            self.note(tell_end!(Error, Failed, lost.request.answer, outcome, "a trace is lost: {why}"));
-            self.ended(lost.ticket);
+            self.keep_outcome(report_outcome!(Error, Failed, lost.request.answer, outcome, "the trace is lost: {why}"));
+            self.ended(lost.id);
         }
     }
 
     fn refuse(&self, request: &Request, why: &str) {
         let outcome = Outcome::new(&request.asked.trace_id, Outcome::REFUSED).because(why);
-        let text = format!("{} is refused because {why}", request.name());
-        self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
+        let text = format!("{} was refused: {why}", request.name());
+        self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
     /// Reports the end of a request that had been accepted.
     fn report_cancelled(&self, request: &Request, why: &str) {
         let outcome = Outcome::new(&request.asked.trace_id, Outcome::CANCELLED).because(why);
-        let text = format!("{} was cancelled because {why}", request.name());
-        self.note(tell_end!(Warning, Failed, request.answer, outcome, "{text}"));
+        let text = format!("{} was cancelled: {why}", request.name());
+        self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
     /// Keeps the outcome of the last request.
-    fn note(&self, outcome: String) {
+    fn keep_outcome(&self, outcome: String) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     /// Returns what the process is doing, as a JSON object in one line.
     fn status(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // The session may be busy for seconds, so it is asked before the machine is locked.
+        // The session may be busy for seconds, so its state is read before the machine is locked.
         let by_program = session.used_by_program().is_some();
         let machine = self.machine();
         let (state, request, waiting) = machine.status();
@@ -313,38 +316,38 @@ impl Runner {
         format!("{{\"state\":\"{state}\",\"request\":{id},\"waiting\":{waiting},\"last\":{last}}}")
     }
 
-    /// A request is done: the next one may be.
-    fn ended(&self, ticket: u64) {
-        self.machine().ended(ticket);
+    /// Ends a request, so that the next one may begin.
+    fn ended(&self, id: u64) {
+        self.machine().ended(id);
         self.ended.notify_all();
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
-    /// The program ends.
+    /// Ends all requests because the program ends.
     fn finish(&self, session: &Arc<Session>) {
-        let acts = self.machine().close(&moment(session.iteration()));
-        acts.into_iter().for_each(|act| self.perform(session, act));
+        let actions = self.machine().close(&read_clocks(session.iteration()));
+        actions.into_iter().for_each(|action| self.perform(session, action));
         let machine = self.machine();
-        // Who closes waits no longer than it may.
+        // The wait of `close` has its own limit.
         drop(self.ended.wait_while(machine, |machine| machine.is_underway()));
     }
 }
 
-impl Outside for Runner {
+impl RequestHandler for Runner {
     fn reached(&self, iteration: u64) {
         let Some(session) = self.session.upgrade() else { return };
         let has_time = self.machine().has_time(iteration);
         if has_time {
-            self.bell.ring();
+            self.wakeup.notify();
         } else {
-            self.drive(&session, true);
-            // What is due by time is another thing now.
-            self.bell.ring();
+            self.perform_due(&session, true);
+            // The next due time may have changed.
+            self.wakeup.notify();
         }
     }
 
     fn evicted(&self) {
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     fn close(&self, patience: Patience) {
@@ -353,12 +356,12 @@ impl Outside for Runner {
             return;
         }
         self.is_closing.store(true, Ordering::Relaxed);
-        self.bell.ring();
+        self.wakeup.notify();
         let session = self.session.upgrade();
         let mut wait = patience.wait();
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
-            // A trace is announced when its recording has ended.
+            // A trace is registered only when its recording has ended.
             session.iter().for_each(|session| session.limit_writes(patience));
             let left = wait.left(session.as_ref().map_or(0, |session| session.write_steps()));
             if left.is_zero() {
@@ -366,15 +369,16 @@ impl Outside for Runner {
                 diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());
                 return;
             }
-            has_ended = self.end.wait_timeout(has_ended, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;
+            has_ended =
+                self.end.wait_timeout(has_ended, left.min(PROGRESS_INTERVAL)).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// Says that the thread has ended, however it does.
-struct End<'r>(&'r Runner);
+/// Signals the end of the thread, even if it panics.
+struct EndSignal<'r>(&'r Runner);
 
-impl Drop for End<'_> {
+impl Drop for EndSignal<'_> {
     fn drop(&mut self) {
         self.0.is_closing.store(true, Ordering::Relaxed);
         *self.0.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -382,22 +386,27 @@ impl Drop for End<'_> {
     }
 }
 
-fn moment(iteration: Option<u64>) -> Moment {
-    // In that order, so that a pause between the clocks makes a start later than was said, never earlier.
+fn read_clocks(iteration: Option<u64>) -> ClockReading {
+    // In this order, so that a pause between the two reads delays a start and never advances it.
     let wall = SystemTime::now();
-    Moment { now: Instant::now(), wall, iteration, begins: false }
+    ClockReading { now: Instant::now(), wall, iteration, begins: false }
 }
 
 fn report_start(job: &Job, late: Duration) {
-    /// A start that is later than the time that was said is told so.
+    /// A start that is at least this late is reported as late.
     const LATE: Duration = Duration::from_millis(1);
     let request = &job.request;
     let trace = request.trace();
     if late > LATE {
         let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
-        tell!(Stage, GoesOn, request.answer, "started what {by} has asked for{trace}, {late:.1} ms late");
+        report_progress!(
+            Stage,
+            Ongoing,
+            request.answer,
+            "recording started (requested by {by}{trace}), {late:.1} ms late"
+        );
     } else {
-        tell!(Stage, GoesOn, request.answer, "started what {} has asked for{trace}", request.by);
+        report_progress!(Stage, Ongoing, request.answer, "recording started (requested by {}{trace})", request.by);
     }
 }
 
@@ -415,15 +424,15 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<Saved, Error>) -> S
                 let all = lost.saturating_add(stats.slices);
                 let text =
                     format!("written{trace} to {}{early}, without {lost} of {all} slices: {content}", path.display());
-                return tell_end!(Warning, Done, request.answer, outcome, "{text}");
+                return report_outcome!(Warning, Done, request.answer, outcome, "{text}");
             }
             let text = format!("written{trace} to {}{early}: {content}", path.display());
-            tell_end!(Stage, Done, request.answer, outcome, "{text}")
+            report_outcome!(Stage, Done, request.answer, outcome, "{text}")
         }
         Err(why) => {
             let reason = why.to_string();
             let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).because(&reason);
-            tell_end!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
+            report_outcome!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
         }
     }
 }

@@ -1,50 +1,48 @@
-//! Where requests come from.
+//! Sources of requests.
 
-use crate::config::OnDemand;
+use crate::config::OnDemandConfig;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Something that hands over requests, such as the daemon's socket.
+/// A source of requests, such as the daemon's socket.
 ///
-/// It is called on the one thread that waits for all of them, which nothing here may keep.
+/// It is called on the one thread that waits for all sources, so it must not block.
 pub(crate) trait RequestSource: fmt::Debug + Send {
-    /// Returns what is readable when a request may have come; the thread waits for it.
+    /// Returns the descriptor that is readable when a request may have arrived; the thread polls it.
     fn descriptor(&self) -> Option<RawFd>;
 
-    /// Takes what has come, and does what is due by `now`; returns the texts of requests, with who has sent each.
+    /// Does what is due at `now`, and returns the requests that have arrived.
     ///
-    /// While it is `busy`, the process could not do more: a source that can leave a request where it is does so. One
-    /// that comes all the same is returned.
-    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
+    /// While the process is `busy`, a source leaves a request in its place if it can, and returns it otherwise.
+    fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
     /// Publishes what the process is doing, as a JSON object. The default does nothing.
     fn publish(&mut self, _status: &str) {}
 
-    /// Goes by these settings from now on, if they say anything to it.
-    fn follow(&mut self, _settings: &OnDemand) {}
+    /// Applies reloaded settings. The default does nothing.
+    fn apply_settings(&mut self, _settings: &OnDemandConfig) {}
 
-    /// Returns when it has something to do, if nothing comes before.
+    /// Returns when it has something to do, if nothing arrives before.
     fn due(&self) -> Instant;
 
-    /// Ends it, by `deadline` at the latest.
+    /// Closes the source, by `deadline` at the latest.
     fn close(&mut self, deadline: Instant);
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Its text, in libkineto's keys.
     pub(crate) text: String,
-    /// Who has sent it, for people.
+    /// The requester, for messages.
     pub(crate) by: String,
-    /// Where its file goes if that is not for the text to say, but the program's own: then it may be anywhere, and no
-    /// number is bounded.
+    /// The file, if the program's own configuration is the source: then it may be anywhere, and no number is bounded.
     pub(crate) output: Option<PathBuf>,
-    /// Where to say what becomes of it, if somebody waits to hear.
-    pub(crate) answer: Option<Arc<dyn Answer>>,
+    /// Where to report the progress, if the requester waits for it.
+    pub(crate) answer: Option<Arc<dyn AnswerChannel>>,
 }
 
 /// Returns the id in a request's text, even if other lines are malformed.
@@ -52,44 +50,44 @@ pub(super) fn id_of(text: &str) -> Option<&str> {
     text.lines().rev().find_map(|line| line.trim().strip_prefix("REQUEST_TRACE_ID="))
 }
 
-/// Somebody who waits to hear what becomes of a request.
-pub(crate) trait Answer: fmt::Debug + Send + Sync {
-    /// Passes on a line of the log that is about it.
-    fn tell(&self, line: &str, course: Course);
+/// Reports the progress of a request to its requester.
+pub(crate) trait AnswerChannel: fmt::Debug + Send + Sync {
+    /// Sends a line of the log that is about the request.
+    fn send(&self, line: &str, progress: RequestProgress);
 }
 
-/// What such a line means for the request.
+/// How far a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
-    GoesOn,
-    /// Its file is written: that is the end.
+pub(crate) enum RequestProgress {
+    Ongoing,
+    /// The request has ended and its file is written.
     Done,
-    /// There will be no file: that is the end too.
+    /// The request has ended without a file.
     Failed,
 }
 
-/// Reports how a request ended, to the log and to its answer: one line that begins with `request ended: `, and one JSON
-/// object, which it returns.
-macro_rules! tell_end {
-    ($severity:ident, $course:ident, $answer:expr, $outcome:expr, $($text:tt)+) => {{
+/// Reports how a request ended, to the log and to its answer channel: one line that begins with `request ended: `, and one
+/// JSON object, which it returns.
+macro_rules! report_outcome {
+    ($severity:ident, $progress:ident, $answer:expr, $outcome:expr, $($text:tt)+) => {{
         let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome.to_json());
         $crate::diag::diag!(data = &object, $severity, "ondemand", "{line}");
         if let Some(answer) = &$answer {
-            answer.tell(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::Course::$course);
+            answer.send(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::RequestProgress::$progress);
         }
         object
     }};
 }
-pub(crate) use tell_end;
+pub(crate) use report_outcome;
 
-/// Says something about a request, to the log and to who waits for an answer, if anybody does.
-macro_rules! tell {
-    ($severity:ident, $course:ident, $answer:expr, $($text:tt)+) => {{
+/// Reports a request's progress, to the log and to its answer channel, if any.
+macro_rules! report_progress {
+    ($severity:ident, $progress:ident, $answer:expr, $($text:tt)+) => {{
         let line = format!($($text)+);
         $crate::diag::diag!($severity, "ondemand", "{line}");
         if let Some(answer) = &$answer {
-            answer.tell(&line, $crate::ondemand::source::Course::$course);
+            answer.send(&line, $crate::ondemand::source::RequestProgress::$progress);
         }
     }};
 }
-pub(crate) use tell;
+pub(crate) use report_progress;

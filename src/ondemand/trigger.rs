@@ -1,12 +1,12 @@
-//! Requests as files: in a watched folder, `<pid>.request` is one for the process of that number.
+//! Requests as files: in a watched folder, `<pid>.request` is a request to the process of that id.
 //!
 //! The answer is written to `<pid>.<id>.answer`, where the id is the request's `REQUEST_TRACE_ID`, or to `<pid>.answer` if
-//! it has none that can be a part of a file's name. A process that is killed leaves its answers; the next process of that
-//! number removes them when it begins to watch.
+//! that is absent or cannot be a part of a file's name. The answers of a killed process are removed by the next process of
+//! the same id when it begins to watch.
 
 use super::outcome::Outcome;
-use super::source::{Answer, Course, Incoming, RequestSource, id_of, tell_end};
-use crate::config::Asked;
+use super::source::{AnswerChannel, Incoming, RequestProgress, RequestSource, id_of, report_outcome};
+use crate::config::ParsedRequest;
 use crate::diag::diag;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::folder::Folder;
@@ -22,11 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The folder, as this process sees it.
+/// The watched folder.
 ///
-/// A file is taken when whoever writes it has closed it or renamed it to its name, which the kernel tells (inotify): so
-/// nothing is read by halves, and nobody looks while nothing comes. One that was there before the folder was watched is
-/// taken a second later.
+/// A file is read when its writer has closed it or renamed it to its name, as inotify reports: so it is complete, and the
+/// folder is not polled. A file that existed before the folder was watched is read a second later.
 #[derive(Debug)]
 pub(super) struct Trigger {
     folder: PathBuf,
@@ -34,38 +33,38 @@ pub(super) struct Trigger {
     status: PathBuf,
     /// The text of the status file; empty if there is none.
     published: String,
-    /// A user beside root and the process's own whose files are taken.
+    /// A trusted user, in addition to root and the process's own.
     trusted: Option<u32>,
     watch: Option<Watch>,
-    /// When the file is to be looked for, or the folder to be opened.
+    /// When to check for the file, or to open the folder.
     due: Option<Instant>,
-    /// It was said that the folder cannot be watched.
-    is_told: bool,
+    /// A message has reported that the folder cannot be watched.
+    is_reported: bool,
     /// The files of answers, oldest first, each with its request's handle, which is dropped when the request has ended.
-    answers: VecDeque<(PathBuf, Weak<Lines>)>,
-    /// When the process began, as far as that is known; `/proc` may be hidden later.
+    answers: VecDeque<(PathBuf, Weak<AnswerFile>)>,
+    /// When the process began, if known; `/proc` may be hidden later.
     born: Instant,
 }
 
-/// So often a folder that cannot be watched is tried again; so long a file that was there before may be written to.
-const SECOND: Duration = Duration::from_secs(1);
-/// So often it is looked whether a request that is left where it is can be taken.
-const MOMENT: Duration = Duration::from_millis(100);
+/// How often an unwatchable folder is opened again, and how long an existing file may still be written to.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a busy process checks whether it can take a request.
+const BUSY_RETRY: Duration = Duration::from_millis(100);
 /// How far the times of files may lag behind the clock.
 const TICK: Duration = Duration::from_millis(10);
-/// When nothing is due.
-const LATER: Duration = Duration::from_secs(3600);
-/// The longest text.
-const LONGEST: u64 = 64 * 1024;
+/// The wait while nothing is due.
+const NEVER_DUE: Duration = Duration::from_secs(3600);
+/// The maximum length of a request.
+const TEXT_MAX: u64 = 64 * 1024;
 /// The number of answers that are kept for callers that have not read them yet.
 const ANSWERS_MAX: usize = 32;
 /// The number of entries of the folder that are searched for leftovers.
 const LEFTOVERS_MAX: usize = 10_000;
 
 impl Trigger {
-    /// Says where requests come; the first turn begins to watch.
+    /// Creates the source; the first poll begins to watch.
     pub(super) fn new(folder: &Path, trusted: Option<u32>) -> Trigger {
-        // A program may go to another folder.
+        // A program may change its working directory.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let pid = std::process::id();
         let now = Instant::now();
@@ -77,7 +76,7 @@ impl Trigger {
             trusted,
             watch: None,
             due: Some(now),
-            is_told: false,
+            is_reported: false,
             answers: VecDeque::new(),
             born: now.checked_sub(process::age().unwrap_or(TICK)).unwrap_or(now),
         }
@@ -88,36 +87,36 @@ impl Trigger {
         let retry = match Watch::new(&self.folder) {
             Ok(watch) => {
                 self.remove_leftovers(self.begin());
-                // Before anyone is told: what comes from then on is taken when it is whole.
+                // Before the message: a request written after it is reported by inotify.
                 let was_there = fs::symlink_metadata(&self.request).is_ok();
                 diag!(Stage, "ondemand", "`touch {}` traces this process", self.request.display());
-                (self.watch, self.is_told) = (Some(watch), false);
+                (self.watch, self.is_reported) = (Some(watch), false);
                 was_there
             }
             Err(why) => {
-                self.tell_of(&why);
+                self.report_unwatchable(&why);
                 true
             }
         };
-        self.due = retry.then(|| now + SECOND);
+        self.due = retry.then(|| now + RETRY);
     }
 
-    /// Says once why the folder cannot be watched.
-    fn tell_of(&mut self, why: &io::Error) {
+    /// Reports once why the folder cannot be watched.
+    fn report_unwatchable(&mut self, why: &io::Error) {
         let advice = match why.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => {
                 "make it a folder that this process's user may read and write to"
             }
-            _ => "the system's limits are fs.inotify.max_user_instances and max_user_watches",
+            _ => "raise fs.inotify.max_user_instances and max_user_watches",
         };
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             let folder = self.folder.display();
             diag!(Warning, "ondemand", "{folder} cannot be watched for requests yet: {why}; {advice}");
         }
     }
 
-    /// Takes note of what has happened in the folder.
-    fn hear(&mut self, now: Instant) {
+    /// Reads the changes of the folder.
+    fn read_changes(&mut self, now: Instant) {
         for change in self.watch.as_ref().map(Watch::take).unwrap_or_default() {
             match change {
                 Change::Whole(name) if Some(name.as_os_str()) != self.request.file_name() => {}
@@ -127,12 +126,12 @@ impl Trigger {
         }
     }
 
-    /// Takes the file away, if there is one, and returns what it asks for. One that cannot be taken away is not done,
-    /// lest it be done again and again.
-    fn take(&mut self) -> Option<Incoming> {
+    /// Removes the request file, if there is one, and returns its request. A file that cannot be removed is refused, because
+    /// it would be served again and again.
+    fn take_request(&mut self) -> Option<Incoming> {
         let found = fs::symlink_metadata(&self.request).ok()?;
         let text = self.open_request(&found).and_then(read);
-        // Who sees the request gone looks for the answer.
+        // A requester that sees the request removed expects the answer.
         let answer = self.begin_answer(text.as_deref().ok().and_then(id_of));
         let removed = self.remove_request(&found).map_err(|why| {
             format!("it cannot be removed: {why}; let this process's user write to {}", self.folder.display())
@@ -141,14 +140,14 @@ impl Trigger {
             Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
             Err(why) => {
                 let outcome = Outcome::new("", Outcome::REFUSED).because(&why);
-                let text = format!("the request {} is refused because {why}", self.request.display());
-                tell_end!(Warning, Failed, answer, outcome, "{text}");
+                let text = format!("the request {} was refused: {why}", self.request.display());
+                report_outcome!(Warning, Failed, answer, outcome, "{text}");
                 None
             }
         }
     }
 
-    /// Removes the request that was found. Another one that has taken its place is kept, for the next turn.
+    /// Removes the request that was found. A file that has replaced it is kept, for the next poll.
     fn remove_request(&mut self, found: &Metadata) -> io::Result<()> {
         if found.is_dir() {
             return Err(ErrorKind::IsADirectory.into());
@@ -164,60 +163,58 @@ impl Trigger {
         Folder::open(&self.folder)?.rename_new(&name(&aside), &name(&self.request))
     }
 
-    /// Returns whether the file cancels other requests; such a file does not wait for their ends.
+    /// Whether the file cancels other requests; such a file is served at once.
     fn is_cancel(&self) -> bool {
         let text = fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read));
-        matches!(text, Some(Ok(text)) if Asked::is_cancel(&text))
+        matches!(text, Some(Ok(text)) if ParsedRequest::is_cancel(&text))
     }
 
-    /// Opens what was found, if it is to be trusted.
+    /// Opens the file that was found, if it is trusted.
     fn open_request(&self, found: &Metadata) -> Result<File, String> {
         self.check(found)?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let file = options.open(&self.request).map_err(unreadable)?;
-        // Another one may have taken its place.
+        // Another file may have replaced it.
         let opened = file.metadata().map_err(unreadable)?;
         let is_it = (opened.dev(), opened.ino(), opened.uid()) == (found.dev(), found.ino(), found.uid());
-        if is_it { Ok(file) } else { Err("another one has taken its place".to_owned()) }
+        if is_it { Ok(file) } else { Err("another file has replaced it; send the request again".to_owned()) }
     }
 
-    /// Says why a file is no request.
+    /// Fails with the reason if a file is not a valid request.
     fn check(&self, file: &Metadata) -> Result<(), String> {
         let user = file.uid();
         let is_trusted = user == 0 || user == datagram::user() || Some(user) == self.trusted;
         Err(if !file.is_file() {
-            "it is no regular file".to_owned()
+            "it is not a regular file; write a plain file".to_owned()
         } else if file.nlink() != 1 {
-            "the file has other names too".to_owned()
+            "it has other hard links; write a new file".to_owned()
         } else if !is_trusted {
-            format!(
-                "it is of user {user}, whom this process does not trust; KINETO_DAEMON_UID={user} says that it does"
-            )
-        } else if file.len() > LONGEST {
-            format!("it has {} bytes, and {LONGEST} are allowed", file.len())
+            format!("it belongs to user {user}, who is not trusted; set KINETO_DAEMON_UID={user} to trust them")
+        } else if file.len() > TEXT_MAX {
+            format!("it has {} bytes, and {TEXT_MAX} are allowed; shorten it", file.len())
         } else if is_older(file, self.begin()) {
-            "it is older than this process: it was meant for another one of the same number".to_owned()
+            "it is older than this process and was meant for an earlier one of the same id; send it again".to_owned()
         } else {
             return Ok(());
         })
     }
 
-    /// Returns when this process began; too early by the time between the reads of the two clocks.
+    /// Returns when this process began, earlier by the time between the two clock reads.
     fn begin(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
         now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
     }
 
-    /// Returns the path of a request's answer. Requests with an id have a file each, so that every caller gets its own.
+    /// Returns the path of a request's answer. Each id has its own file.
     fn answer_path(&self, id: Option<&str>) -> PathBuf {
         let end = id.filter(|id| is_file_name(id)).map_or_else(|| "answer".to_owned(), |id| format!("{id}.answer"));
         self.request.with_extension(end)
     }
 
-    /// Creates the answer file of a request, whose first line is the request's id, if there is one. The file replaces one of
-    /// that name in one step, because the previous caller may be about to read it.
-    fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn Answer>> {
+    /// Creates the answer file of a request; its first line is the request's id, if there is one. The file replaces an
+    /// earlier one atomically, because a requester may be about to read that.
+    fn begin_answer(&mut self, id: Option<&str>) -> Option<Arc<dyn AnswerChannel>> {
         let path = self.answer_path(id);
         let create = |temporary: &Path| {
             let file = OpenOptions::new().append(true).create_new(true).open(temporary)?;
@@ -233,19 +230,24 @@ impl Trigger {
             .and_then(|temporary| create(&temporary).inspect_err(|_| drop(fs::remove_file(&temporary))));
         match created {
             Ok(file) => {
-                let lines = Arc::new(Lines(file));
+                let lines = Arc::new(AnswerFile(file));
                 self.keep_answer(path, Arc::downgrade(&lines));
                 Some(lines)
             }
             Err(why) => {
-                diag!(Warning, "ondemand", "no answer can be written to {}: {why}", path.display());
+                diag!(
+                    Warning,
+                    "ondemand",
+                    "cannot write the answer {}: {why}; make its folder writable",
+                    path.display()
+                );
                 None
             }
         }
     }
 
-    /// Notes an answer, and removes the oldest one whose request has ended if there are too many.
-    fn keep_answer(&mut self, path: PathBuf, lines: Weak<Lines>) {
+    /// Registers an answer, and removes the oldest one of an ended request if there are too many.
+    fn keep_answer(&mut self, path: PathBuf, lines: Weak<AnswerFile>) {
         self.answers.retain(|(kept, _)| *kept != path);
         self.answers.push_back((path, lines));
         let ended = self.answers.iter().position(|(_, lines)| lines.strong_count() == 0);
@@ -256,7 +258,7 @@ impl Trigger {
         }
     }
 
-    /// Removes the answers that a killed process of the same number has left.
+    /// Removes the answers that a killed process of the same id has left.
     fn remove_leftovers(&self, begin: Option<SystemTime>) {
         let prefix = format!("{}.", std::process::id());
         let is_answer = |name: &str| name.starts_with(&prefix) && name.ends_with(".answer");
@@ -269,14 +271,14 @@ impl Trigger {
     }
 }
 
-/// Returns whether an id can be a part of a file's name.
+/// Whether an id can be a part of a file's name.
 fn is_file_name(id: &str) -> bool {
-    const LONGEST: usize = 64;
+    const TEXT_MAX: usize = 64;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    (1..=LONGEST).contains(&id.len()) && id.bytes().all(is_plain)
+    (1..=TEXT_MAX).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
-/// Returns whether a file was last changed before the process began, by the one time that no program can set.
+/// Whether a file was last changed before the process began, by its ctime, which no program can set.
 fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));
@@ -285,11 +287,11 @@ fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
 
 fn read(file: File) -> Result<String, String> {
     let mut bytes = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(format!("it has more than {LONGEST} bytes"));
+    file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > TEXT_MAX {
+        return Err(format!("it has more than {TEXT_MAX} bytes; shorten it"));
     }
-    String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8; write plain text".to_owned())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
@@ -302,25 +304,25 @@ impl RequestSource for Trigger {
         self.watch.as_ref().map(Watch::descriptor)
     }
 
-    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
-        self.hear(now);
+    fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
+        self.read_changes(now);
         if self.due.is_none_or(|due| now < due) {
             return Vec::new();
         }
         match self.watch {
             None => self.open(now),
-            // It is left where it is.
-            Some(_) if busy && !self.is_cancel() => self.due = Some(now + MOMENT),
+            // The file stays in its place.
+            Some(_) if busy && !self.is_cancel() => self.due = Some(now + BUSY_RETRY),
             Some(_) => {
                 self.due = None;
-                return self.take().into_iter().collect();
+                return self.take_request().into_iter().collect();
             }
         }
         Vec::new()
     }
 
     fn due(&self) -> Instant {
-        self.due.unwrap_or_else(|| Instant::now() + LATER)
+        self.due.unwrap_or_else(|| Instant::now() + NEVER_DUE)
     }
 
     fn publish(&mut self, status: &str) {
@@ -341,19 +343,19 @@ impl RequestSource for Trigger {
     }
 }
 
-/// The answer to a request: the lines of the log that are about it, and `done` or `failed`.
+/// The answer to a request: the log's lines about it, then `done` or `failed`.
 #[derive(Debug)]
-struct Lines(File);
+struct AnswerFile(File);
 
-impl Answer for Lines {
-    fn tell(&self, line: &str, course: Course) {
-        let end = match course {
-            Course::GoesOn => "",
-            Course::Done => "done\n",
-            Course::Failed => "failed\n",
+impl AnswerChannel for AnswerFile {
+    fn send(&self, line: &str, progress: RequestProgress) {
+        let end = match progress {
+            RequestProgress::Ongoing => "",
+            RequestProgress::Done => "done\n",
+            RequestProgress::Failed => "failed\n",
         };
         let _limit = FileLimitGuard::new();
-        // Once, so that nobody reads a part; and if it cannot be written, the log has it too.
+        // One write, so that a reader sees whole lines. If it fails, the log has the line too.
         let _ = (&self.0).write_all(format!("{}\n{end}", line.trim_end()).as_bytes());
     }
 }
@@ -369,13 +371,13 @@ mod tests {
     fn source() -> (tempfile::TempDir, Trigger) {
         let folder = tempfile::tempdir().unwrap();
         let mut trigger = Trigger::new(folder.path(), None);
-        assert!(trigger.turn(Instant::now(), false).is_empty());
+        assert!(trigger.poll_requests(Instant::now(), false).is_empty());
         (folder, trigger)
     }
 
-    /// The texts of the requests that there are now.
+    /// Returns the texts of the present requests.
     fn taken(trigger: &mut Trigger) -> Vec<String> {
-        trigger.turn(Instant::now(), false).into_iter().map(|incoming| incoming.text).collect()
+        trigger.poll_requests(Instant::now(), false).into_iter().map(|incoming| incoming.text).collect()
     }
 
     fn answer(trigger: &Trigger) -> String {
@@ -384,7 +386,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_file_is_taken_once_it_is_whole_and_nothing_else_goes_on() {
+    fn file_is_taken_when_complete_and_not_busy() {
         let (folder, mut trigger) = source();
         assert_eq!(taken(&mut trigger), [""; 0]);
         let mut file = File::create(&trigger.request).unwrap();
@@ -393,16 +395,16 @@ mod tests {
         file.write_all(b"DURATION_MSECS=7").unwrap();
         drop(file);
         fs::write(folder.path().join("1.request.tmp"), "another one's").unwrap();
-        assert!(trigger.turn(Instant::now(), true).is_empty() && trigger.request.exists());
+        assert!(trigger.poll_requests(Instant::now(), true).is_empty() && trigger.request.exists());
         assert!(trigger.due() > Instant::now());
-        let later = Instant::now() + 2 * MOMENT;
-        let requests = trigger.turn(later, false);
+        let later = Instant::now() + 2 * BUSY_RETRY;
+        let requests = trigger.poll_requests(later, false);
         assert_eq!(requests[0].text, "ACTIVITIES_DURATION_MSECS=7");
         assert_eq!(requests[0].by, format!("a file of user {}", datagram::user()));
         assert!(!trigger.request.exists() && answer(&trigger).is_empty());
         let lines = requests[0].answer.as_ref().unwrap();
-        lines.tell("so far", Course::GoesOn);
-        lines.tell("good", Course::Done);
+        lines.send("so far", RequestProgress::Ongoing);
+        lines.send("good", RequestProgress::Done);
         assert_eq!(answer(&trigger), "so far\ngood\ndone\n");
         assert_eq!(taken(&mut trigger), [""; 0]);
         trigger.close(Instant::now());
@@ -430,7 +432,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn what_is_no_file_to_be_trusted_is_thrown_away() {
+    fn untrusted_files_are_refused_and_removed() {
         let (folder, mut trigger) = source();
         let other = folder.path().join("other");
         fs::write(&other, "kept").unwrap();
@@ -438,18 +440,18 @@ mod tests {
         symlink(&other, &prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).contains("because it is no regular file\n"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains(": it is not a regular file; write a plain file\n"), "{}", answer(&trigger));
         fs::hard_link(&other, &prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).contains("other names too"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains("other hard links"), "{}", answer(&trigger));
         assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
-        // Nothing that stands in the way of the answer is written to.
+        // A link under the answer's name is not followed.
         fs::remove_file(trigger.answer_path(None)).unwrap();
         symlink(&other, trigger.answer_path(None)).unwrap();
         fs::write(&trigger.request, [0xff]).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).contains("it is no UTF-8"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains("it is not UTF-8"), "{}", answer(&trigger));
         fs::write(&trigger.request, "A".repeat(65 * 1024)).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
         assert!(answer(&trigger).contains("65536 are allowed"), "{}", answer(&trigger));
@@ -485,7 +487,7 @@ mod tests {
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let running = trigger.begin_answer(Some("running")).unwrap();
         for id in 0..100 {
-            trigger.begin_answer(Some(&id.to_string())).unwrap().tell("good", Course::Done);
+            trigger.begin_answer(Some(&id.to_string())).unwrap().send("good", RequestProgress::Done);
         }
         assert_eq!(count(), ANSWERS_MAX);
         // The newest ones, and those of requests that have not ended.
@@ -495,7 +497,7 @@ mod tests {
         }
         drop(running);
         // An id that is used again replaces its file.
-        trigger.begin_answer(Some("99")).unwrap().tell("again", Course::Done);
+        trigger.begin_answer(Some("99")).unwrap().send("again", RequestProgress::Done);
         assert_eq!(count(), ANSWERS_MAX);
         let long = "7".repeat(65);
         for no_name in ["", "../7", "7.8", "a/b", "ä", long.as_str()] {
@@ -514,54 +516,54 @@ mod tests {
         fs::write(&other, "request 7\n").unwrap();
         trigger.remove_leftovers(trigger.begin());
         assert!(left.exists(), "the file is newer than this process");
-        trigger.remove_leftovers(Some(SystemTime::now() + LATER));
+        trigger.remove_leftovers(Some(SystemTime::now() + NEVER_DUE));
         assert!(!left.exists() && other.exists());
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn what_cannot_be_taken_away_is_looked_at_once() {
+    fn unremovable_request_is_reported_once() {
         let (folder, mut trigger) = source();
         let prepared = folder.path().join("prepared");
         fs::create_dir(&prepared).unwrap();
         fs::rename(&prepared, &trigger.request).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(answer(&trigger).contains("because it is no regular file\n"), "{}", answer(&trigger));
+        assert!(answer(&trigger).contains(": it is not a regular file; write a plain file\n"), "{}", answer(&trigger));
         assert!(trigger.request.exists());
         fs::remove_file(trigger.answer_path(None)).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(!trigger.answer_path(None).exists() && trigger.due() > Instant::now() + SECOND);
+        assert!(!trigger.answer_path(None).exists() && trigger.due() > Instant::now() + RETRY);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_file_is_older_than_a_process_that_begins_later() {
+    fn file_is_older_than_a_later_process() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let (metadata, now) = (file.as_file().metadata().unwrap(), SystemTime::now());
-        assert!(is_older(&metadata, Some(now)) && !is_older(&metadata, now.checked_sub(LATER)));
+        assert!(is_older(&metadata, Some(now)) && !is_older(&metadata, now.checked_sub(NEVER_DUE)));
         assert!(!is_older(&metadata, None));
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_folder_that_is_not_there_is_opened_when_it_is() {
+    fn missing_folder_is_opened_when_it_appears() {
         let (folder, mut trigger) = source();
         fs::remove_dir(folder.path()).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
         assert!(trigger.descriptor().is_none());
         fs::create_dir(folder.path()).unwrap();
         fs::write(&trigger.request, "A=1").unwrap();
-        let mut now = Instant::now() + SECOND;
-        assert!(trigger.turn(now, false).is_empty() && trigger.descriptor().is_some());
+        let mut now = Instant::now() + RETRY;
+        assert!(trigger.poll_requests(now, false).is_empty() && trigger.descriptor().is_some());
         // It may still be written to.
-        assert!(trigger.turn(now, false).is_empty());
-        now += SECOND;
-        assert_eq!(trigger.turn(now, false).len(), 1);
+        assert!(trigger.poll_requests(now, false).is_empty());
+        now += RETRY;
+        assert_eq!(trigger.poll_requests(now, false).len(), 1);
     }
 
     proptest! {
-        // Each is said on stderr.
+        // Each case prints to stderr.
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
@@ -569,8 +571,8 @@ mod tests {
         fn any_bytes_are_the_text_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), busy: bool) {
             let (_folder, mut trigger) = source();
             fs::write(&trigger.request, &bytes).unwrap();
-            prop_assert!(!busy || trigger.turn(Instant::now(), true).is_empty());
-            let requests = trigger.turn(Instant::now() + 2 * MOMENT, false);
+            prop_assert!(!busy || trigger.poll_requests(Instant::now(), true).is_empty());
+            let requests = trigger.poll_requests(Instant::now() + 2 * BUSY_RETRY, false);
             prop_assert!(!trigger.request.exists());
             match String::from_utf8(bytes) {
                 Ok(text) => prop_assert_eq!(&requests[0].text, &text),

@@ -1,4 +1,4 @@
-//! Where the calling thread is: return addresses, and what stands at them.
+//! The calling thread's stack: return addresses, and their symbols.
 #![allow(unsafe_code, reason = "the safe form of a walk up the stack takes a lock of the process")]
 
 /// A function that a return address lies in.

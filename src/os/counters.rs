@@ -118,7 +118,7 @@ mod kernel {
     const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
     /// The open descriptors of the process, each plus 1; 0 is a free place. A forked child closes those of its parent,
-    /// which would go on counting there as long as the child has them.
+    /// which would keep counting there as long as the child has them.
     static OPEN: [AtomicI32; 4096] = [const { AtomicI32::new(0) }; 4096];
 
     impl Group {

@@ -35,7 +35,7 @@ pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Room for what the kernel says of a sender, aligned as its headers must be.
+/// A buffer for the kernel's ancillary data, aligned as its headers must be.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 

@@ -89,7 +89,7 @@ impl<T: Default> Own<T> {
         Own(PerProcess::of_first(Mutex::new(value)))
     }
 
-    /// Locks the value of this process, which is whole whoever has panicked with it.
+    /// Locks the value of this process, which is valid even after a panic under the lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.own().lock().unwrap_or_else(PoisonError::into_inner)
     }

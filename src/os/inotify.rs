@@ -23,7 +23,7 @@ pub(crate) enum Change {
     Gone,
 }
 
-/// What is told of the files; of the folder itself, the kernel tells the rest in any case.
+/// The watched events of files; the kernel always reports the rest about the folder itself.
 const OF_FILES: u32 = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
 const OF_FOLDER: u32 = libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_IGNORED | libc::IN_UNMOUNT;
 /// Bytes of an event before its name: which watch, what, a number that joins renames, the length of the name.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_file_is_told_of_when_it_is_closed_or_renamed_and_not_before() {
+    fn file_is_reported_when_closed_or_renamed() {
         let folder = tempfile::tempdir().unwrap();
         let watch = Watch::new(folder.path()).unwrap();
         let whole = |name: &str| Change::Whole(name.into());
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_folder_that_goes_is_told_of_and_none_is_an_error() {
+    fn removed_folder_is_reported_and_missing_one_fails() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
         assert_eq!(Watch::new(&inner).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -5,7 +5,7 @@ pub(crate) use kineto_trace::fallible::list;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory
-/// until they are written. `None` if there is no room for them.
+/// until they are written. `None` if there is no memory for them.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let bytes = count * size_of::<AtomicU64>();
@@ -20,7 +20,7 @@ pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }
 
-/// Returns `count` words of zeros that live for ever; `None` if there is no room for them.
+/// Returns `count` words of zeros that live for ever; `None` if there is no memory for them.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let mut words = list(count)?;
@@ -46,7 +46,7 @@ pub(crate) fn populate(words: &'static [AtomicU64]) {
     words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Makes the pages of what a list has room for present, in one call: touched one by one, each costs several times that.
+/// Makes the pages of a list's capacity present, in one call: touched one by one, each costs several times that.
 pub(crate) fn populate_spare(words: &mut Vec<u64>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_zero_take_no_memory_at_first_and_are_present_once_populated() {
+    fn zeroed_words_take_memory_once_populated() {
         let words = words(16 * 1024).unwrap();
         let present = |words: &[AtomicU64]| {
             let mut present = vec![0u8; size_of_val(words) / page_size()];
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_none() {
+    fn too_large_requests_return_none() {
         assert!(words(1 << 58).is_none());
         assert!(list::<u64>(1 << 58).is_none() && list::<u64>(7).is_some());
     }
 
     #[test]
-    fn the_room_of_a_list_is_made_present_and_its_content_stays() {
+    fn populating_capacity_keeps_content() {
         let mut words = Vec::with_capacity(64 * 1024);
         words.push(7);
         populate_spare(&mut words);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_read_as_zero_afterwards_and_the_rest_is_kept() {
+    fn discarded_pages_read_zero_and_the_rest_is_kept() {
         let words: &'static [AtomicU64] = (0..16 * 1024).map(AtomicU64::new).collect::<Vec<_>>().leak();
         discard(words);
         let zeros = words.iter().filter(|word| word.load(Ordering::Relaxed) == 0).count();

@@ -14,6 +14,7 @@ pub(crate) mod fork;
 pub(crate) mod inotify;
 pub(crate) mod memory;
 pub(crate) mod note;
+pub(crate) mod platform;
 pub(crate) mod process;
 pub(crate) mod signal;
 #[cfg(unix)]

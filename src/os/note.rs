@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[repr(C, align(4))]
 struct Note {
     name_length: u32,
-    /// It has nothing to say beside its name.
+    /// It has only a name.
     text_length: u32,
     kind: u32,
     name: [u8; 16],

@@ -1,7 +1,7 @@
 //! The terminal that messages go to.
 #![allow(unsafe_code, reason = "a terminal's size has no safe form")]
 
-/// Returns how many characters fit into a line of the terminal that stderr is; `None` if it is none.
+/// Returns how many characters fit into a line of stderr's terminal; `None` if stderr is not a terminal.
 #[cfg(unix)]
 pub(crate) fn width() -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
@@ -10,7 +10,7 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| !failed && *columns > 0)
 }
 
-/// Returns how many characters fit into a line of the terminal that stderr is; `None` if it is none.
+/// Returns how many characters fit into a line of stderr's terminal; `None` if stderr is not a terminal.
 #[cfg(not(unix))]
 pub(crate) fn width() -> Option<usize> {
     None

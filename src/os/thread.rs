@@ -54,7 +54,7 @@ pub(crate) fn own_kernel_name() -> String {
         let mut name = [0_u8; 64];
         // SAFETY: pthread_self takes nothing and cannot fail.
         let own = unsafe { libc::pthread_self() };
-        // SAFETY: `own` is the calling thread, which lives, and no more is written than `name` has room for.
+        // SAFETY: `own` is the calling thread, which lives, and at most `name.len()` bytes are written.
         let failed = unsafe { libc::pthread_getname_np(own, name.as_mut_ptr().cast(), name.len()) };
         let text = name.split(|byte| *byte == 0).next().filter(|_| failed == 0).unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()

@@ -11,7 +11,7 @@ use kineto_trace::activity::ArgValue;
 use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Makes the library a plugin: exports the function that its host looks for.
+/// Exports a [`Plugin`](crate::integration::plugin::Plugin) from a shared library.
 ///
 /// ```
 /// use tracing_kineto::integration::plugin::{PluginEvent, EventType, NotStarted, Plugin, TraceBuilder};
@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///         Ok(Tpu)
 ///     }
 ///     fn stop(&self) {}
-///     fn hand_over(&self, out: &mut TraceBuilder<'_>) {
+///     fn deliver(&self, out: &mut TraceBuilder<'_>) {
 ///         out.device(0, "TPU v9", "TPU 0", 6_000_000);
 ///         out.event(&PluginEvent::new(EventType::ConcurrentKernel, "matmul"), &[]);
 ///     }
@@ -37,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[macro_export]
 macro_rules! export_plugin {
     ($plugin:ty) => {
-        /// What the host of plugins looks for.
+        /// The entry point that the host of plugins calls.
         ///
         /// # Safety
         /// `registry` is a `KinetoPlugin_Registry`, or null.
@@ -49,7 +49,7 @@ macro_rules! export_plugin {
     };
 }
 
-/// An arrow from a call to what it had a device do.
+/// An arrow from a call to its device work.
 const ASYNC: u32 = 2;
 
 /// Registers a plugin with the host that has loaded its library.
@@ -77,7 +77,7 @@ pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
     unsafe { (registry.register)(registry.handle, &raw const interface) }
 }
 
-/// Calls what may panic; 0 if it has not, and says yes.
+/// Returns 0 if `call` returns true, -1 if it returns false or panics.
 fn contained(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
@@ -110,12 +110,12 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     }
     let name = P::NAME.as_bytes();
     let length = name.len().min(query.name_max);
-    // SAFETY: there is room for `name_max` bytes and a zero.
+    // SAFETY: the host's buffer holds `name_max` bytes and a zero.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), query.name, length) };
     // SAFETY: as above.
     unsafe { query.name.wrapping_add(length).write(0) };
     for (at, kind) in P::TYPES.iter().take(query.types_max).enumerate() {
-        // SAFETY: there is room for `types_max` numbers.
+        // SAFETY: the host's array holds `types_max` numbers.
         unsafe { query.types.wrapping_add(at).write(kind.number()) };
     }
     0
@@ -142,7 +142,7 @@ unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
     })
 }
 
-/// It has begun when it was made.
+/// Does nothing: `create` has started the plugin.
 unsafe extern "C" fn start(_: *mut OnProfiler) -> c_int {
     0
 }
@@ -158,7 +158,7 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
     })
 }
 
-/// Has the plugin of a call's parameters do something.
+/// Calls `call` with the plugin of a call's parameters.
 ///
 /// # Safety
 /// `params` is the host's struct, there during the call, or null.
@@ -188,7 +188,7 @@ unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
     unsafe { on(params, P::pop_annotation) }
 }
 
-/// Has the plugin of a call's parameters take an id.
+/// Calls `taken` with the plugin and the id of a call's parameters.
 ///
 /// # Safety
 /// `params` is the host's struct, there during the call, or null.
@@ -221,7 +221,7 @@ unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     // SAFETY: the host's struct, there during the call.
     let Some(builder) = (unsafe { whole(params.builder) }) else { return -1 };
     contained(|| {
-        plugin.hand_over(&mut TraceBuilder(Out(builder)));
+        plugin.deliver(&mut TraceBuilder(Out(builder)));
         true
     })
 }

@@ -1,11 +1,10 @@
-//! Plugins in Rust: a [`Plugin`] of one's own, and [`export_plugin!`](crate::export_plugin) for its library.
+//! Plugins in Rust: the trait [`Plugin`], and [`export_plugin!`](crate::export_plugin) for the library.
 //!
-//! A plugin is a shared library (`crate-type = ["cdylib"]`) by which an accelerator is recorded in programs that know
-//! nothing of it: they are told the library's folder by `KINETO_PLUGIN_LIB_DIR_PATH` or
-//! [`plugins`](crate::KinetoLayerBuilder::plugins). A program that knows its accelerator implements
-//! [`Collector`](crate::integration::Collector) instead, and needs no library.
+//! A plugin is a shared library (`crate-type = ["cdylib"]`) that records an accelerator in programs that do not know it.
+//! `KINETO_PLUGIN_LIB_DIR_PATH` or [`plugins`](crate::KinetoLayerBuilder::plugins) names the library's folder. A program that
+//! knows its accelerator implements [`Collector`](crate::integration::Collector) instead, and needs no library.
 //!
-//! What a plugin says goes through `include/kineto_plugin.h`, whatever compiler has made it and its host.
+//! Plugin and host communicate through the C interface `include/kineto_plugin.h`, so their compilers may differ.
 
 mod export;
 
@@ -20,50 +19,50 @@ use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.
 ///
-/// Methods may panic: the host is told that the call has failed, and nothing else happens.
+/// If a method panics, the call returns an error to the host.
 pub trait Plugin: Send + Sync + 'static {
-    /// What the collector is called, such as "mtia"; at most 31 bytes count.
+    /// The collector's name, such as "mtia"; at most 31 bytes are used.
     const NAME: &'static str;
 
-    /// All that it can record.
+    /// The types that it can record.
     const TYPES: &'static [EventType];
 
-    /// Begins a recording of those of [`TYPES`](Plugin::TYPES) that are asked for.
+    /// Begins a recording of `types`, a subset of [`TYPES`](Plugin::TYPES).
     ///
     /// # Errors
-    /// Why it cannot; the host says so in its trace.
+    /// [`NotStarted`], which the host reports in its trace.
     fn start(types: &[EventType]) -> Result<Self, NotStarted>
     where
         Self: Sized;
 
-    /// The calling thread goes into a span of that id. Threads come at any time, several at once.
+    /// Reports that the calling thread enters a span of that id. Several threads may call at once.
     fn push(&self, _id: u64) {}
 
-    /// The calling thread goes out of the span that it went into last, which may have been in the recording before.
+    /// Reports that the calling thread exits its innermost span, which it may have entered in an earlier recording.
     fn pop(&self) {}
 
-    /// As [`push`](Plugin::push), of a span that is a user annotation; by default the same.
+    /// Does the same as [`push`](Plugin::push) for a user annotation. Calls `push` by default.
     fn push_annotation(&self, id: u64) {
         self.push(id);
     }
 
-    /// As [`pop`](Plugin::pop), of a span that is a user annotation; by default the same.
+    /// Does the same as [`pop`](Plugin::pop) for a user annotation. Calls `pop` by default.
     fn pop_annotation(&self) {
         self.pop();
     }
 
-    /// Ends the recording: what begins from now on is not wanted.
+    /// Ends the recording; later work must not be recorded.
     fn stop(&self);
 
-    /// Hands over what was recorded, once, after the stop.
-    fn hand_over(&self, out: &mut TraceBuilder<'_>);
+    /// Delivers the records, once, after the stop.
+    fn deliver(&self, out: &mut TraceBuilder<'_>);
 }
 
 /// A recording could not begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotStarted;
 
-/// Takes what a plugin recorded.
+/// Receives the records of a plugin.
 pub struct TraceBuilder<'o>(Out<'o>);
 
 impl fmt::Debug for TraceBuilder<'_> {
@@ -72,46 +71,46 @@ impl fmt::Debug for TraceBuilder<'_> {
     }
 }
 
-/// Something that happened, on a device or on the host.
+/// An event on a device or on the host.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PluginEvent<'e> {
-    /// What it is.
+    /// The type of the event.
     pub kind: EventType,
-    /// The kernel, the call, what is copied where. Of counters: what is counted.
+    /// The name of the kernel, call, copy or counter.
     pub name: &'e str,
     /// When it began.
     pub start: Timestamp,
     /// When it ended.
     pub end: Timestamp,
-    /// On a device: which one. On the host nothing.
+    /// The device's number; 0 on the host.
     pub device: i32,
-    /// On a device: which stream or other part. On the host: the thread, by the kernel's id.
+    /// The stream or other part of the device. On the host: the thread, by the operating system's id.
     pub resource: i32,
-    /// Of a call and of what it had a device do: the same number, which is not 0; 0 for none.
+    /// The number that a call and its device work share; 0 for none.
     pub correlation: u32,
-    /// The span around it, as it was [pushed](Plugin::push); 0 if that is not known.
+    /// The [pushed](Plugin::push) id of the span around it; 0 if unknown.
     pub span: u64,
 }
 
 impl<'e> PluginEvent<'e> {
-    /// An event of no time, on the first part of the first device, that belongs to nothing.
+    /// Creates an event at time 0, on part 0 of device 0, without correlation and span.
     pub const fn new(kind: EventType, name: &'e str) -> PluginEvent<'e> {
         let at = Timestamp::from_nanos(0);
         PluginEvent { kind, name, start: at, end: at, device: 0, resource: 0, correlation: 0, span: 0 }
     }
 
-    /// Sets when it began and ended; of counters, when they were read.
+    /// Sets its start and end; for counters, the time of the reading.
     pub const fn between(self, start: Timestamp, end: Timestamp) -> PluginEvent<'e> {
         PluginEvent { start, end, ..self }
     }
 
-    /// Sets where it was: a device and a part of it, or of the host 0 and a thread.
+    /// Sets its device and part; on the host 0 and the thread.
     pub const fn at(self, device: i32, resource: i32) -> PluginEvent<'e> {
         PluginEvent { device, resource, ..self }
     }
 
-    /// Sets what joins it to what it launched, or to what launched it.
+    /// Sets the number that joins a launch and its work.
     pub const fn correlated(self, correlation: u32) -> PluginEvent<'e> {
         PluginEvent { correlation, ..self }
     }
@@ -123,19 +122,19 @@ impl<'e> PluginEvent<'e> {
 }
 
 impl TraceBuilder<'_> {
-    /// Adds an event with its arguments; returns whether the host has taken it.
+    /// Adds an event with its arguments; returns whether the host has accepted it.
     ///
-    /// A text, a number and a truth value come through as they are, everything else as JSON.
+    /// Texts, numbers and booleans are kept; other values become JSON.
     pub fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
         self.0.event(event, args)
     }
 
-    /// Says what a device is called, what stands beside its rows, and where those stand among all groups.
+    /// Describes a device: its name, the label of its rows, and their order among all groups.
     pub fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
         self.0.device(id, name, label, order)
     }
 
-    /// Says what a stream or another part of a device is called, and where its row stands among them.
+    /// Describes a stream or another part of a device: its name, and the order of its row.
     pub fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
         self.0.resource(device, resource, name, order)
     }

@@ -1,8 +1,8 @@
-//! The spans that a thread knows best: those it is inside, and at each depth the one it made or left last.
+//! A thread's frames: the spans it is inside, and at each depth the one it created or left last.
 //!
-//! Only the owner writes, but for the keys: another thread that meets a span which was made or entered here reads the
-//! frame, and marks the key. All of it are atomics: fields are written while the key is 0, and a reader that can still
-//! mark the key it saw has read what belongs to it.
+//! Only the owner writes fields. Another thread that meets a span which was created or entered here reads the frame, and
+//! marks its key. Fields are written while the key is 0, so a reader that can still mark the key it saw has read fields that
+//! belong to that key.
 
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
@@ -13,18 +13,18 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Frames of a thread; two of them are the ends, so that it can be inside `FRAMES - 2` spans with all of them visible to
-/// others. Deeper ones are stored with their spans.
+/// Frames of a thread. Two are sentinels, so up to `FRAMES - 2` open spans are visible to other threads. Deeper spans are
+/// stored in the span table.
 #[cfg(not(all(test, loom)))]
 const FRAMES: usize = 256;
-/// Small enough for loom to walk through (`tests/loom.rs`).
+/// Small enough for loom to explore (`tests/loom.rs`).
 #[cfg(all(test, loom))]
 const FRAMES: usize = 4;
 
-/// What is known of a live span; everything but the flags never changes once the span is defined.
+/// The state of a live span. Only the flags change once the span is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct SpanState {
-    /// Our own id of the span; 0 while it is [`UNDEFINED`](state::UNDEFINED).
+    /// The span's record id; 0 while it is [`UNDEFINED`](state::UNDEFINED).
     pub(crate) span: u64,
     /// Flags and the callsite: see [`state`].
     pub(crate) meta: u64,
@@ -33,7 +33,7 @@ pub(crate) struct SpanState {
 }
 
 impl SpanState {
-    /// Returns the span's id, 0 if it is left out: its own stands for the one around it.
+    /// Returns the span's id, 0 if the span is not recorded; `span` is then the id of the span around it.
     pub(crate) fn recorded(&self) -> u64 {
         if self.meta & state::IGNORED == 0 { self.span } else { 0 }
     }
@@ -41,8 +41,8 @@ impl SpanState {
 
 /// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
 ///
-/// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. The flags that a slice has too stand where they stand
-/// there ([`flag`](crate::buffer::flag)).
+/// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. Flags that a slice has too are at the same
+/// position as there ([`flag`](crate::buffer::flag)).
 pub(crate) mod state {
     use crate::buffer::{Head, Tag, flag};
 
@@ -50,29 +50,29 @@ pub(crate) mod state {
         Head::new(Tag::Slice, flag, 0).word() & !Head::new(Tag::Slice, 0, 0).word()
     }
 
-    /// It was never entered.
+    /// The span was never entered.
     pub(crate) const FIRST: u64 = bit(flag::FIRST);
-    /// Neither it nor its parent is recorded yet: its first slice will do that, and give it its id. It has no flags but
-    /// [`FIRST`] and [`ANNOTATES`], so it is the head of that slice as it is.
+    /// The span has no record yet: its first slice records it and its parent, and gives it its id. It has no flags but
+    /// [`FIRST`] and [`ANNOTATES`], so the state equals the head of that slice.
     pub(crate) const UNDEFINED: u64 = bit(flag::DEFINES);
-    /// It is a user annotation; collectors are told which slices are of those.
+    /// The span is a user annotation, which is pushed to collectors as such.
     pub(crate) const ANNOTATES: u64 = bit(flag::ANNOTATES);
-    /// It was entered more than once.
+    /// The span was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
-    /// Other threads find it in the recorder's table of spans.
+    /// The state is in the recorder's span table, where other threads find it.
     pub(crate) const STORED: u64 = FIRST << 5;
-    /// It is not recorded: its callsite or its scope is not selected.
+    /// The span is not recorded, because its callsite or its scope is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
 
-    /// That it is not recorded is its own, not its callsite's.
+    /// The span's scope, not its callsite, is why it is not recorded.
     pub(crate) const OWN: u64 = FIRST << 7;
 
-    /// Whether the recorder's table of spans says the same, or its callsite.
+    /// Whether the state is also in the recorder's span table, or follows from the callsite.
     #[inline(always)]
     pub(crate) const fn is_known_elsewhere(meta: u64) -> bool {
         meta & STORED != 0 || meta & (IGNORED | OWN) == IGNORED
     }
-    /// Whether the span is recorded, and found by all threads.
+    /// Whether the span is recorded, and in the span table.
     #[inline(always)]
     pub(crate) const fn is_shared(meta: u64) -> bool {
         meta & (STORED | IGNORED) == STORED
@@ -123,24 +123,22 @@ pub(crate) struct Frame {
 
 /// The frames of a thread.
 ///
-/// Those up to the top one are the open slices. The frame above is the span that the thread made or left last at this
-/// depth: what its next enter most often asks for. Frames further up keep what was left there, up to the first that was
-/// never used, whose key is [`UNUSED`].
+/// Frames up to the top are the open slices. The frame above is the pending span, which the thread created or left last at
+/// this depth; the next enter is most often its. Frames further up keep older pending spans, up to the first that was never
+/// used, whose key is [`UNUSED`].
 ///
-/// The span of a frame is lent when another thread takes over its state, to be stored where every thread finds it: the
-/// key is complemented then, so the owner does not find it here any more and looks there.
+/// A frame's span is *lent* when another thread moves its state into the span table. The key is complemented then, so the
+/// owner no longer finds the span here and searches the table.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// How often another thread has exited a slice of this one.
+    /// How often other threads have exited a slice of this thread.
     exits: AtomicU64,
-    /// The innermost open slice; [`BASE`] if the thread is inside none, [`BEYOND`] if it is inside more than there are
-    /// frames.
+    /// The index of the innermost open slice; [`BASE`] if there is none, [`BEYOND`] if there are more than frames.
     top: AtomicU64,
     stack: [Frame; FRAMES],
 }
 
-/// Stands for no span: the thread is outside all of them. Frame 0 stands for whatever is too deep to have a frame. No key
-/// is ever found in either.
+/// The top while the thread is outside all spans. Frame 0 represents slices too deep for a frame. Neither ever has a key.
 const BASE: usize = 1;
 /// The top while the innermost slice has no frame; it is frame 0, and the one above is [`BASE`].
 pub(crate) const BEYOND: usize = FRAMES;
@@ -148,11 +146,10 @@ pub(crate) const BEYOND: usize = FRAMES;
 /// The key of a frame that was never used; readers stop there.
 const UNUSED: u64 = u64::MAX;
 
-/// How often to look whether the owner of a span that was lent has defined or entered it meanwhile: for about half a
-/// microsecond.
-const LOOKS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
+/// How often to check whether the owner of a lent span has defined or entered it meanwhile: about half a microsecond.
+const SETTLE_SPINS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 
-/// The key of a frame whose span was lent. It is no span's: the registry's keys begin at 1 and do not come that far.
+/// Returns the key of a frame whose span was lent. No span has it: the registry's keys begin at 1 and stay far below.
 pub(super) const fn lent(key: u64) -> u64 {
     !key
 }
@@ -179,11 +176,11 @@ impl Frame {
         self.key.store(key, Ordering::Release);
     }
 
-    /// Takes the key away.
+    /// Removes the key.
     #[inline(always)]
     pub(crate) fn clear(&self) {
         self.key.store(0, Ordering::Relaxed);
-        // Release: a reader that sees a field of the next span sees that the key was taken away.
+        // Release: a reader that sees a field of the next span sees that the key was removed.
         fence(Ordering::Release);
     }
 
@@ -203,7 +200,7 @@ impl Frame {
     pub(crate) fn parent(&self) -> u64 {
         self.parent.load(Ordering::Relaxed)
     }
-    /// Gives a span its id, before the flag that says so is taken away.
+    /// Sets the span's id, before `UNDEFINED` is cleared.
     #[inline(always)]
     pub(crate) fn set_span(&self, span: u64) {
         self.span.store(span, Ordering::Relaxed);
@@ -228,35 +225,34 @@ impl Frame {
         SpanState { span: self.span(), meta, parent: self.parent() }
     }
 
-    /// Whether the frame holds that span, lent or not.
+    /// Returns whether the frame holds that span, lent or not.
     pub(crate) fn holds(&self, key: u64) -> bool {
         let found = self.key();
         found == key || found == lent(key)
     }
 
-    /// Whether the frame holds that span, which is not recorded and not stored either.
+    /// Returns whether the frame holds that span, and it is neither recorded nor stored.
     #[inline(always)]
     pub(crate) fn is_unrecorded(&self, key: u64) -> bool {
         self.key() == key && self.meta() & (state::IGNORED | state::STORED) == state::IGNORED
     }
 
-    /// Whether another span may take the frame: nobody's, or one that is found elsewhere too.
+    /// Returns whether another span may use the frame: it is empty, or its span is known elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.key(), 0 | UNUSED) || state::is_known_elsewhere(self.meta())
     }
 
-    /// Returns the state of a span that was lent just now, once its owner has had time to finish what it had begun.
+    /// Returns the state of a span that was lent just now, after giving its owner time to finish an enter.
     ///
-    /// The owner looks at the key, enters and gives the span its id with plain stores: the key may have been marked
-    /// between the one and the other, and then the id counts. It is a matter of nanoseconds. Only an owner that is put to
-    /// sleep just there is not waited for: such a span has two ids.
+    /// The owner reads the key and then sets the span's id with plain stores. If the key was marked in between, that id
+    /// counts. This takes nanoseconds, but an owner that is descheduled at that point is not waited for: its span has two ids.
     fn settled(&self, key: u64, state: SpanState) -> SpanState {
-        // SeqCst: either `Lane::span` sees the mark, or what it has stored is seen here.
+        // SeqCst: either `Lane::span` sees the mark, or its stores are seen here.
         fence(Ordering::SeqCst);
-        for _ in 0..if state.meta & state::FIRST == 0 { 0 } else { LOOKS } {
+        for _ in 0..if state.meta & state::FIRST == 0 { 0 } else { SETTLE_SPINS } {
             let now = self.state();
             if now.meta != state.meta {
-                // Release: if the key is not gone, the owner puts nothing else here before this was read.
+                // Release: while the key is present, the owner stores no other span before this read.
                 let kept = self.key.compare_exchange(lent(key), lent(key), Ordering::AcqRel, Ordering::Relaxed);
                 return if kept.is_ok() { now } else { state };
             }
@@ -265,13 +261,13 @@ impl Frame {
         state
     }
 
-    /// Takes the key away, and returns it with its mark if the span was lent.
+    /// Removes the key and returns it, complemented if the span was lent.
     pub(crate) fn take(&self) -> u64 {
-        // Acquire and Release: a reader either has marked the key, or looks in vain from here on.
+        // Acquire and Release: a reader has marked the key before, or no longer finds it.
         self.key.swap(0, Ordering::AcqRel)
     }
 
-    /// Moves what the frame holds into a free one.
+    /// Moves the frame's span into a free frame.
     pub(crate) fn move_to(&self, other: &Frame) {
         let key = self.take();
         other.set(key, self.state(), self.slice());
@@ -285,7 +281,7 @@ impl Frame {
     }
 }
 
-/// Frames of ended threads, to be used again: a thread keeps a plain reference, so they are never freed.
+/// Frames of ended threads, for reuse. Threads keep plain references, so frames are never freed.
 #[cfg(not(all(test, loom)))]
 static SPARE: PerProcess<SegQueue<&'static Frames>> = PerProcess::of_first(SegQueue::new());
 
@@ -305,7 +301,7 @@ impl Frames {
         Frames { exits, top, stack: [const { Frame::new() }; FRAMES] }
     }
 
-    /// Returns empty frames for a thread.
+    /// Returns empty frames for a thread: reused ones, or new ones that are leaked.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn take() -> &'static Frames {
         SPARE.get(|_| SegQueue::new()).pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
@@ -319,7 +315,7 @@ impl Frames {
         SPARE.get(|_| SegQueue::new()).push(self);
     }
 
-    /// Returns the frame at `at`; beyond the last, they begin again at 0.
+    /// Returns the frame at `at`, modulo the number of frames.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "FRAMES is a power of two, so the mask keeps the index inside")]
     pub(crate) fn frame(&self, at: usize) -> &Frame {
@@ -327,29 +323,29 @@ impl Frames {
         &self.stack[at & (FRAMES - 1)]
     }
 
-    /// Returns the open slices that have frames, and where, from the innermost to the outermost.
+    /// Returns the open slices that have frames, with their indices, from the innermost to the outermost.
     pub(crate) fn open(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
         // Acquire: pairs with `set_top`.
         let top = usize::try_from(self.top.load(Ordering::Acquire)).unwrap_or(BASE);
         (BASE + 1..=top.min(FRAMES - 1)).rev().map(|at| (at, self.frame(at)))
     }
 
-    /// Returns all frames that were ever used, and where.
+    /// Returns all frames that were ever used, with their indices.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Frame)> {
         self.stack.iter().enumerate().skip(BASE + 1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
-    /// Returns the spans that are found nowhere else, for an owner that ends.
+    /// Returns the spans that are known nowhere else, for an owner that ends.
     pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
         self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
     }
 
-    /// Returns what the owner knows of a span, unless it was lent.
+    /// Returns the state of a span in these frames, unless it was lent.
     pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
         self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
     }
 
-    /// Takes a closed span out of the frames; also from another thread.
+    /// Removes a closed span from the frames. Any thread may call this.
     pub(crate) fn forget(&self, key: u64) {
         for (_, frame) in self.all() {
             for found in [key, lent(key)] {
@@ -359,14 +355,14 @@ impl Frames {
         }
     }
 
-    /// Returns where the innermost open slice is, or [`BASE`] or [`BEYOND`].
+    /// Returns the index of the innermost open slice, or [`BASE`] or [`BEYOND`].
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
     pub(crate) fn top(&self) -> usize {
         self.top.load(Ordering::Relaxed) as usize
     }
 
-    /// Tells readers which frames are open.
+    /// Publishes which frames are open.
     #[inline(always)]
     pub(crate) fn set_top(&self, top: usize) {
         // Release: a reader that sees the top sees the frames up to it.
@@ -375,14 +371,16 @@ impl Frames {
 
     /// Returns how often another thread has exited a slice of this one.
     pub(crate) fn exits(&self) -> u64 {
-        // Acquire: whoever sees the count sees that the keys are gone.
+        // Acquire: a reader that sees the count sees that the keys are removed.
         self.exits.load(Ordering::Acquire)
     }
 
-    /// Takes over the state of a span from another thread, to be stored where every thread finds it; `None` also if the
-    /// owner moved it meanwhile, so look again. A thread that looks before it is stored gets the same.
+    /// Marks a span as lent and returns its state, for the caller to store in the span table.
+    ///
+    /// `None` also if the owner moved the span meanwhile, so search again. A thread that searches before the state is stored
+    /// gets the same state.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
-        // A span that was entered again inside itself stands in several frames.
+        // A span that was entered again inside itself is in several frames.
         self.all().fold(None, |found, (_, frame)| {
             // Acquire: sees the fields that were stored before the key.
             let before = frame.key.load(Ordering::Acquire);
@@ -390,35 +388,36 @@ impl Frames {
                 return found;
             }
             let state = frame.state();
-            // Acquire: if a field was a newer one, the key is seen to be gone.
+            // Acquire: if a field belongs to a newer span, the removal of the key is seen.
             fence(Ordering::Acquire);
-            // Release: before the borrower lets go of the span, and so before the owner can see it close.
+            // Release: before the borrower drops the span, and so before the owner can see it close.
             let taken = frame.key.compare_exchange(before, lent(key), Ordering::AcqRel, Ordering::Relaxed);
             taken.ok().map(|_| frame.settled(key, state)).or(found)
         })
     }
 
-    /// Looks for a span that is gone, and takes it out of the frames.
+    /// Removes a closed span from the frames and returns its state.
     pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
         let found = self.lend(key)?;
         self.forget(key);
         Some(found)
     }
 
-    /// Takes the innermost open slice of a span away from its thread, to be ended by the calling one; returns its id,
-    /// and what was known of the span.
-    pub(crate) fn exit_from_elsewhere(&self, key: u64) -> Option<(u64, SpanState)> {
+    /// Removes the innermost open slice of a span from its thread, so that the caller can end it.
+    ///
+    /// Returns the slice's id and the span's state.
+    pub(crate) fn exit_from_other_thread(&self, key: u64) -> Option<(u64, SpanState)> {
         let take = |(_, frame): (usize, &Frame)| {
             // Acquire: sees the fields that were stored before the key.
             let before = frame.key.load(Ordering::Acquire);
             (before == key || before == lent(key)).then_some(())?;
-            // Read first: once the key is gone, the owner may put another span into the frame. Release keeps it so.
+            // Read first: once the key is removed, the owner may store another span in the frame. Release keeps this order.
             let found = (frame.slice(), frame.state());
             fence(Ordering::Acquire);
             frame.key.compare_exchange(before, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(found)
         };
         let found = self.open().find_map(take)?;
-        // Release: after the key is gone.
+        // Release: after the key is removed.
         self.exits.fetch_add(1, Ordering::Release);
         Some(found)
     }
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_lent_wherever_it_stands_and_then_the_owner_does_not_find_it() {
+    fn lent_span_is_hidden_from_its_owner() {
         let frames = Frames::new();
         assert_eq!(frames.lend(5), None);
         (BASE + 1..FRAMES - 1).for_each(|at| frames.frame(at).set(7, state_of(70), 0));
@@ -452,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_hold_nothing() {
+    fn sentinel_frames_hold_no_key() {
         let frames = Frames::new();
         for top in [BASE, BEYOND] {
             frames.set_top(top);
@@ -460,7 +459,7 @@ mod tests {
         }
         assert_eq!((frames.frame(BEYOND + 1).key(), frames.open().count()), (UNUSED, FRAMES - 2));
         frames.set_top(FRAMES - 1);
-        assert_eq!(frames.frame(frames.top() + 1).key(), UNUSED, "above the last one nothing is made");
+        assert_eq!(frames.frame(frames.top() + 1).key(), UNUSED, "no span is created above the last frame");
     }
 
     #[test]
@@ -478,16 +477,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_exited_from_elsewhere_once() {
+    fn slice_is_exited_once_from_another_thread() {
         let frames = Frames::new();
         frames.frame(2).set(5, state_of(50), 99);
         frames.frame(3).set(5, state_of(50), 100);
         frames.frame(4).set(5, state_of(50), 101);
         frames.set_top(3);
-        assert_eq!(frames.exit_from_elsewhere(5), Some((100, state_of(50))));
+        assert_eq!(frames.exit_from_other_thread(5), Some((100, state_of(50))));
         frames.lend(5);
-        assert_eq!(frames.exit_from_elsewhere(5), Some((99, state_of(50))));
-        assert_eq!((frames.exit_from_elsewhere(5), frames.exits()), (None, 2));
+        assert_eq!(frames.exit_from_other_thread(5), Some((99, state_of(50))));
+        assert_eq!((frames.exit_from_other_thread(5), frames.exits()), (None, 2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The rows of the recording threads, their frames while they live, and what they leave behind.
+//! The lanes of recording threads, the frames of live threads, and the spans that ended threads leave behind.
 
 use super::frames::lent;
 use super::{Frames, SpanState};
@@ -8,52 +8,52 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All threads that have recorded in this session.
 ///
-/// Nothing is allocated under the lock: an allocator that has spans of its own comes back here.
+/// Nothing is allocated under the lock, because an allocator with spans would re-enter it.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes {
-    known: Mutex<Known>,
+pub(crate) struct LaneRegistry {
+    known: Mutex<LaneLists>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    lanes: Vec<Lane>,
-    /// The threads that live, each with its lane: a search for a span skips threads that have ended.
+struct LaneLists {
+    lanes: Vec<LaneEntry>,
+    /// Live threads, each with the index of its lane.
     live: Vec<(&'static Frames, usize)>,
-    /// Spans of ended threads that nobody else knows, or that were lent; they may be entered or closed elsewhere.
+    /// Spans of ended threads that are stored nowhere else, or were lent. Other threads may still enter or close them.
     left: Vec<(u64, SpanState)>,
 }
 
 #[derive(Clone, Debug)]
-struct Lane {
+struct LaneEntry {
     row: Arc<LaneRow>,
-    /// Its name is the kernel's, which may change as long as the thread lives.
+    /// Whether the name is the kernel's, which may change while the thread lives.
     is_kernels_name: bool,
-    /// `None` as long as the thread lives.
+    /// When the thread ended; `None` while it lives.
     until: Option<Ticks>,
 }
 
-/// A thread as the trace shows it.
+/// A thread's row in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneRow {
     /// The kernel's id of the thread.
     pub(crate) thread: i64,
-    /// The name that Rust gave it, else the kernel's; empty if it has none.
+    /// The name from Rust, else the kernel's; empty if it has none.
     pub(crate) name: String,
-    /// The lower half of what `pthread_self` returns there, which vendors' records have; used again by later threads.
+    /// The lower half of `pthread_self`, which vendors' records contain. Later threads may reuse it.
     pub(crate) handle: u32,
     /// When it began to record.
     pub(crate) since: Ticks,
-    /// When it ended, or began another row; `None` if it lives.
+    /// When it ended, or began another row; `None` while it lives.
     pub(crate) until: Option<Ticks>,
 }
 
-impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+impl LaneRegistry {
+    fn lock(&self) -> MutexGuard<'_, LaneLists> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the lists, one of them with room for `more`.
-    fn lock_with_room<T>(&self, more: usize, list: fn(&mut Known) -> &mut Vec<T>) -> MutexGuard<'_, Known> {
+    /// Locks the lists, after making sure that `list` has capacity for `more` entries.
+    fn lock_with_capacity<T>(&self, more: usize, list: fn(&mut LaneLists) -> &mut Vec<T>) -> MutexGuard<'_, LaneLists> {
         loop {
             let mut known = self.lock();
             let wanted = list(&mut known).len() + more;
@@ -61,21 +61,21 @@ impl Lanes {
                 return known;
             }
             drop(known);
-            let mut roomier = Vec::with_capacity(wanted * 2 + 16);
+            let mut larger = Vec::with_capacity(wanted * 2 + 16);
             let mut known = self.lock();
             let full = list(&mut known);
             if full.len() <= wanted {
-                roomier.append(full);
-                std::mem::swap(full, &mut roomier);
+                larger.append(full);
+                std::mem::swap(full, &mut larger);
             }
-            // Before what it has held until now.
+            // Unlocks before `larger`, which now is the old list, is freed.
             drop(known);
         }
     }
 
-    /// Adds the calling thread, which begins to record now, with the name that Rust gave it; returns the number of its lane.
+    /// Adds a lane for the calling thread, under the name from Rust; returns the lane's number.
     ///
-    /// Where that is empty, the kernel's name is read now: it is gone when the thread has ended.
+    /// If that name is empty, reads the kernel's now, because it is gone once the thread has ended.
     pub(crate) fn enter(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
         let (thread, handle) = (thread::id(), thread::handle());
         let is_kernels_name = name.is_empty();
@@ -83,20 +83,20 @@ impl Lanes {
         let row = LaneRow { thread, name, handle, since: now, until: None };
         let row = Arc::new(row);
         let mut known = loop {
-            let known = self.lock_with_room(1, |known| &mut known.lanes);
+            let known = self.lock_with_capacity(1, |known| &mut known.lanes);
             if known.live.len() < known.live.capacity() {
                 break known;
             }
             drop(known);
-            drop(self.lock_with_room(1, |known| &mut known.live));
+            drop(self.lock_with_capacity(1, |known| &mut known.live));
         };
         let number = known.lanes.len();
-        known.lanes.push(Lane { row, is_kernels_name, until: None });
+        known.lanes.push(LaneEntry { row, is_kernels_name, until: None });
         known.live.push((frames, number));
         number as u64
     }
 
-    /// Gives the lane of that number the name that Rust gave its thread, unless that is empty.
+    /// Names a lane by the name from Rust, unless that is empty.
     pub(crate) fn name(&self, number: u64, name: String) {
         if name.is_empty() {
             return;
@@ -111,11 +111,12 @@ impl Lanes {
         }
     }
 
-    /// The thread with those frames ends, or starts another lane; its row stays, and if its epoch goes on, so do the
-    /// spans that nobody else knows.
-    pub(crate) fn leave(&self, frames: &'static Frames, goes_on: bool, now: Ticks) {
-        let left: Vec<_> = frames.only_here().filter(|_| goes_on).collect();
-        let mut known = self.lock_with_room(left.len(), |known| &mut known.left);
+    /// Ends the lane of the thread with those frames; its row stays.
+    ///
+    /// If the epoch continues, keeps the spans that only these frames hold.
+    pub(crate) fn leave(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
+        let left: Vec<_> = frames.only_here().filter(|_| epoch_continues).collect();
+        let mut known = self.lock_with_capacity(left.len(), |known| &mut known.left);
         if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
             let (_, number) = known.live.swap_remove(at);
             if let Some(lane) = known.lanes.get_mut(number) {
@@ -125,18 +126,18 @@ impl Lanes {
         known.left.extend_from_slice(&left);
     }
 
-    /// Calls `look` with the frames of each live thread until it returns something.
-    pub(crate) fn find<R>(&self, look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.lock().find(look)
+    /// Calls `search` with the frames of each live thread until it returns `Some`.
+    pub(crate) fn find<R>(&self, search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.lock().find(search)
     }
 
-    /// Looks for a span that another thread knows, or knew when it ended.
+    /// Returns the state of a span that another thread holds, or held when it ended.
     pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
         let known = self.lock();
         known.find(|frames| frames.lend(key)).or_else(|| known.left(key).map(|(_, state)| state))
     }
 
-    /// Looks for a span that is gone, and has it forgotten.
+    /// Removes a closed span and returns its state.
     pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
         let mut known = self.lock();
         known.find(|frames| frames.take_out(key)).or_else(|| {
@@ -146,10 +147,10 @@ impl Lanes {
         })
     }
 
-    /// Takes all rows, for the end of a session.
+    /// Takes all rows, at the end of a session.
     pub(crate) fn take(&self) -> Vec<LaneRow> {
-        let Known { lanes, .. } = std::mem::take(&mut *self.lock());
-        lanes.iter().map(Lane::named).collect()
+        let LaneLists { lanes, .. } = std::mem::take(&mut *self.lock());
+        lanes.iter().map(LaneEntry::named).collect()
     }
 
     /// Returns all rows.
@@ -160,25 +161,25 @@ impl Lanes {
             if known.lanes.len() <= lanes.capacity() {
                 lanes.extend_from_slice(&known.lanes);
                 drop(known);
-                return lanes.iter().map(Lane::named).collect();
+                return lanes.iter().map(LaneEntry::named).collect();
             }
         }
     }
 }
 
-impl Known {
-    /// A span that an ended thread has left, and where it stands in the list.
+impl LaneLists {
+    /// Returns the index and state of a span that an ended thread left behind.
     fn left(&self, key: u64) -> Option<(usize, SpanState)> {
         let at = self.left.iter().position(|(left, _)| *left == key || *left == lent(key))?;
         self.left.get(at).map(|(_, state)| (at, *state))
     }
 
-    fn find<R>(&self, mut look: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.live.iter().find_map(|(frames, _)| look(frames))
+    fn find<R>(&self, mut search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.live.iter().find_map(|(frames, _)| search(frames))
     }
 }
 
-impl Lane {
+impl LaneEntry {
     /// Returns the row; the kernel's name of a live thread is read again.
     fn named(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };

@@ -1,41 +1,41 @@
 //! What the layer's threads and the session share: which epoch is recorded, chunks, rows, callsites, losses.
 //!
-//! Threads come here only when they start, need a chunk or meet a span that another thread knows; the one thing read
-//! on every hook is [`Recorder::epoch`].
+//! A hook reads only [`Recorder::epoch`]. The rest is used when a thread starts, needs a chunk, or meets a span that another
+//! thread knows.
 
-mod companions;
 mod frames;
 mod lanes;
-pub(crate) mod listeners;
-mod reach;
+pub(crate) mod memory_listeners;
+mod slice_extras;
 mod span_table;
+mod thread_selection;
 
-pub use companions::CounterReport;
-pub(crate) use companions::{Companions, no_stacks};
 pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
-pub(crate) use lanes::{LaneRow, Lanes};
-pub(crate) use reach::Reach;
-pub use reach::ThreadFilter;
+pub(crate) use lanes::{LaneRegistry, LaneRow};
+pub use slice_extras::CounterReport;
+pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
+pub use thread_selection::ThreadFilter;
+pub(crate) use thread_selection::ThreadSelection;
 
 use crate::buffer::{Chunk, Losses, Pool, SLOTS};
-use crate::callsite::Sites;
+use crate::callsite::{Rules, Sites};
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
-use crate::os::{fork, memory};
+use crate::os::{fork, memory, platform};
 use crossbeam_queue::{ArrayQueue, SegQueue};
-use listeners::Seat;
+use memory_listeners::ListenerSlot;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Process-wide: ids, of which chunks take [`SLOTS`] in a row, and epochs. 0 is none.
+/// Process-wide ids and epochs, from 1. A chunk takes [`SLOTS`] consecutive ids.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// The epoch of recordings that record nothing; lanes never have it.
-pub(crate) const OBSERVED: u64 = u64::MAX - 1;
+/// The epoch shared by all recordings that only observers receive; no lane has it.
+pub(crate) const OBSERVERS_ONLY: u64 = u64::MAX - 1;
 
-/// Chunks of ended threads that are kept for new ones.
+/// How many partly filled chunks of ended threads are kept for new threads.
 const PARTLY_FILLED: usize = 64;
 
 /// The shared part of one layer.
@@ -43,59 +43,59 @@ const PARTLY_FILLED: usize = 64;
 pub(crate) struct Recorder {
     /// The epoch being recorded, 0 while nothing is; unique in the process, so that it also tells recorders apart.
     epoch: AtomicU64,
-    /// A span ever had an entry in the table; read by each close while nothing is recorded.
+    /// Whether a span ever had an entry in the table. Each close reads it while nothing is recorded.
     keeps_spans: AtomicBool,
     /// The process in which this recorder records.
     fork: AtomicU64,
-    shelf: fork::PerProcess<Shelf>,
+    buffers: fork::PerProcess<ProcessBuffers>,
     bytes_max: u64,
     pub(crate) losses: Losses,
     pub(crate) sites: Sites,
-    /// Slices may overlap: a span was exited out of order or by another thread.
+    /// Whether slices may overlap, because a span was exited out of order or by another thread.
     disorder: AtomicBool,
-    /// Bumped when a span closes that threads may have cached; see `layer::home`.
+    /// Bumped when a span closes that threads may have cached; see `layer::cache`.
     closings: [AtomicU32; CLOSINGS],
-    /// Whom threads tell which slice they are in; read once by each thread in an epoch.
-    street: fork::Own<Option<&'static dyn CorrelationSink>>,
-    /// Who is told of spans beside.
+    /// Receives the slice ids that threads enter. Each thread reads it once an epoch.
+    correlation_sink: fork::Own<Option<&'static dyn CorrelationSink>>,
+    /// The observers of spans.
     pub(crate) observers: Observers,
-    /// Where allocators find it, if it records what they do.
-    seat: OnceLock<Seat>,
-    /// The recording that goes on, or is the next, has what allocators report.
-    hears: AtomicBool,
+    /// Where allocators find this recorder, if it records memory.
+    listener_slot: OnceLock<ListenerSlot>,
+    /// Whether the current or next recording contains allocators' reports.
+    memory_wanted: AtomicBool,
     /// Which threads are recorded.
-    pub(crate) reach: Reach,
-    /// What slices have beside their times.
-    pub(crate) companions: Companions,
-    pub(crate) settings: Settings,
-    /// The layer was part of a subscriber.
+    pub(crate) thread_selection: ThreadSelection,
+    /// Stacks and counters of slices.
+    pub(crate) slice_extras: SliceExtras,
+    pub(crate) settings: RecorderSettings,
+    /// Whether the layer was ever part of a subscriber.
     is_installed: AtomicBool,
 }
 
-/// A payload too large for a chunk. In a box, as an `Arc` of a slice cannot report that there is no memory.
+/// A payload too large for a chunk. Boxed, because allocating an `Arc` of a slice cannot report a lack of memory.
 pub(crate) type Block = Arc<Box<[u64]>>;
 
-/// What threads share.
+/// The buffers and tables that the threads of one process share.
 #[derive(Debug)]
-struct Shelf {
+struct ProcessBuffers {
     pool: Pool,
     /// Every chunk that was opened since the session began.
     in_service: SegQueue<Chunk>,
     partly_filled: ArrayQueue<Chunk>,
-    lanes: Lanes,
+    lanes: LaneRegistry,
     spans: SpanTable,
-    /// Payloads too large for a chunk, by the id that stands in their place.
+    /// Payloads too large for a chunk, by the id that replaces them there.
     blocks: SegQueue<(u64, Block)>,
 }
 
-/// What the span path has to know of the configuration.
+/// The part of the configuration that the span path reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct RecorderSettings {
     /// The longest field value, in bytes.
     pub(crate) field_bytes_max: usize,
     /// Whether the fields of spans made while nothing is recorded are kept.
     pub(crate) fields_while_idle: bool,
-    /// Whether anything is recorded; if not, observers alone are told.
+    /// Whether anything is recorded; if not, only observers receive spans.
     pub(crate) records: bool,
     /// Which threads are recorded.
     pub(crate) threads: ThreadFilter,
@@ -104,22 +104,22 @@ pub(crate) struct Settings {
 /// Buckets of span keys; also the size of a thread's cache of spans.
 pub(crate) const CLOSINGS: usize = 64;
 
-/// What a session gets when it ends.
+/// What was recorded up to a stop or a snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// Each chunk with the length that was committed when it was taken, in the order in which they were opened.
+pub(crate) struct RecordedBuffers {
+    /// Each chunk with its committed length at that time, in the order in which the chunks were opened.
     pub(crate) chunks: Vec<(Chunk, usize)>,
     pub(crate) lanes: Vec<LaneRow>,
     pub(crate) blocks: Vec<(u64, Block)>,
 }
 
-impl Shelf {
-    fn new(bytes_max: u64) -> Shelf {
-        Shelf {
+impl ProcessBuffers {
+    fn new(bytes_max: u64) -> ProcessBuffers {
+        ProcessBuffers {
             pool: Pool::new(bytes_max),
             in_service: SegQueue::new(),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
-            lanes: Lanes::default(),
+            lanes: LaneRegistry::default(),
             spans: SpanTable::new(),
             blocks: SegQueue::new(),
         }
@@ -131,71 +131,79 @@ impl Recorder {
         bytes_max: u64,
         sites: Sites,
         observers: Observers,
-        companions: Companions,
-        settings: Settings,
+        slice_extras: SliceExtras,
+        settings: RecorderSettings,
     ) -> Recorder {
         Recorder {
             epoch: AtomicU64::new(0),
             keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
-            shelf: fork::PerProcess::new(Shelf::new(bytes_max)),
+            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max)),
             bytes_max,
             losses: Losses::default(),
             sites,
             disorder: AtomicBool::new(false),
             closings: std::array::from_fn(|_| AtomicU32::new(0)),
-            street: fork::Own::default(),
+            correlation_sink: fork::Own::default(),
             observers,
-            seat: OnceLock::new(),
-            hears: AtomicBool::new(true),
-            reach: Reach::new(settings.threads.clone()),
-            companions,
+            listener_slot: OnceLock::new(),
+            memory_wanted: AtomicBool::new(true),
+            thread_selection: ThreadSelection::new(settings.threads.clone()),
+            slice_extras,
             settings,
             is_installed: AtomicBool::new(false),
         }
     }
 
+    /// Returns a recorder that is never opened.
+    pub(crate) fn inert() -> Recorder {
+        let threads = ThreadFilter::All;
+        let settings = RecorderSettings { field_bytes_max: 0, fields_while_idle: false, records: false, threads };
+        let sites = Sites::new(Rules::default());
+        Recorder::new(0, sites, Observers::default(), SliceExtras::default(), settings)
+    }
+
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
-        use crate::callsite::Rules;
-
         let (field_bytes_max, threads) = (100, ThreadFilter::All);
-        let settings = Settings { field_bytes_max, fields_while_idle: true, records: true, threads };
+        let settings = RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads };
         Recorder::new(
             1 << 30,
             Sites::new(Rules { with_args: true, ..Rules::default() }),
             Observers::default(),
-            Companions::default(),
+            SliceExtras::default(),
             settings,
         )
     }
 
-    /// The layer has become part of a subscriber.
+    /// Notes that the layer has become part of a subscriber.
     pub(crate) fn set_installed(&self) {
         self.is_installed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the layer is part of a subscriber: an `Option` or a `Vec` of layers does not say so, but spans reach it.
+    /// Returns whether the layer is part of a subscriber.
+    ///
+    /// `Option` and `Vec` of layers do not forward `on_register_dispatch`, so a known callsite counts too.
     pub(crate) fn is_installed(&self) -> bool {
         self.is_installed.load(Ordering::Relaxed) || !self.sites.all().is_empty()
     }
 
-    /// Returns the shelf of this process.
-    fn shelf(&self) -> &Shelf {
-        self.shelf.get(|_| Shelf::new(self.bytes_max))
+    /// Returns the buffers of this process; a forked child starts with empty ones.
+    fn buffers(&self) -> &ProcessBuffers {
+        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max))
     }
 
     pub(crate) fn pool(&self) -> &Pool {
-        &self.shelf().pool
+        &self.buffers().pool
     }
 
-    pub(crate) fn lanes(&self) -> &Lanes {
-        &self.shelf().lanes
+    pub(crate) fn lanes(&self) -> &LaneRegistry {
+        &self.buffers().lanes
     }
 
-    /// Returns what every thread finds of live spans.
+    /// Returns the table of live spans.
     pub(crate) fn spans(&self) -> &SpanTable {
-        &self.shelf().spans
+        &self.buffers().spans
     }
 
     /// Calls `access` with the span's entry, which is empty if there was none; see [`SpanTable::with`].
@@ -218,67 +226,71 @@ impl Recorder {
     pub(crate) fn epoch(&self) -> u64 {
         // Relaxed: a thread that reads the old value records into, or misses, the last nanoseconds of a session; what
         // a new epoch needs is published by the locks that a thread takes when it first meets it.
-        self.epoch.load(Ordering::Relaxed)
+        if platform::CAN_RECORD { self.epoch.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// Returns whom threads tell which slice they are in.
-    pub(crate) fn street(&self) -> Option<&'static dyn CorrelationSink> {
-        *self.street.lock()
+    /// Returns the receiver of the slice ids that threads enter, if there is one.
+    pub(crate) fn correlation_sink(&self) -> Option<&'static dyn CorrelationSink> {
+        *self.correlation_sink.lock()
     }
 
-    /// Starts an epoch, in which threads tell `street` which slice they are in, and returns it. Of those in which nothing
-    /// is recorded there is but one.
-    pub(crate) fn open(&self, street: Option<&'static dyn CorrelationSink>) -> u64 {
-        *self.street.lock() = street;
-        self.observers.go_on();
-        let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVED };
+    /// Starts an epoch, in which threads push slice ids to `correlation_sink`, and returns it.
+    ///
+    /// All recordings that only observers receive share one epoch.
+    pub(crate) fn open(&self, correlation_sink: Option<&'static dyn CorrelationSink>) -> u64 {
+        *self.correlation_sink.lock() = correlation_sink;
+        self.observers.resume();
+        let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };
         self.epoch.store(epoch, Ordering::Release);
-        self.seat.get().filter(|_| self.settings.records && self.listens()).inspect(|seat| seat.open(epoch));
+        self.listener_slot
+            .get()
+            .filter(|_| self.settings.records && self.records_memory())
+            .inspect(|listener_slot| listener_slot.open(epoch));
         epoch
     }
 
-    /// A recording begins, before its first epoch.
-    pub(crate) fn begin(&self) {
-        self.reach.begin();
-        self.seat.get().inspect(|seat| seat.restrict(self.reach.selective()));
+    /// Begins a recording; called before its first epoch opens.
+    pub(crate) fn begin_recording(&self) {
+        self.thread_selection.begin();
+        self.listener_slot.get().inspect(|listener_slot| listener_slot.restrict(self.thread_selection.selective()));
     }
 
-    /// The recording no longer reaches all threads.
+    /// Notes that the recording no longer includes all threads.
     pub(crate) fn restrict(&self) {
-        self.reach.restrict();
-        self.seat.get().inspect(|seat| seat.restrict(self.reach.selective()));
+        self.thread_selection.restrict();
+        self.listener_slot.get().inspect(|listener_slot| listener_slot.restrict(self.thread_selection.selective()));
     }
 
-    /// Records from now on what allocators report; `false` if too many do already.
-    pub(crate) fn listen(self: &Arc<Self>) -> bool {
-        let seat = Seat::take(self);
-        seat.is_some_and(|seat| self.seat.set(seat).is_ok())
+    /// Claims a slot for receiving allocators' reports; returns false if all are taken.
+    pub(crate) fn claim_listener_slot(self: &Arc<Self>) -> bool {
+        let listener_slot = ListenerSlot::take(self);
+        listener_slot.is_some_and(|listener_slot| self.listener_slot.set(listener_slot).is_ok())
     }
 
-    /// Leaves its place among those who record what allocators report, for good.
-    pub(crate) fn stop_listening(&self) {
-        self.seat.get().inspect(|seat| seat.leave());
+    /// Releases the slot for good.
+    pub(crate) fn release_listener_slot(&self) {
+        self.listener_slot.get().inspect(|listener_slot| listener_slot.leave());
     }
 
-    /// Has what allocators report recorded from the next start on, or not.
-    pub(crate) fn hear(&self, on: bool) {
-        self.hears.store(on, Ordering::Relaxed);
+    /// Sets whether recordings contain allocators' reports, from the next start on.
+    pub(crate) fn set_records_memory(&self, on: bool) {
+        self.memory_wanted.store(on, Ordering::Relaxed);
     }
 
-    /// Returns whether it records what allocators report.
-    pub(crate) fn listens(&self) -> bool {
-        self.seat.get().is_some() && self.hears.load(Ordering::Relaxed)
+    /// Returns whether recordings contain allocators' reports.
+    pub(crate) fn records_memory(&self) -> bool {
+        self.listener_slot.get().is_some() && self.memory_wanted.load(Ordering::Relaxed)
     }
 
-    /// Adds what the allocators' records have lost to the other losses.
+    /// Adds the lost memory records to the other losses.
     pub(crate) fn gather_losses(&self) {
-        let lost = self.seat.get().map(Seat::take_losses);
+        let lost = self.listener_slot.get().map(ListenerSlot::take_losses);
         lost.into_iter().flatten().for_each(|(loss, count)| self.losses.add(loss, count));
     }
 
-    /// Ends the epoch: threads that have not noticed yet write into chunks of that epoch for a moment longer.
+    /// Ends the epoch. Threads that have not noticed yet write into chunks of that epoch for a moment longer.
     pub(crate) fn close(&self) {
-        self.seat.get().inspect(|seat| seat.close());
+        self.listener_slot.get().inspect(|listener_slot| listener_slot.close());
         self.epoch.store(0, Ordering::Release);
     }
 
@@ -287,7 +299,7 @@ impl Recorder {
         self.fork.load(Ordering::Relaxed) != fork::generation()
     }
 
-    /// What was opened before a fork is the parent's: this process begins with nothing open.
+    /// Makes a forked child the recorder's process. Whatever the parent had opened is closed here.
     pub(crate) fn adopt(&self) {
         self.close();
         self.fork.store(fork::generation(), Ordering::Relaxed);
@@ -303,33 +315,33 @@ impl Recorder {
         self.disorder.load(Ordering::Relaxed)
     }
 
-    /// Takes everything that was recorded since the last time, without waiting for any thread.
-    pub(crate) fn take(&self) -> Taken {
-        let shelf = self.shelf();
-        while shelf.partly_filled.pop().is_some() {}
-        let chunks = std::iter::from_fn(|| shelf.in_service.pop()).collect();
-        Taken {
+    /// Takes everything that was recorded since the last call, without waiting for any thread.
+    pub(crate) fn take_recorded(&self) -> RecordedBuffers {
+        let buffers = self.buffers();
+        while buffers.partly_filled.pop().is_some() {}
+        let chunks = std::iter::from_fn(|| buffers.in_service.pop()).collect();
+        RecordedBuffers {
             chunks: Recorder::committed(chunks),
-            lanes: shelf.lanes.take(),
-            blocks: std::iter::from_fn(|| shelf.blocks.pop()).collect(),
+            lanes: buffers.lanes.take(),
+            blocks: std::iter::from_fn(|| buffers.blocks.pop()).collect(),
         }
     }
 
-    /// Throws away what threads have opened since the last time, as those do that notice an end late.
+    /// Discards what threads have written since the last stop; some notice the stop late.
     pub(crate) fn discard(&self) {
-        let Taken { chunks, blocks, .. } = self.take();
+        let RecordedBuffers { chunks, blocks, .. } = self.take_recorded();
         self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
         self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&***block) as u64).sum());
     }
 
-    /// Looks at everything that was recorded so far, and leaves it.
-    pub(crate) fn look(&self) -> Taken {
-        let shelf = self.shelf();
-        let chunks: Vec<_> = std::iter::from_fn(|| shelf.in_service.pop()).collect();
-        chunks.iter().for_each(|chunk| shelf.in_service.push(chunk.clone()));
-        let blocks: Vec<_> = std::iter::from_fn(|| shelf.blocks.pop()).collect();
-        blocks.iter().for_each(|block| shelf.blocks.push(block.clone()));
-        Taken { chunks: Recorder::committed(chunks), lanes: shelf.lanes.rows(), blocks }
+    /// Returns everything that was recorded so far, and keeps it.
+    pub(crate) fn snapshot(&self) -> RecordedBuffers {
+        let buffers = self.buffers();
+        let chunks: Vec<_> = std::iter::from_fn(|| buffers.in_service.pop()).collect();
+        chunks.iter().for_each(|chunk| buffers.in_service.push(chunk.clone()));
+        let blocks: Vec<_> = std::iter::from_fn(|| buffers.blocks.pop()).collect();
+        blocks.iter().for_each(|block| buffers.blocks.push(block.clone()));
+        RecordedBuffers { chunks: Recorder::committed(chunks), lanes: buffers.lanes.rows(), blocks }
     }
 
     fn committed(mut chunks: Vec<Chunk>) -> Vec<(Chunk, usize)> {
@@ -339,24 +351,24 @@ impl Recorder {
 
     /// Returns a chunk for `epoch`; `None` at the limit.
     pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
-        let shelf = self.shelf();
-        let chunk = shelf.pool.take()?;
+        let buffers = self.buffers();
+        let chunk = buffers.pool.take()?;
         chunk.open(ids(), epoch);
-        shelf.in_service.push(chunk.clone());
+        buffers.in_service.push(chunk.clone());
         Some(chunk)
     }
 
-    /// Returns a chunk that an ended thread has left with room in it, or a new one.
+    /// Returns a partly filled chunk of an ended thread, or a new one; `None` at the limit.
     pub(crate) fn chunk_for_new_thread(&self, epoch: u64) -> Option<Chunk> {
-        let left = std::iter::from_fn(|| self.shelf().partly_filled.pop()).find(|chunk| chunk.epoch() == epoch);
+        let left = std::iter::from_fn(|| self.buffers().partly_filled.pop()).find(|chunk| chunk.epoch() == epoch);
         left.or_else(|| self.open_chunk(epoch))
     }
 
-    /// Takes the chunk of an ending thread, so that the next thread goes on in it.
+    /// Keeps the chunk of an ending thread, so that the next new thread continues it.
     pub(crate) fn leave_chunk(&self, chunk: Chunk) {
-        const WORTH_IT: usize = SLOTS - SLOTS / 8;
-        if chunk.epoch() == self.epoch() && chunk.committed() < WORTH_IT {
-            let _ = self.shelf().partly_filled.push(chunk);
+        const REUSABLE_BELOW: usize = SLOTS - SLOTS / 8;
+        if chunk.epoch() == self.epoch() && chunk.committed() < REUSABLE_BELOW {
+            let _ = self.buffers().partly_filled.push(chunk);
         }
     }
 
@@ -372,7 +384,7 @@ impl Recorder {
         };
         words.extend_from_slice(payload);
         let id = ids();
-        self.shelf().blocks.push((id, Arc::new(words.into())));
+        self.buffers().blocks.push((id, Arc::new(words.into())));
         Some(id)
     }
 
@@ -384,7 +396,7 @@ impl Recorder {
     }
 }
 
-/// Sets [`SLOTS`] ids in a row aside and returns the first.
+/// Reserves [`SLOTS`] consecutive ids and returns the first.
 pub(crate) fn ids() -> u64 {
     NEXT_IDS.fetch_add(SLOTS as u64, Ordering::Relaxed)
 }

@@ -1,10 +1,10 @@
-//! What the layer keeps of live spans where every thread finds it, by the id that the registry gave them.
+//! The states of live spans that all threads can find, by the registry's id.
 //!
-//! The registry's extensions cannot hold it: another layer may format a span's fields under their lock, and a `Debug`
-//! that traces comes back to this layer. No code but this module's runs under a lock of the table, not even the
-//! allocator's. An entry lives as long as its span: the registry uses its id again.
+//! The registry's extensions cannot hold them: another layer may format a span's fields under their lock, and a `Debug`
+//! that traces re-enters this layer. Only this module's code runs under a lock of the table, not even the allocator's.
+//! An entry is removed when its span closes, because the registry reuses the id.
 
-use super::listeners::Own;
+use super::memory_listeners::InternalAllocGuard;
 use super::{CLOSINGS, SpanState, bucket};
 use crate::observer::ObservedSpan;
 use std::collections::HashMap;
@@ -14,57 +14,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub(crate) struct SpanTable {
-    shards: [Shard; CLOSINGS],
+    shards: [TableShard; CLOSINGS],
 }
 
 #[derive(Debug, Default)]
-struct Shard {
+struct TableShard {
     entries: Mutex<Entries>,
-    /// Read without the lock where a span closes.
+    /// Read without the lock when a span closes.
     len: AtomicUsize,
 }
 
-/// `DefaultHasher` needs no thread-local: a thread that ends may come here.
+/// `DefaultHasher` needs no thread-local, so ending threads can use the table.
 type Entries = HashMap<u64, SpanEntry, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct SpanEntry {
     pub(crate) stored: Option<StoredState>,
-    /// The fields of a span that was made while nothing was recorded, encoded.
+    /// The encoded fields of a span that was created while nothing was recorded.
     pub(crate) idle_fields: Option<Arc<[u64]>>,
-    /// What observers see of the span; `Some(None)` for one whose scope is not recorded.
+    /// The span as observers see it; `Some(None)` if its scope is not recorded.
     pub(crate) observed: Option<Option<Arc<ObservedSpan>>>,
 }
 
-/// The state of a span that more than its thread knows, in the epoch that met it last.
+/// The state of a span that several threads may know, in the latest epoch that used it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredState {
     pub(crate) epoch: u64,
     pub(crate) state: SpanState,
     pub(crate) origin: Origin,
     pub(crate) entered: bool,
-    /// Threads may have it in their caches, and have to hear that it closes.
+    /// Whether threads may have cached it, so that its close must invalidate their caches.
     pub(crate) cached: bool,
 }
 
-/// Where a stored state comes from.
+/// The source of a stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The thread that stored it was the only one to have it.
+    /// Only the thread that stored it had it.
     Own,
     /// It is also in a frame of another thread.
     Lent,
-    /// The span was made while nothing was recorded.
+    /// The span was created while nothing was recorded.
     Idle,
 }
 
 impl SpanTable {
     pub(super) fn new() -> SpanTable {
-        SpanTable { shards: std::array::from_fn(|_| Shard::default()) }
+        SpanTable { shards: std::array::from_fn(|_| TableShard::default()) }
     }
 
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
-    fn shard(&self, key: u64) -> &Shard {
+    fn shard(&self, key: u64) -> &TableShard {
         &self.shards[bucket(key)]
     }
 
@@ -73,10 +73,10 @@ impl SpanTable {
         self.shard(key).lock().get_mut(&key).map(access)
     }
 
-    /// The same, with an empty entry if there is none.
+    /// Calls `access` with the span's entry, after creating an empty one if there is none.
     pub(super) fn with_new<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> R {
         let shard = self.shard(key);
-        let mut entries = shard.lock_with_room();
+        let mut entries = shard.lock_with_capacity();
         let result = access(entries.entry(key).or_default());
         shard.len.store(entries.len(), Ordering::Relaxed);
         result
@@ -92,7 +92,7 @@ impl SpanTable {
         let len = entries.len();
         drop(entries);
         if is_sparse {
-            let _own = Own::begin();
+            let _own = InternalAllocGuard::begin();
             shard.rehash(len * 2);
         }
         removed
@@ -106,24 +106,24 @@ impl SpanTable {
     /// Drops the entry of a span that closes, if there is one.
     #[inline]
     pub(crate) fn forget(&self, key: u64) {
-        // Relaxed: what has made the entry happened before the span's last handle was dropped.
+        // Relaxed: the entry was created before the span's last handle was dropped.
         if self.shard(key).len.load(Ordering::Relaxed) != 0 {
-            let _own = Own::begin();
+            let _own = InternalAllocGuard::begin();
             drop(self.remove(key));
         }
     }
 }
 
-/// The capacity from which a shard gives memory back.
+/// The capacity from which a shard releases memory when it is sparse.
 const SPARSE_FROM: usize = 256;
 
-impl Shard {
+impl TableShard {
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the entries with room for one more.
-    fn lock_with_room(&self) -> MutexGuard<'_, Entries> {
+    /// Locks the entries, after making sure that there is capacity for one more.
+    fn lock_with_capacity(&self) -> MutexGuard<'_, Entries> {
         loop {
             let entries = self.lock();
             let len = entries.len();
@@ -131,12 +131,12 @@ impl Shard {
                 return entries;
             }
             drop(entries);
-            let _own = Own::begin();
+            let _own = InternalAllocGuard::begin();
             self.rehash(len * 2 + 4);
         }
     }
 
-    /// Moves the entries into a map of about that capacity, if they fit: one has room for one more, or is smaller.
+    /// Moves the entries into a map of about that capacity, if they fit and leave space for one more.
     fn rehash(&self, capacity: usize) {
         let mut other = Entries::with_capacity_and_hasher(capacity, BuildHasherDefault::default());
         let mut entries = self.lock();
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn span_table_gives_memory_back_when_spans_close() {
+    fn span_table_shrinks_when_spans_close() {
         let table = SpanTable::new();
         let capacity = || table.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
         (1..=50_000).for_each(|key| table.with_new(key, |entry| entry.observed = Some(None)));
@@ -172,7 +172,7 @@ mod tests {
         let table = SpanTable::new();
         for key in 1..10_000 {
             let shard = table.shard(key);
-            let entries = shard.lock_with_room();
+            let entries = shard.lock_with_capacity();
             assert!(entries.len() < entries.capacity());
             drop(entries);
             table.with_new(key, |_| ());

@@ -1,11 +1,10 @@
-//! Which iteration a program is in, as those count that step it: the largest of their counts.
+//! The current iteration of a program: the largest count of those that its requesters report.
 
 use std::collections::BTreeMap;
 
-/// The counts of all that step, by their names.
+/// The counts of all requesters, by their names.
 ///
-/// As PyTorch's `KinetoStepTracker`: a loop may be stepped by the profiler and by an optimizer, and is not to be counted
-/// twice.
+/// As in PyTorch's `KinetoStepTracker`, a profiler and an optimizer may both count the same loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Iterations {
     counts: BTreeMap<String, u64>,
@@ -16,10 +15,10 @@ pub(crate) struct Iterations {
 pub(crate) const PROFILER_STEP: &str = "ProfilerStep";
 
 impl Iterations {
-    /// Counts one more for `requester`; returns the current iteration then.
+    /// Counts an iteration for `requester`; returns the current iteration.
     ///
-    /// Whose first count comes late is taken to be in the iteration that others are in. PyTorch has it begin behind that
-    /// one, so that a loop that another has stepped already is counted twice.
+    /// A requester that starts late starts at the current iteration. In PyTorch it starts after that, which counts a loop
+    /// twice that another requester has counted.
     pub(crate) fn increment(&mut self, requester: &str) -> u64 {
         let current = self.current.saturating_sub(1);
         let count = match self.counts.get_mut(requester) {
@@ -36,7 +35,7 @@ impl Iterations {
         self.counts.remove(requester).is_some()
     }
 
-    /// Whether anybody has counted.
+    /// Whether any iteration was counted.
     pub(crate) fn is_counted(&self) -> bool {
         self.current > 0
     }
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_that_step_the_same_loop_count_it_once() {
+    fn two_requesters_count_the_same_loop_once() {
         let mut iterations = Iterations::default();
         for iteration in 1..=5 {
             iterations.increment(PROFILER_STEP);

@@ -1,21 +1,20 @@
 //! Which steps of a program are recorded: PyTorch's schedules, as functions from a step's number to an action.
 
-mod course;
 mod iterations;
+mod transition;
 
-pub(crate) use course::{Act, Course, acts};
 pub(crate) use iterations::{Iterations, PROFILER_STEP};
+pub(crate) use transition::{SchedulePosition, Transition, transitions};
 
 use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Says for each step of a program what the profiler does during it; as torch.profiler's `schedule`.
+/// Maps each step of a program to an action of the profiler, like torch.profiler's `schedule`.
 ///
-/// After `skip_first` steps, cycles follow: `wait` steps of nothing, `warmup` steps in which collectors run already, and
-/// `active` steps that are recorded, the last of which ends in a trace. Cycles go on for ever unless `repeat` says how
-/// many there are.
+/// After `skip_first` steps, cycles follow: `wait` idle steps, `warmup` steps during which collectors run, and `active`
+/// recorded steps, whose last one ends the trace. Cycles repeat without end unless `repeat` limits them.
 ///
 /// ```
 /// use tracing_kineto::{ProfilerAction, Schedule};
@@ -34,16 +33,16 @@ use std::sync::Arc;
 /// );
 /// ```
 ///
-/// Numbers that cannot be followed, such as `active(0)`, are an error where the schedule begins or is set:
+/// Invalid numbers, such as `active(0)`, are an error where the schedule begins or is set:
 /// [`build`](crate::KinetoLayerBuilder::build), [`Profiler::start`](crate::Profiler::start) and
 /// [`Profiler::schedule`](crate::Profiler::schedule).
 #[derive(Clone)]
 pub struct Schedule {
-    plan: Plan,
+    plan: SchedulePlan,
 }
 
 #[derive(Clone)]
-enum Plan {
+enum SchedulePlan {
     Cycles(Cycles),
     Custom(Arc<Custom>),
 }
@@ -55,7 +54,7 @@ struct Cycles {
     wait: u64,
     warmup: u64,
     active: u64,
-    /// 0 is for ever.
+    /// 0 is without end.
     repeat: u64,
     skip_first: u64,
     skip_first_wait: bool,
@@ -73,14 +72,14 @@ pub enum ProfilerAction {
     Record = 2,
     /// It records, and the trace ends with the step.
     RecordAndSave = 3,
-    /// A collector has stopped by itself, so nothing is recorded until the next cycle. No schedule may say it.
+    /// Nothing until the next cycle, because a collector has stopped by itself. A schedule must not return it.
     DeviceStopped = 4,
 }
 
 impl Schedule {
-    /// Makes a schedule of cycles: steps to wait, to warm up, and to record.
+    /// Creates a schedule of cycles: steps to wait, to warm up, and to record.
     ///
-    /// Without warm-up, the first recorded step has the start of the collectors in it.
+    /// Without warm-up, the first recorded step includes the start of the collectors.
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if `active` is 0, or a cycle has more than 2^64 steps.
@@ -89,123 +88,124 @@ impl Schedule {
         schedule.checked(0).map(|_| schedule)
     }
 
-    /// Makes a schedule of a function from the number of a step, which begins at 0, to an action.
+    /// Creates a schedule from a function that maps the number of a step, from 0, to an action.
     ///
-    /// It is asked once for each step. A trace ends only where it says [`RecordAndSave`](ProfilerAction::RecordAndSave):
-    /// recorded steps that it does not lead there are dropped, with a warning. If it says
+    /// The function is called once for each step. Only [`RecordAndSave`](ProfilerAction::RecordAndSave) ends a trace:
+    /// recorded steps without it are dropped, with a warning. If the function returns
     /// [`DeviceStopped`](ProfilerAction::DeviceStopped) or panics, the step is refused and nothing changes.
     pub fn custom(action: impl Fn(u64) -> ProfilerAction + Send + Sync + 'static) -> Schedule {
-        Schedule { plan: Plan::Custom(Arc::new(action)) }
+        Schedule { plan: SchedulePlan::Custom(Arc::new(action)) }
     }
 
-    /// Does nothing for so many steps at the beginning of a cycle. Default: 0. Changes nothing of a custom schedule.
+    /// Sets the number of idle steps at the beginning of a cycle. Default: 0. No effect on a custom schedule.
     #[must_use]
     pub fn wait(self, steps: u64) -> Schedule {
         self.with(|plan| plan.wait = steps)
     }
 
-    /// Runs collectors for so many steps before a cycle is recorded. Default: 0. Changes nothing of a custom schedule.
+    /// Sets the number of steps during which collectors run before a cycle is recorded. Default: 0. No effect on a custom
+    /// schedule.
     ///
-    /// Without warm-up, the first recorded step has the start of the collectors in it.
+    /// Without warm-up, the first recorded step includes the start of the collectors.
     #[must_use]
     pub fn warmup(self, steps: u64) -> Schedule {
         self.with(|plan| plan.warmup = steps)
     }
 
-    /// Records so many steps of a cycle, into one trace. Default: 1. Changes nothing of a custom schedule.
+    /// Sets the number of steps that a cycle records into one trace. Default: 1. No effect on a custom schedule.
     #[must_use]
     pub fn active(self, steps: u64) -> Schedule {
         self.with(|plan| plan.active = steps)
     }
 
-    /// Ends after so many cycles; 0, the default, never. Changes nothing of a custom schedule.
+    /// Sets the number of cycles; 0, the default, is without end. No effect on a custom schedule.
     #[must_use]
     pub fn repeat(self, cycles: u64) -> Schedule {
         self.with(|plan| plan.repeat = cycles)
     }
 
-    /// Does nothing for so many steps before the first cycle. Default: 0. Changes nothing of a custom schedule.
+    /// Sets the number of idle steps before the first cycle. Default: 0. No effect on a custom schedule.
     #[must_use]
     pub fn skip_first(self, steps: u64) -> Schedule {
         self.with(|plan| plan.skip_first = steps)
     }
 
-    /// Leaves the wait of the first cycle out. Default: false. Changes nothing of a custom schedule.
+    /// Sets whether the first cycle omits its wait. Default: false. No effect on a custom schedule.
     #[must_use]
     pub fn skip_first_wait(self, skip: bool) -> Schedule {
         self.with(|plan| plan.skip_first_wait = skip)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Cycles)) -> Schedule {
-        if let Plan::Cycles(cycles) = &mut self.plan {
+        if let SchedulePlan::Cycles(cycles) = &mut self.plan {
             change(cycles);
         }
         self
     }
 
-    /// Returns what is done during a step; the first is 0.
+    /// Returns the action of a step; the first is 0.
     pub fn action(&self, step: u64) -> ProfilerAction {
         match &self.plan {
-            Plan::Cycles(cycles) => cycles.action(step),
-            Plan::Custom(action) => action(step),
+            SchedulePlan::Cycles(cycles) => cycles.action(step),
+            SchedulePlan::Custom(action) => action(step),
         }
     }
 
-    /// Returns what is done during a step, if that can be done.
+    /// Returns the action of a step, if it is valid.
     ///
     /// # Errors
-    /// [`Config`](ErrorKind::Config) if a custom schedule panics or says [`ProfilerAction::DeviceStopped`].
+    /// [`Config`](ErrorKind::Config) if a custom schedule panics or returns [`ProfilerAction::DeviceStopped`].
     pub(crate) fn checked(&self, step: u64) -> Result<ProfilerAction, Error> {
         let refused = |what: &str, advice: &str| {
             let message = format!("the schedule {what} at step {step}; {advice}");
             Err(Error::new(ErrorKind::Config, message))
         };
-        if let Plan::Cycles(cycles) = &self.plan {
+        if let SchedulePlan::Cycles(cycles) = &self.plan {
             let fault = |why| Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}"));
             cycles.fault().map_or(Ok(()), |why| Err(fault(why)))?;
         }
         match catch_unwind(AssertUnwindSafe(|| self.action(step))) {
             Ok(ProfilerAction::DeviceStopped) => {
-                refused("says DeviceStopped, which only the profiler may", "say None, Warmup, Record or RecordAndSave")
+                refused("returned DeviceStopped", "return None, Warmup, Record or RecordAndSave")
             }
             Ok(action) => Ok(action),
-            Err(_) => refused("panicked", "correct it"),
+            Err(_) => refused("panicked", "fix its function"),
         }
     }
 
-    /// Returns how many steps after `step` recording begins; `None` if it does not again, or nobody knows.
+    /// Returns how many steps after `step` recording begins; `None` if it does not, or this is unknown.
     pub(crate) fn steps_to_record(&self, step: u64) -> Option<u64> {
         match &self.plan {
-            Plan::Cycles(cycles) => cycles.steps_to_record(step),
-            Plan::Custom(_) => None,
+            SchedulePlan::Cycles(cycles) => cycles.steps_to_record(step),
+            SchedulePlan::Custom(_) => None,
         }
     }
 
-    /// Whether nothing is done from `step` on.
+    /// Whether the schedule has ended at `step`.
     pub(crate) fn is_over(&self, step: u64) -> bool {
         match &self.plan {
-            Plan::Cycles(cycles) => matches!(cycles.place(step), Place::Over),
-            Plan::Custom(_) => false,
+            SchedulePlan::Cycles(cycles) => matches!(cycles.position(step), CyclePosition::Over),
+            SchedulePlan::Custom(_) => false,
         }
     }
 
-    /// Whether it ends in one trace at most.
+    /// Whether the schedule produces at most one trace.
     pub(crate) fn is_single(&self) -> bool {
-        matches!(&self.plan, Plan::Cycles(cycles) if cycles.repeat == 1)
+        matches!(&self.plan, SchedulePlan::Cycles(cycles) if cycles.repeat == 1)
     }
 }
 
-/// Where a step lies.
-enum Place {
-    /// So many steps before the cycles.
+/// The position of a step.
+enum CyclePosition {
+    /// This many steps before the first cycle.
     Before(u64),
-    /// So many steps behind the beginning of a cycle.
+    /// This many steps after the beginning of a cycle.
     In(u64),
     Over,
 }
 
 impl Cycles {
-    /// Returns why it cannot be followed, if it cannot.
+    /// Returns why the numbers are invalid, if they are.
     fn fault(&self) -> Option<&'static str> {
         let steps = self.wait.checked_add(self.warmup).and_then(|steps| steps.checked_add(self.active));
         match steps {
@@ -215,56 +215,58 @@ impl Cycles {
         }
     }
 
-    fn place(&self, step: u64) -> Place {
+    fn position(&self, step: u64) -> CyclePosition {
         if self.fault().is_some() {
-            return Place::Over;
+            return CyclePosition::Over;
         }
-        let Some(step) = step.checked_sub(self.skip_first) else { return Place::Before(self.skip_first - step) };
-        // Without the first wait, the first cycle is one that has waited already.
+        let Some(step) = step.checked_sub(self.skip_first) else {
+            return CyclePosition::Before(self.skip_first - step);
+        };
+        // Without the first wait, the first cycle begins after its wait.
         let step = step.saturating_add(if self.skip_first_wait { self.wait } else { 0 });
         let steps = self.wait + self.warmup + self.active;
         match self.repeat > 0 && step / steps >= self.repeat {
-            true => Place::Over,
-            false => Place::In(step % steps),
+            true => CyclePosition::Over,
+            false => CyclePosition::In(step % steps),
         }
     }
 
     fn action(&self, step: u64) -> ProfilerAction {
-        match self.place(step) {
-            Place::Before(_) | Place::Over => ProfilerAction::None,
-            Place::In(position) if position < self.wait => ProfilerAction::None,
-            Place::In(position) if position < self.wait + self.warmup => ProfilerAction::Warmup,
-            Place::In(position) if position == self.wait + self.warmup + self.active - 1 => {
+        match self.position(step) {
+            CyclePosition::Before(_) | CyclePosition::Over => ProfilerAction::None,
+            CyclePosition::In(position) if position < self.wait => ProfilerAction::None,
+            CyclePosition::In(position) if position < self.wait + self.warmup => ProfilerAction::Warmup,
+            CyclePosition::In(position) if position == self.wait + self.warmup + self.active - 1 => {
                 ProfilerAction::RecordAndSave
             }
-            Place::In(_) => ProfilerAction::Record,
+            CyclePosition::In(_) => ProfilerAction::Record,
         }
     }
 
     fn steps_to_record(&self, step: u64) -> Option<u64> {
         let idle = self.wait.saturating_add(self.warmup);
-        match self.place(step) {
-            Place::Before(steps) if self.skip_first_wait => steps.checked_add(self.warmup),
-            Place::Before(steps) => steps.checked_add(idle),
-            Place::In(position) => idle.checked_sub(position),
-            Place::Over => None,
+        match self.position(step) {
+            CyclePosition::Before(steps) if self.skip_first_wait => steps.checked_add(self.warmup),
+            CyclePosition::Before(steps) => steps.checked_add(idle),
+            CyclePosition::In(position) => idle.checked_sub(position),
+            CyclePosition::Over => None,
         }
     }
 }
 
-/// Records each step into a trace of its own, for ever.
+/// Records each step into its own trace, without end.
 impl Default for Schedule {
     fn default() -> Schedule {
         let cycles = Cycles { wait: 0, warmup: 0, active: 1, repeat: 0, skip_first: 0, skip_first_wait: false };
-        Schedule { plan: Plan::Cycles(cycles) }
+        Schedule { plan: SchedulePlan::Cycles(cycles) }
     }
 }
 
 impl fmt::Debug for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.plan {
-            Plan::Cycles(cycles) => cycles.fmt(f),
-            Plan::Custom(_) => f.write_str("Custom"),
+            SchedulePlan::Cycles(cycles) => cycles.fmt(f),
+            SchedulePlan::Custom(_) => f.write_str("Custom"),
         }
     }
 }
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_small_schedule_is_as_torch_has_it() {
+    fn small_schedules_equal_those_of_torch() {
         let mut steps = 0;
         for (numbers, schedule) in all() {
             for step in 0..40 {
@@ -324,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_skipped_two_waited_one_warmed_up_two_recorded_twice() {
+    fn schedule_of_two_cycles_after_a_skipped_step() {
         let schedule = Schedule::new(2, 1, 2).unwrap().repeat(2).skip_first(1);
         let actions: String = (0..14).map(|step| char::from(b'0' + schedule.action(step) as u8)).collect();
         assert_eq!(actions, "00012300123000");
     }
 
     #[test]
-    fn the_steps_that_are_missing_are_those_until_the_first_recorded_one() {
+    fn steps_to_record_counts_to_the_first_recorded_step() {
         for (numbers, schedule) in all() {
             for step in 0..20 {
                 let records = |step: &u64| schedule.action(*step) as u8 >= ProfilerAction::Record as u8;
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn invalid_numbers_are_refused() {
         for (wait, warmup, active) in [(1, 1, 0), (u64::MAX, 1, 1), (0, u64::MAX, 1)] {
             assert_eq!(Schedule::new(wait, warmup, active).unwrap_err().kind(), ErrorKind::Config);
             let named = Schedule::default().active(active).warmup(warmup).wait(wait);
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_a_schedule_unless_it_says_what_it_may_not() {
+    fn custom_schedule_is_refused_on_invalid_action_or_panic() {
         let schedule = Schedule::custom(|step| match step {
             0 => ProfilerAction::Record,
             1 => ProfilerAction::DeviceStopped,
@@ -368,6 +370,6 @@ mod tests {
         });
         assert_eq!(schedule.checked(0).unwrap(), ProfilerAction::Record);
         assert!(schedule.checked(1).unwrap_err().to_string().contains("DeviceStopped"));
-        assert_eq!(schedule.checked(2).unwrap_err().to_string(), "the schedule panicked at step 2; correct it");
+        assert_eq!(schedule.checked(2).unwrap_err().to_string(), "the schedule panicked at step 2; fix its function");
     }
 }

@@ -1,4 +1,4 @@
-//! The spans `ProfilerStep#n` that a schedule puts around the steps of a program.
+//! The spans `ProfilerStep#n` around the steps of a program with a schedule.
 
 use crate::diag::diag;
 use std::cell::{Cell, RefCell};
@@ -12,35 +12,35 @@ use tracing_subscriber::Registry;
 /// The target of the spans, for filters.
 pub(crate) const TARGET: &str = "tracing_kineto";
 
-/// The annotation of the step that goes on.
+/// The annotation of the current step.
 #[derive(Debug, Default)]
 pub(super) struct Annotation {
-    open: Option<Arc<Entered>>,
-    /// The step that has begun before there was a subscriber to see it.
+    open: Option<Arc<OpenAnnotation>>,
+    /// The step that began before a subscriber was installed.
     late: Option<u64>,
-    /// Why there are no annotations has been said.
-    told: bool,
+    /// A message has reported why there are no annotations.
+    is_reported: bool,
 }
 
-/// A span that a thread is in.
+/// A span that a thread has entered.
 #[derive(Debug)]
-struct Entered {
+struct OpenAnnotation {
     span: Span,
-    /// Layers have seen the exit.
+    /// Layers have received the exit.
     is_ended: AtomicBool,
 }
 
-/// The annotations that a thread is in.
+/// The annotations that a thread has entered.
 ///
-/// A registry keeps a list of each thread's spans, from which only the thread itself can take one. Where another thread ends
-/// a step, this one takes the span off that list the next time that it comes here, or when it ends.
+/// A registry has a list of each thread's spans, and only the thread itself can remove one. If another thread ends a step,
+/// this one removes the span at its next step, or when the thread ends.
 #[derive(Default)]
-struct Inside(RefCell<Vec<Arc<Entered>>>);
+struct ThreadAnnotations(RefCell<Vec<Arc<OpenAnnotation>>>);
 
 thread_local! {
-    static INSIDE: Inside = Inside::default();
-    /// The thread has entered one. Until then [`INSIDE`] is left alone: of a thread that ends, what it had first goes last,
-    /// and this has to go before what the layers have of it.
+    static INSIDE: ThreadAnnotations = ThreadAnnotations::default();
+    /// The thread has entered one. Until then [`INSIDE`] is not touched: thread-locals are dropped in reverse order of their
+    /// creation, and it must be dropped before those of the layers.
     static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -57,10 +57,10 @@ impl Annotation {
             kineto.annotation = tracing::field::Empty, kineto.name = %format_args!("ProfilerStep#{step}")
         );
         if span.is_disabled() {
-            return self.tell();
+            return self.report_missing();
         }
         span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
-        let entered = Arc::new(Entered { span, is_ended: AtomicBool::new(false) });
+        let entered = Arc::new(OpenAnnotation { span, is_ended: AtomicBool::new(false) });
         HAS_ENTERED.set(true);
         let _ = INSIDE.try_with(|inside| inside.0.borrow_mut().push(entered.clone()));
         self.open = Some(entered);
@@ -73,44 +73,44 @@ impl Annotation {
         }
     }
 
-    /// Ends it, whichever thread is in it; the end is now.
+    /// Ends the annotation now, whichever thread has entered it.
     pub(super) fn end(&mut self) {
         self.late = None;
         let open = self.open.take();
         if HAS_ENTERED.get() {
-            let ends = |own: &Arc<Entered>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
+            let ends = |own: &Arc<OpenAnnotation>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
             let _ = INSIDE.try_with(|inside| inside.leave(ends));
         }
         if let Some(open) = open {
-            // Where another thread is in it; else it is done.
-            open.tell_layers();
+            // Has an effect only if another thread has entered it.
+            open.exit_layers();
         }
     }
 
-    /// Says once why there are no annotations.
-    fn tell(&mut self) {
-        if std::mem::replace(&mut self.told, true) {
+    /// Reports once why there are no annotations.
+    fn report_missing(&mut self) {
+        if std::mem::replace(&mut self.is_reported, true) {
             return;
         }
         match LevelFilter::current() < LevelFilter::INFO {
             true => diag!(
                 Warning,
                 "schedule",
-                "steps have no ProfilerStep annotations: no layer lets spans of level INFO through, or a feature of the crate \
-                 `tracing` (max_level_*) removes them; let `{TARGET}=info` through"
+                "steps have no ProfilerStep annotations: every layer filters out level INFO, or a max_level_* feature of the \
+                 crate `tracing` removes it; enable `{TARGET}=info`"
             ),
             false => diag!(
                 Warning,
                 "schedule",
                 "steps have no ProfilerStep annotations: a filter in front of all layers hides them; add `{TARGET}=info` to it \
-                 (RUST_LOG=…,{TARGET}=info), or give each layer a filter of its own"
+                 (RUST_LOG=…,{TARGET}=info), or give each layer its own filter"
             ),
         }
     }
 
-    /// Says once that the layer's own filter leaves the annotations out.
-    pub(super) fn tell_own_filter(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+    /// Reports once that the layer's own filter hides the annotations.
+    pub(super) fn report_own_filter(&mut self) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             diag!(
                 Warning,
                 "schedule",
@@ -121,26 +121,26 @@ impl Annotation {
     }
 }
 
-impl Inside {
-    /// Leaves those that others have ended, and those that end now.
-    fn leave(&self, ends: impl Fn(&Arc<Entered>) -> bool) {
-        let is_over = |entered: &Arc<Entered>| entered.is_ended.load(Ordering::Relaxed) || ends(entered);
-        // Layers are told outside of the borrow.
+impl ThreadAnnotations {
+    /// Exits the annotations that other threads have ended, and those that end now.
+    fn leave(&self, ends: impl Fn(&Arc<OpenAnnotation>) -> bool) {
+        let is_over = |entered: &Arc<OpenAnnotation>| entered.is_ended.load(Ordering::Relaxed) || ends(entered);
+        // Layers are called outside the borrow.
         let over: Vec<_> = self.0.borrow_mut().extract_if(.., |entered| is_over(entered)).collect();
         over.iter().for_each(|entered| entered.leave());
     }
 }
 
-impl Drop for Inside {
+impl Drop for ThreadAnnotations {
     fn drop(&mut self) {
         self.leave(|_| true);
     }
 }
 
-impl Entered {
-    /// Ends it on the thread that is in it.
+impl OpenAnnotation {
+    /// Exits the span on the thread that has entered it.
     fn leave(&self) {
-        if !self.tell_layers() {
+        if !self.exit_layers() {
             self.span.with_subscriber(|(id, dispatch)| {
                 if let Some(registry) = dispatch.downcast_ref::<Registry>() {
                     registry.exit(id);
@@ -149,8 +149,9 @@ impl Entered {
         }
     }
 
-    /// Ends it for the layers, on any thread, unless that was done; on the thread that is in it, for the registry too.
-    fn tell_layers(&self) -> bool {
+    /// Exits the span for the layers, on any thread; returns `false` if that was done before. On the thread that has entered
+    /// it, this also exits it for the registry.
+    fn exit_layers(&self) -> bool {
         let is_first = !self.is_ended.swap(true, Ordering::Relaxed);
         if is_first {
             self.span.with_subscriber(|(id, dispatch)| dispatch.exit(id));

@@ -5,14 +5,14 @@ use crate::os::fork;
 use crate::recorder::Recorder;
 use std::sync::Arc;
 
-/// The last quarter of the limit is not for calls, of which there may be any number without work.
+/// One part of that many is reserved for work: a program may make any number of calls that launch nothing.
 const PART_FOR_WORK: u64 = 4;
 
-/// What the recorder's pool has left.
+/// Takes memory from the recorder's pool.
 #[derive(Debug)]
 pub(super) struct PoolBudget {
     recorder: Arc<Recorder>,
-    /// A forked child has a pool of its own, out of which its parent's records have taken nothing.
+    /// The fork generation of the pool: a child has its own, and the parent's records do not count there.
     generation: u64,
 }
 

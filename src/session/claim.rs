@@ -1,19 +1,19 @@
-//! Which output file belongs to which layer of this process: two layers with one file would lose a trace.
+//! Claims on output files: two layers of a process with one file would lose a trace.
 
 use crate::os::fork;
 use std::path::{Path, PathBuf};
 
-/// A forked child has claimed nothing: its files have its own number.
+/// A forked child has no claims, because the names of its files contain its process id.
 static CLAIMED: fork::Own<Vec<PathBuf>> = fork::Own::of_first(Vec::new());
 
-/// A file that no other layer of this process may have for its output, until this is dropped.
+/// Reserves an output file for one layer of this process, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OutputClaim(PathBuf);
 
 impl OutputClaim {
     /// Claims a file; `None` if another layer has it.
     pub(crate) fn take(path: &Path) -> Option<OutputClaim> {
-        // Components leave out `.` and doubled separators, so that paths of one file compare equal.
+        // Components omit `.` and repeated separators, so that paths of one file compare equal.
         let path: PathBuf = path.components().collect();
         let mut claimed = CLAIMED.lock();
         if claimed.contains(&path) {

@@ -1,25 +1,25 @@
-//! Writes files when the process ends without dropping a guard.
+//! Writes traces when the process ends without dropping a guard.
 
-use super::observer::Event;
+use super::observer::SessionEvent;
 use super::requested::FOREIGN;
 use super::saving::{Patience, PendingWrite};
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::os::{exit, fork, signal};
+use crate::os::{exit, fork, platform, signal};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The sessions of this process.
 static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess::of_first(Mutex::new(Vec::new()));
 
-/// Returns the list of this process. A forked child begins with its parent's sessions, with which it may record too, unless the
-/// list was being changed at the fork.
+/// Returns the list of this process. A forked child inherits its parent's sessions, unless the list was being changed at the
+/// fork.
 fn sessions() -> &'static Mutex<Vec<Weak<Session>>> {
     SESSIONS.get(|parents| Mutex::new(parents.try_lock().map(|sessions| sessions.clone()).unwrap_or_default()))
 }
 
-/// Has the session flushed when the process exits.
+/// Registers the session to be flushed when the process exits.
 pub(crate) fn register(session: &Arc<Session>) {
     exit::at_exit(|| {
         at_exit();
@@ -30,7 +30,7 @@ pub(crate) fn register(session: &Arc<Session>) {
     sessions.push(Arc::downgrade(session));
 }
 
-/// Returns the session that was made last, one that records nothing if there is such a one.
+/// Returns the newest idle session, or the newest one if none is idle.
 #[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) fn newest() -> Option<Arc<Session>> {
     let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -38,18 +38,21 @@ pub(crate) fn newest() -> Option<Arc<Session>> {
     live.iter().find(|session| session.status() == Status::Idle).or(live.first()).cloned()
 }
 
-/// Writes what every recording of this process has so far to its output; recordings go on.
+/// Writes what each recording of this process has so far to its output; recordings continue.
 ///
-/// For panic hooks, signal tasks and places that end the process without dropping the guard; `process::exit` calls it by
-/// itself. The files are waited for as long as `flush_timeout` says, all together; one that would take longer is closed
-/// before, with what is in it by then. Does nothing in a forked child, and nothing for recordings that have no output.
+/// For panic hooks, signal tasks and code that ends the process without dropping the guard; `process::exit` calls it by
+/// itself. It waits at most `flush_timeout` for all files together; a file that would take longer is closed early, with the
+/// rows written by then. It does nothing in a forked child, nor for recordings without an output.
 pub fn flush_all() {
+    if !platform::CAN_RECORD {
+        return;
+    }
     flush(&ending_sessions(Instant::now()), Session::begin_flush);
 }
 
-/// The process ends: as [`flush_all`], and handlers of traces get what there is. For observers, that is the end.
+/// Flushes as [`flush_all`] does when the process ends; also calls trace handlers, and reports the end to observers.
 ///
-/// Whatever is written now is waited for until one deadline, which comes `flush_timeout` from now.
+/// All files share one deadline, `flush_timeout` from now.
 pub(crate) fn at_exit() {
     let sessions = ending_sessions(Instant::now());
     for (session, deadline) in &sessions {
@@ -57,26 +60,26 @@ pub(crate) fn at_exit() {
         session.writes.wait_for_others(*deadline);
     }
     flush(&sessions, |session, deadline| {
-        let _call = session.call();
-        let begun = if session.hand_over(deadline) { Ok(None) } else { session.begin_flush(deadline) };
-        session.observers.note(Event::Stopped);
+        let _scope = session.notify_scope();
+        let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline) };
+        session.observers.push(SessionEvent::Stopped);
         begun
     });
-    sessions.iter().for_each(|(session, _)| session.tell_why_nothing());
+    sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
     sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
 }
 
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
 fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
-    // A thread that was stopped with the lock in hand must not hang the end of the process.
+    // A thread that was stopped while it held the lock must not hang the end of the process.
     let Some(sessions) = lock_within(sessions(), Duration::from_secs(1)) else { return Vec::new() };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
     live.into_iter().map(|session| (session.clone(), session.deadline(now))).collect()
 }
 
-/// Begins to flush each session that records something of the program's own, then waits for all files.
+/// Begins to flush each session that records for the program, then waits for all files.
 fn flush(
     sessions: &[(Arc<Session>, Instant)],
     begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite<'_>>, Error>,
@@ -93,27 +96,27 @@ fn flush(
 }
 
 impl Session {
-    /// Whether it records something that the end of the process has to write.
+    /// Whether the session has a recording that the end of the process must write.
     fn has_unwritten(&self, deadline: Instant) -> bool {
         if !self.is_reachable(deadline) {
             diag!(
                 Error,
                 "flush",
-                "the trace was not written: a recording is being started or stopped and does not come to an end"
+                "the trace was not written: a start or stop of the recording hangs; do not exit inside a handler or callback"
             );
             return false;
         }
-        // What was asked for from outside is written where that was said, when it ends.
+        // A requested recording is written by its request.
         let is_recording = matches!(self.status(), Status::Recording | Status::Paused);
-        is_recording && !self.is_forked() && self.guest().is_none()
+        is_recording && !self.is_forked() && self.active_request().is_none()
     }
 
-    /// Begins to write what was recorded so far to the output, if there is one, for a process that ends at `deadline`.
+    /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
     fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite<'_>>, Error> {
         if self.output().is_none() {
             return Ok(None);
         }
-        let trace = self.look()?;
+        let trace = self.snapshot()?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
             return Ok(None);
@@ -124,13 +127,14 @@ impl Session {
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let Some(path) = self.output() else {
-            let advice = "there is no output to flush to; give the builder an `output`, or use `snapshot` and `save`";
+            let advice =
+                "cannot flush: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
         };
-        if self.guest().is_some() {
+        if self.active_request().is_some() {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
         }
-        self.look()?.save_all(&path)
+        self.snapshot()?.save_all(&path)
     }
 }
 
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// Another thread that ends the process has the list for a moment; one that has panicked with it has left it whole.
+    /// Another thread may hold the list briefly, or may have panicked while it held it.
     #[test]
     fn sessions_are_found_while_another_thread_has_the_list() {
         let session = Session::for_tests();

@@ -1,15 +1,15 @@
-//! The recording's life: idle, recording, paused, recording … and each stop hands out a trace.
+//! The life of a recording: idle, recording, paused, recording; each stop returns a trace.
 
+mod active_request;
 mod annotation;
 mod budget;
 mod claim;
+mod clock_thread;
 mod exit;
-mod gate;
-mod guest;
+mod handle;
 mod memory_profile;
 mod observer;
 mod outcome;
-mod pulse;
 mod ready;
 mod reports;
 mod requested;
@@ -18,20 +18,22 @@ mod settings;
 mod steps;
 mod threads;
 mod while_open;
+mod windows;
 
 pub(crate) use claim::OutputClaim;
 pub use exit::flush_all;
 #[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) use exit::newest;
 pub(crate) use exit::{at_exit, register};
-pub(crate) use observer::Observer;
+pub(crate) use handle::SessionHandle;
+pub(crate) use observer::NamedObserver;
 pub use observer::SessionObserver;
 pub use outcome::{Cycle, StepOutcome, StepState};
 #[cfg(target_os = "linux")]
-pub(crate) use requested::Outside;
+pub(crate) use requested::RequestHandler;
 #[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
-pub(crate) use steps::{Ending, Habits, Steps};
+pub(crate) use steps::{Ending, SessionOptions, StepControl};
 pub use threads::ThreadRecording;
 
 use crate::clock::{self, Anchor, Converter};
@@ -39,88 +41,89 @@ use crate::collector::{Collection, CollectorSet};
 use crate::config::{Config, Mode, Output};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
-use crate::layer::reach;
-use crate::os::{fork, process};
-use crate::recorder::listeners::Own;
+use crate::layer::thread_selection;
+use crate::os::{fork, platform, process};
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{Recorder, ThreadFilter};
 use crate::time::Timestamp;
-use crate::trace::{Facts, Metadata, PostProcess, Recorded, Symbols, Trace, Violations};
+use crate::trace::{Metadata, PostProcess, Recorded, StackSymbols, Trace, TraceInfo, Violations};
 use crate::write::file;
 use crate::write::sink::Sinks;
-use gate::Gate;
-use guest::Guest;
+use active_request::ActiveRequest;
+use clock_thread::ClockThread;
 use kineto_trace::activity::ActivityTypes;
 use kineto_trace::fallible;
 use memory_profile::MemoryProfile;
-use observer::{Event, SessionObservers};
-use pulse::Pulse;
+use observer::{SessionEvent, SessionObservers};
 use reports::Reports;
-use requested::Requests;
+use requested::RequestLink;
 use saving::Writes;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
+use windows::RecordingWindows;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
 pub(crate) struct Session {
     recorder: Arc<Recorder>,
-    /// The settings of the start.
+    /// The settings that the program started with.
     config: Arc<Config>,
-    /// Those of the next recording.
+    /// The settings of the next recording.
     next: Mutex<Arc<Config>>,
     sinks: Arc<Sinks>,
     collectors: Arc<CollectorSet>,
-    state: Mutex<State>,
-    gate: Arc<Gate>,
-    pulse: Arc<Pulse>,
-    pub(crate) steps: Steps,
+    state: Mutex<SessionState>,
+    recording_windows: Arc<RecordingWindows>,
+    clock_thread: Arc<ClockThread>,
+    pub(crate) steps: StepControl,
     while_open: WhileOpen,
     memory_profile: MemoryProfile,
-    requests: Requests,
+    requests: RequestLink,
     observers: SessionObservers,
     writes: Writes,
     /// The guard was dropped, so nothing would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
     claim: fork::Own<Option<OutputClaim>>,
-    /// What the program changes in the events of its traces.
+    /// The program's callback that changes events of its traces.
     post_process: OnceLock<PostProcess>,
-    /// The process that made it.
+    /// The process that created the session.
     process: u32,
+    /// The fork generation of that process.
     born: u64,
 }
 
 #[derive(Debug)]
-struct State {
-    phase: Phase,
-    /// The settings of the recording that goes on or was the last one.
+struct SessionState {
+    phase: SessionPhase,
+    /// The settings of the current recording, or of the last one.
     config: Arc<Config>,
-    /// Where the program's own goes, that goes on or was the last one.
+    /// The output of the program's current recording, or of its last one.
     output: Output,
-    /// The request from outside that it is for.
-    guest: Guest,
-    /// Between which times the recording is to lie, if somebody has said so: it begins a little earlier.
+    /// The external request that the recording is for.
+    active_request: ActiveRequest,
+    /// The times that the trace is cut to, if a request gives them: the recording begins a little earlier.
     between: Option<(SystemTime, SystemTime)>,
     /// How often collectors were prepared.
     prepared: u64,
-    /// The name of the trace being recorded, once somebody has asked for it.
+    /// The trace id of the current recording, made on first use.
     trace_id: OnceLock<String>,
     metadata: Arc<Metadata>,
-    /// What the program has pushed itself.
+    /// The slices that the program pushed itself.
     reports: Reports,
-    /// What should have held of the recording, and did not.
+    /// The assertions that did not hold.
     violations: Violations,
-    /// The metadata belongs to a trace already; the next recording starts with a copy.
+    /// A trace owns the metadata; the next recording starts with a copy.
     given_away: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum SessionPhase {
     Idle,
-    /// By whom: each `prepare` has a number of its own.
+    /// With the number of the `prepare` call.
     Prepared(u64),
     Recording,
 }
@@ -135,7 +138,7 @@ pub enum Status {
     Prepared,
     /// Spans are recorded.
     Recording,
-    /// A recording goes on, but spans are not recorded for now.
+    /// A recording is running, but spans are not recorded for now.
     Paused,
 }
 
@@ -146,11 +149,11 @@ impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
         file::protect();
         let (config, metadata) = (Arc::new(config), Metadata::default());
-        let state = State {
-            phase: Phase::Idle,
+        let state = SessionState {
+            phase: SessionPhase::Idle,
             config: config.clone(),
             output: config.output.clone(),
-            guest: Guest::default(),
+            active_request: ActiveRequest::default(),
             between: None,
             prepared: 0,
             trace_id: OnceLock::new(),
@@ -160,8 +163,8 @@ impl Session {
             given_away: false,
         };
         let collectors = Arc::new(collectors);
-        let pulse = Arc::new(Pulse::new(recorder.clone(), collectors.clone()));
-        let gate = Arc::new(Gate::new(recorder.clone(), pulse.clone()));
+        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone()));
+        let recording_windows = Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone()));
         let (sinks, state, process) = (Arc::new(sinks), Mutex::new(state), std::process::id());
         let (steps, while_open, memory_profile, requests, post_process) = Default::default();
         let (writes, is_unguarded, claim) = Default::default();
@@ -173,8 +176,8 @@ impl Session {
             sinks,
             collectors,
             state,
-            gate,
-            pulse,
+            recording_windows,
+            clock_thread,
             steps,
             while_open,
             memory_profile,
@@ -189,26 +192,25 @@ impl Session {
         })
     }
 
-    /// Says what the program changes in the events of all traces from now on; the first one to say so counts.
+    /// Sets the callback that changes the events of traces, unless there is one already.
     pub(crate) fn set_post_process(&self, post_process: PostProcess) {
         let _ = self.post_process.set(post_process);
     }
 
-    /// Where a recording that ends by itself goes.
+    /// Returns the file of a recording that ends by itself.
     ///
-    /// A forked child has a file of its own, with its process id in the name: the parent's may be there already, or
-    /// come later.
+    /// In a forked child the name contains the process id, because the parent writes its file under the plain name.
     pub(crate) fn output(&self) -> Option<PathBuf> {
-        let parts = self.settings().name_parts();
+        let parts = self.settings().name_placeholders();
         let output = self.lock().map_or_else(|_| self.config.output.clone(), |state| state.output.clone());
         let path = match &output {
             Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).path(&parts),
             output => output.path(&parts),
         };
-        self.steps.place(path?, &output)
+        self.steps.output_file(path?, &output)
     }
 
-    /// The guard is dropped or has handed out its trace: what is recorded from now on would be discarded.
+    /// Ends the session's guard: it was dropped or has returned its trace, so nothing would write a later recording.
     pub(crate) fn end_guard(&self) {
         self.is_unguarded.store(true, Ordering::Relaxed);
         self.set_claim(None);
@@ -219,7 +221,7 @@ impl Session {
         *self.claim.lock() = claim;
     }
 
-    /// Refuses to record what nothing would write.
+    /// Fails if nothing would write a recording.
     pub(crate) fn check_guard(&self) -> Result<(), Error> {
         let why = "the KinetoGuard was dropped, which ends all recording; keep it as long as the program records";
         if self.is_unguarded.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::NotActive, why)) } else { Ok(()) }
@@ -232,7 +234,7 @@ impl Session {
 
     /// Returns why a trace of the program's own is empty, if it is.
     pub(crate) fn why_empty(&self, trace: &Trace) -> Option<&'static str> {
-        // Where there is no memory to know it, saving reports that.
+        // If memory is short here, saving reports it.
         let why = fallible::attempt(|| trace.why_empty().filter(|_| trace.stats().violations.is_empty()));
         let why = why.ok().flatten()?;
         Some(match self.is_installed() || self.recorder.is_forked() {
@@ -241,17 +243,17 @@ impl Session {
         })
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+    fn lock(&self) -> Result<MutexGuard<'_, SessionState>, Error> {
         if !self.recorder.is_forked() {
             return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // In a forked child, the thread that held the lock may not exist.
-        let why = "the process was forked while its parent was starting or stopping a recording";
+        let why = "the process was forked while its parent was starting or stopping a recording; fork at another time";
         lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
     }
 
-    /// Whether the session can be used before `deadline`: nobody who will not come back, such as this very thread, is
-    /// starting or stopping a recording.
+    /// Whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is starting
+    /// or stopping a recording.
     fn is_reachable(&self, deadline: Instant) -> bool {
         lock_until(&self.state, deadline).is_some()
     }
@@ -261,20 +263,20 @@ impl Session {
         self.start_between(None)
     }
 
-    /// Starts a recording of which only what lies between two times is kept.
+    /// Starts a recording whose trace is cut to two times.
     fn start_between(&self, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
-        let _call = self.call();
-        let _own = Own::begin();
-        let name = self.steps.new_trace_id(self.use_by_program());
+        let _scope = self.notify_scope();
+        let _own = InternalAllocGuard::begin();
+        let name = self.steps.new_trace_id(self.program_status());
         let mut state = self.lock()?;
-        self.make_way(&mut state);
-        self.ready_own(&mut state, Phase::Idle, name)?;
+        self.evict_request(&mut state);
+        self.start_own_collectors(&mut state, SessionPhase::Idle, name)?;
         state.between = between;
-        self.run(&mut state)
+        self.open_recording(&mut state)
     }
 
-    /// Begins the recording for which everything is ready.
-    fn run(&self, state: &mut State) -> Result<(), Error> {
+    /// Begins the recording after its collectors have started.
+    fn open_recording(&self, state: &mut SessionState) -> Result<(), Error> {
         let config = state.config.clone();
         if state.given_away {
             state.metadata = Arc::new(state.metadata.copy());
@@ -285,59 +287,63 @@ impl Session {
         self.recorder.discard();
         self.recorder.gather_losses();
         self.recorder.losses.take();
-        self.pulse.start();
-        if self.recorder.listens() {
-            self.pulse.start_ahead();
+        self.clock_thread.start();
+        if self.recorder.records_memory() {
+            self.clock_thread.start_ahead();
         }
         self.collectors.begin();
-        self.recorder.begin();
-        if self.recorder.reach.filter == ThreadFilter::Current {
-            reach::begin(&self.recorder);
+        self.recorder.begin_recording();
+        if self.recorder.thread_selection.filter == ThreadFilter::Current {
+            thread_selection::begin(&self.recorder);
         }
-        if !self.gate.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
+        if !self.recording_windows.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-            let why = "the process was forked while its parent was starting or stopping a recording";
-            self.observers.note(Event::Cancelled(why.to_owned()));
+            let why =
+                "the process was forked while its parent was starting or stopping a recording; fork at another time";
+            self.observers.push(SessionEvent::Cancelled(why.to_owned()));
             return Err(Error::new(ErrorKind::Forked, why));
         }
         if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
-        state.phase = Phase::Recording;
-        self.observers.note(Event::Started);
+        state.phase = SessionPhase::Recording;
+        self.observers.push(SessionEvent::Started);
         if !config.gpu.profiler_range && !self.while_open.is_shut() {
-            self.gate.resume(self.begins_with(state));
+            self.recording_windows.resume(self.begins_with(state));
             return Ok(());
         }
-        self.gate.begin_paused();
+        self.recording_windows.begin_paused();
         if config.gpu.profiler_range && !self.collectors.sees_ranges() {
             diag!(
                 Warning,
                 "range",
-                "nothing is recorded: cudaProfilerStart (CUDA_PROFILER_RANGE) is seen by CUPTI alone, which does not \
-                 record here; `kineto doctor` says why"
+                "nothing is recorded: CUDA_PROFILER_RANGE needs CUPTI, which does not record here; run `kineto doctor` \
+                 for the cause"
             );
         }
         Ok(())
     }
 
-    /// Ends the recording and hands out what is committed, without waiting for any thread.
+    /// Ends the recording and returns what is committed, without waiting for any thread.
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
-        let _call = self.call();
-        let _own = Own::begin();
+        let _scope = self.notify_scope();
+        let _own = InternalAllocGuard::begin();
         let mut state = self.lock()?;
         self.check_process()?;
-        if state.guest.ticket().is_some() {
+        if state.active_request.id().is_some() {
             return Err(Error::new(ErrorKind::NotActive, requested::FOREIGN));
         }
         self.end(&mut state)
     }
 
-    fn end(&self, state: &mut State) -> Result<Trace, Error> {
-        let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
-        let windows = matches!(state.phase, Phase::Recording).then(|| self.gate.end()).flatten().ok_or_else(none)?;
-        state.phase = Phase::Idle;
-        self.observers.note(Event::Stopped);
+    fn end(&self, state: &mut SessionState) -> Result<Trace, Error> {
+        let none = || Error::new(ErrorKind::NotActive, "no recording is running; start one first");
+        let windows = matches!(state.phase, SessionPhase::Recording)
+            .then(|| self.recording_windows.end())
+            .flatten()
+            .ok_or_else(none)?;
+        state.phase = SessionPhase::Idle;
+        self.observers.push(SessionEvent::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
         let end = Anchor::take().unix;
@@ -345,74 +351,76 @@ impl Session {
         state.given_away = true;
         state.reports.close(end);
         self.recorder.gather_losses();
-        let converter = converter(self.pulse.stop(), windows.since, None);
+        let converter = converter(self.clock_thread.stop(), windows.since, None);
         let windows = windows.between(state.between, &converter);
-        let recorded = windows.share(&mut collections, self.recorder.take(), &self.recorder, true);
+        let recorded = windows.assign(&mut collections, self.recorder.take_recorded(), &self.recorder, true);
         Ok(self.trace(state, recorded, collections, converter, &self.recorder.losses.take()))
     }
 
-    /// Looks at what was recorded so far, while the recording goes on.
-    pub(crate) fn look(&self) -> Result<Trace, Error> {
-        let _own = Own::begin();
+    /// Returns what was recorded so far, while the recording continues.
+    pub(crate) fn snapshot(&self) -> Result<Trace, Error> {
+        let _own = InternalAllocGuard::begin();
         self.recorder.gather_losses();
         let mut state = self.lock()?;
         self.check_process()?;
         let end = Anchor::take();
-        let none = || Error::new(ErrorKind::NotActive, "no recording is going on; start one first");
-        let windows =
-            matches!(state.phase, Phase::Recording).then(|| self.gate.look(end.ticks())).flatten().ok_or_else(none)?;
-        let taken = self.recorder.look();
+        let none = || Error::new(ErrorKind::NotActive, "no recording is running; start one first");
+        let windows = matches!(state.phase, SessionPhase::Recording)
+            .then(|| self.recording_windows.snapshot(end.ticks()))
+            .flatten()
+            .ok_or_else(none)?;
+        let taken = self.recorder.snapshot();
         state.reports.close(end.unix);
         let mut collections = self.collectors.look();
-        let converter = converter(self.pulse.anchors(), windows.since, Some(end));
+        let converter = converter(self.clock_thread.anchors(), windows.since, Some(end));
         let windows = windows.between(state.between, &converter);
-        let recorded = windows.share(&mut collections, taken, &self.recorder, false);
+        let recorded = windows.assign(&mut collections, taken, &self.recorder, false);
         Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
     fn trace(
         &self,
-        state: &State,
+        state: &SessionState,
         recorded: Recorded,
         collections: Vec<Collection>,
         converter: Converter,
         losses: &[u64; crate::buffer::Loss::ALL.len()],
     ) -> Trace {
-        let habits = self.steps.habits();
-        let facts = Facts {
+        let options = self.steps.options();
+        let trace_info = TraceInfo {
             losses: *losses,
             observers: self.recorder.observers.reports(),
-            counters: self.recorder.companions.reports(),
-            is_strict: habits.is_some_and(|habits| habits.is_strict),
-            post_processing_timeout: habits.and_then(|habits| habits.post_processing_timeout),
-            private_use1: habits.and_then(|habits| habits.private_use1.clone()),
+            counters: self.recorder.slice_extras.reports(),
+            is_strict: options.is_some_and(|options| options.is_strict),
+            post_processing_timeout: options.and_then(|options| options.post_processing_timeout),
+            private_use1: options.and_then(|options| options.private_use1.clone()),
             violations: state.violations.clone(),
-            some_threads: self.recorder.reach.selective() != 0,
+            some_threads: self.recorder.thread_selection.selective() != 0,
             sinks: self.sinks.clone(),
             post_process: self.post_process.get().cloned(),
-            ..facts(&state.config, self.name(state))
+            ..trace_info(&state.config, self.name(state))
         };
-        Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), facts)
+        Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), trace_info)
     }
 
-    /// Returns the name of the recording, and makes it if it has none.
-    fn name(&self, state: &State) -> String {
+    /// Returns the trace id of the recording, and creates it if there is none.
+    fn name(&self, state: &SessionState) -> String {
         let new = || state.config.trace_id.clone().unwrap_or_else(new_trace_id);
         state.trace_id.get_or_init(new).clone()
     }
 
-    /// Returns the name of the recording that goes on or is prepared.
+    /// Returns the trace id of the recording that is running or prepared.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
-        (!matches!(state.phase, Phase::Idle)).then(|| self.name(&state))
+        (!matches!(state.phase, SessionPhase::Idle)).then(|| self.name(&state))
     }
 
-    /// Takes note of an assertion that did not hold.
+    /// Records an assertion that did not hold.
     pub(crate) fn log_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
         let mut state = self.lock()?;
         self.check_process()?;
-        if !matches!(state.phase, Phase::Recording) {
-            let why = "no recording is going on, so there is nothing to log a violation in";
+        if !matches!(state.phase, SessionPhase::Recording) {
+            let why = "the violation was not recorded: no recording is running; start one first";
             return Err(Error::new(ErrorKind::NotActive, why));
         }
         let name = self.name(&state);
@@ -426,50 +434,50 @@ impl Session {
 
     fn check_process(&self) -> Result<(), Error> {
         if self.recorder.is_forked() {
-            let why = "the recording belongs to the parent process; start one of this process's own";
+            let why = "the recording belongs to the parent process; start one in this process";
             return Err(Error::new(ErrorKind::Forked, why));
         }
         Ok(())
     }
 
-    /// Stops recording what is among these types for now.
+    /// Pauses the recording of these types.
     pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
-        let _own = Own::begin();
+        let _own = InternalAllocGuard::begin();
         let _state = self.lock()?;
         self.check_process()?;
-        let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to pause");
-        self.gate.pause(types).then_some(()).ok_or_else(none)
+        let none = || Error::new(ErrorKind::NotActive, "cannot pause: no recording is running; start one first");
+        self.recording_windows.pause(types).then_some(()).ok_or_else(none)
     }
 
-    /// Goes on recording what is among these types after a pause.
+    /// Resumes the recording of these types after a pause.
     pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
-        let _own = Own::begin();
+        let _own = InternalAllocGuard::begin();
         let _state = self.lock()?;
         self.check_process()?;
-        let none = || Error::new(ErrorKind::NotActive, "no recording is going on, so there is nothing to resume");
-        self.gate.resume(types).then_some(()).ok_or_else(none)
+        let none = || Error::new(ErrorKind::NotActive, "cannot resume: no recording is running; start one first");
+        self.recording_windows.resume(types).then_some(()).ok_or_else(none)
     }
 
     pub(crate) fn status(&self) -> Status {
         let phase = self.lock().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
         match phase {
-            Some(Phase::Recording) if self.gate.is_open() == Some(true) => Status::Recording,
-            Some(Phase::Recording) => Status::Paused,
-            Some(Phase::Prepared(_)) => Status::Prepared,
-            Some(Phase::Idle) | None => Status::Idle,
+            Some(SessionPhase::Recording) if self.recording_windows.is_open() == Some(true) => Status::Recording,
+            Some(SessionPhase::Recording) => Status::Paused,
+            Some(SessionPhase::Prepared(_)) => Status::Prepared,
+            Some(SessionPhase::Idle) | None => Status::Idle,
         }
     }
 
-    /// The same without a wait for whoever starts or stops, and so without knowing what is prepared.
+    /// Returns the status without waiting for a start or stop in progress; `Prepared` counts as `Idle`.
     pub(crate) fn status_now(&self) -> Status {
-        match (!self.recorder.is_forked()).then(|| self.gate.is_open()).flatten() {
+        match (!self.recorder.is_forked()).then(|| self.recording_windows.is_open()).flatten() {
             Some(true) => Status::Recording,
             Some(false) => Status::Paused,
             None => Status::Idle,
         }
     }
 
-    /// Whether anything is recorded now, without a wait for whoever starts or stops.
+    /// Whether anything is recorded now, without waiting for a start or stop in progress.
     pub(crate) fn is_recording(&self) -> bool {
         self.recorder.epoch() != 0 && !self.recorder.is_forked()
     }
@@ -478,7 +486,7 @@ impl Session {
         self.recorder.is_forked()
     }
 
-    /// Calls `change` with the metadata of the recording that goes on, or of the next one.
+    /// Calls `change` with the metadata of the running recording, or of the next one.
     pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&Metadata) -> R) -> Result<R, Error> {
         let metadata = self.lock()?.metadata.clone();
         Ok(change(&metadata))
@@ -488,19 +496,19 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.recorder.close();
-        self.recorder.stop_listening();
+        self.recorder.release_listener_slot();
     }
 }
 
-/// What a trace of this process knows beside its records, as far as the settings say it.
-fn facts(config: &Config, trace_id: String) -> Facts {
-    Facts {
+/// Returns the part of a trace's header that follows from the process and the settings.
+fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
+    TraceInfo {
         is_recording: true,
         mode: config.mode,
         losses: [0; crate::buffer::Loss::ALL.len()],
         observers: Vec::new(),
         counters: Vec::new(),
-        process: i64::from(std::process::id()),
+        process: i64::from(platform::process_id()),
         process_name: process::name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
         trace_id,
@@ -527,7 +535,7 @@ fn facts(config: &Config, trace_id: String) -> Facts {
         violations: Violations::default(),
         sinks: Arc::default(),
         post_process: None,
-        symbols: Arc::new(Symbols::new(config.companions.stack_frames)),
+        symbols: Arc::new(StackSymbols::new(config.slice_extras.stack_frames)),
     }
 }
 
@@ -548,7 +556,7 @@ fn lock_until<T>(lock: &Mutex<T>, deadline: Instant) -> Option<MutexGuard<'_, T>
     }
 }
 
-/// Makes the converter of a recording that began at `since`, of which it has no anchor if nothing was ever open.
+/// Creates the converter of a recording. It has only the anchor `since` if no window was ever open.
 fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Converter {
     if anchors.is_empty() {
         anchors.push(since);
@@ -557,18 +565,18 @@ fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Co
     Converter::new(&anchors)
 }
 
-/// Nobody sees the difference to a longer wait, and no clock overflows.
+/// The longest wait, so that no clock overflows.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Returns the time so much from now.
+/// Returns the time that is `wait` from now, or a year if that is less.
 fn later(wait: Duration) -> Instant {
     Instant::now() + wait.min(YEAR)
 }
 
-/// 32 upper-case hexadecimal digits, as torch makes them: no two processes and no two recordings share one.
+/// Returns 32 random upper-case hexadecimal digits, as torch does; each recording gets different ones.
 fn new_trace_id() -> String {
     use std::hash::{BuildHasher, RandomState};
-    let half = || RandomState::new().hash_one((std::process::id(), fork::generation(), SystemTime::now()));
+    let half = || RandomState::new().hash_one((platform::process_id(), fork::generation(), platform::unix_time()));
     format!("{:016X}{:016X}", half(), half())
 }
 

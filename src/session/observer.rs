@@ -1,4 +1,4 @@
-//! Who is told of what happens to a session's recordings, and in which order.
+//! Observers of a session's recordings, and the order in which they are notified.
 
 use super::Session;
 use crate::collector::attempt;
@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Is told of what happens to the recordings of a session: those of the program itself, and those that are asked for from
-/// outside. What libkineto's `ClientInterface` is for torch.
+/// Receives the events of a session's recordings: the program's own, and those of external requests. It corresponds to
+/// libkineto's `ClientInterface`.
 ///
-/// Given to [`KinetoLayerBuilder::session_observer`](crate::KinetoLayerBuilder::session_observer). A framework does by it
-/// what costs something, such as working out shapes, only while somebody asks for it:
+/// Register it with [`KinetoLayerBuilder::session_observer`](crate::KinetoLayerBuilder::session_observer). With it, a
+/// framework does costly work, such as computing shapes, only while a recording wants it:
 ///
 /// ```
 /// # use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// # use tracing::field::{Empty, debug};
 /// # use tracing_kineto::{KinetoLayer, RecordingFlags, SessionObserver};
 /// # use tracing_subscriber::prelude::*;
-/// /// Whether operations say the shapes of their inputs.
+/// /// Whether operations record the shapes of their inputs.
 /// static SHAPES: AtomicBool = AtomicBool::new(false);
 ///
 /// #[derive(Debug)]
@@ -49,7 +49,7 @@ use std::sync::{Arc, OnceLock};
 ///     span.in_scope(|| { /* ... */ });
 /// }
 ///
-/// // Here the program asks; `dyno gputrace --record-shapes` does so from outside.
+/// // Here the program wants shapes; `dyno gputrace --record-shapes` requests them from outside.
 /// let (layer, guard) = KinetoLayer::builder().no_output().record_shapes(true).session_observer(Framework).build()?;
 /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || matmul(&[2, 3], &[3, 4]));
 /// let events = guard.finish()?.events();
@@ -58,48 +58,48 @@ use std::sync::{Arc, OnceLock};
 /// # Ok::<(), tracing_kineto::Error>(())
 /// ```
 ///
-/// Of each recording it hears [`prepared`](Self::prepared) and [`started`](Self::started) once, then either
-/// [`stopped`](Self::stopped) or [`cancelled`](Self::cancelled); one that is not started is cancelled, unless the process
-/// exits first. Observers hear all in the order in which it happened, one after the other as they were given to the builder,
-/// and no two of them at once.
+/// For each recording, [`prepared`](Self::prepared) and [`started`](Self::started) are called once, then either
+/// [`stopped`](Self::stopped) or [`cancelled`](Self::cancelled). A recording that is not started is cancelled, unless the
+/// process exits first. Observers receive events in their order, one observer after the other as they were given to the
+/// builder, and never two at once.
 ///
-/// They are called when no lock of this crate is held, and may call the [`Profiler`](crate::Profiler): on the thread that
-/// makes the change, right before its call returns, which waits for them: they are to be quick. What changes while a thread
-/// is telling, be it by what an observer does itself, that thread tells too, and nobody else waits for it. One that panics is
-/// not called again; that is said in a message.
+/// They are called on the thread that makes the change, right before its call returns, so they should be quick. No lock of
+/// this crate is held, and they may call the [`Profiler`](crate::Profiler). A thread that is notifying also delivers events
+/// that occur meanwhile, even those that an observer causes; other threads do not wait for it. An observer that panics is
+/// not called again, and a message reports it.
 ///
-/// A forked child has no recording, and its observers hear of those that it starts itself.
+/// A forked child has no recording; its observers receive the events of those that it starts itself.
 pub trait SessionObserver: fmt::Debug + Send + Sync {
-    /// Collectors have begun for a recording that is asked for these.
+    /// Called when collectors have started for a recording with these flags.
     ///
-    /// Nothing of it is recorded yet after a [`Profiler::prepare`](crate::Profiler::prepare), in the warm-up of a schedule,
-    /// and for a request from outside that is for a time. Where one call prepares and starts, such as
-    /// [`Profiler::start`](crate::Profiler::start), it has started, and this is heard before the call returns.
+    /// Nothing is recorded yet after a [`Profiler::prepare`](crate::Profiler::prepare), in the warm-up of a schedule, and for
+    /// an external request with a start time. If one call prepares and starts, such as
+    /// [`Profiler::start`](crate::Profiler::start), the recording has already started.
     fn prepared(&self, _flags: &RecordingFlags) {}
 
-    /// The recording has started.
+    /// Called when the recording has started.
     fn started(&self) {}
 
-    /// The recording has ended, or the process exits in it. What there is of it is there to be written.
+    /// Called when the recording has ended, or the process exits while it runs.
     fn stopped(&self) {}
 
-    /// The recording is thrown away, or was never started.
+    /// Called when the recording was discarded or never started.
     fn cancelled(&self, _reason: &str) {}
 
-    /// What allocators report is recorded beside all that from now on
-    /// ([`start_memory_profile`](crate::Profiler::start_memory_profile), or `PROFILE_MEMORY` from outside).
+    /// Called when a memory profile has started, by
+    /// [`start_memory_profile`](crate::Profiler::start_memory_profile) or an external `PROFILE_MEMORY` request.
     fn memory_profile_started(&self) {}
 
-    /// The memory profile has ended.
+    /// Called when the memory profile has ended.
     fn memory_profile_stopped(&self) {}
 
-    /// The memory profile was written to that file.
+    /// Called when the memory profile was written to that file.
     fn memory_profile_exported(&self, _path: &Path) {}
 }
 
-/// Something that has happened.
+/// An event of a session.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum SessionEvent {
     Prepared(RecordingFlags),
     Started,
     Stopped,
@@ -112,22 +112,22 @@ pub(super) enum Event {
 /// All observers of a session.
 #[derive(Debug)]
 pub(super) struct SessionObservers {
-    /// The layer's own, which is told first: at once, as it waits for nobody and calls nobody.
-    layer: OfLayer,
-    of_program: OnceLock<Vec<Observer>>,
-    /// What they have yet to be told.
-    news: fork::Own<News>,
+    /// The layer's own, which is called first and at once, because it neither waits nor calls user code.
+    layer: LayerObserver,
+    of_program: OnceLock<Vec<NamedObserver>>,
+    /// The events that are not delivered yet.
+    pending: fork::Own<PendingEvents>,
 }
 
-/// What the layer does of what a recording is asked for.
+/// Applies a recording's flags to the layer.
 #[derive(Debug)]
-struct OfLayer {
+struct LayerObserver {
     recorder: Arc<Recorder>,
 }
 
-/// One of the program's.
+/// An observer of the program.
 #[derive(Debug)]
-pub(crate) struct Observer {
+pub(crate) struct NamedObserver {
     observer: Box<dyn SessionObserver>,
     name: &'static str,
     /// It has panicked.
@@ -135,148 +135,153 @@ pub(crate) struct Observer {
 }
 
 #[derive(Debug, Default)]
-struct News {
-    events: VecDeque<Event>,
-    /// The threads inside of calls that hold locks or may do so, once for each call.
+struct PendingEvents {
+    events: VecDeque<SessionEvent>,
+    /// The threads inside calls that may hold locks, once for each call.
     inside: Vec<i64>,
-    /// A thread tells them.
-    is_telling: bool,
+    /// A thread is delivering events.
+    is_delivering: bool,
     /// A recording has started and not ended.
     is_recording: bool,
 }
 
-/// A call of the session. When it is over, and no other is around it, observers are told what has happened: it is begun
-/// before all locks are taken.
-#[must_use = "observers are told when it is dropped"]
-pub(crate) struct Call<'s> {
+/// A call of the session, created before any lock is taken. When the outermost one is dropped, pending events are
+/// delivered.
+#[must_use = "events are delivered when it is dropped"]
+pub(crate) struct NotifyScope<'s> {
     observers: Option<&'s SessionObservers>,
 }
 
 impl Session {
-    /// Says who is told of what happens to recordings, unless all is switched off; the first one to say so counts.
-    pub(crate) fn set_observers(&self, of_program: Vec<Observer>) {
+    /// Sets the program's observers, unless the crate is disabled or they are set already.
+    pub(crate) fn set_observers(&self, of_program: Vec<NamedObserver>) {
         if !self.config.mode.contains(Mode::Disabled) {
             let _ = self.observers.of_program.set(of_program);
         }
     }
 
-    /// Begins a call in which something may happen; see [`Call`].
-    pub(crate) fn call(&self) -> Call<'_> {
+    /// Begins a call that may cause events; see [`NotifyScope`].
+    pub(crate) fn notify_scope(&self) -> NotifyScope<'_> {
         let observers = (!self.observers.of_program().is_empty()).then_some(&self.observers);
-        observers.inspect(|observers| observers.news.lock().inside.push(thread::id()));
-        Call { observers }
+        observers.inspect(|observers| observers.pending.lock().inside.push(thread::id()));
+        NotifyScope { observers }
     }
 }
 
-impl SessionObserver for OfLayer {
+impl SessionObserver for LayerObserver {
     fn prepared(&self, flags: &RecordingFlags) {
-        self.recorder.hear(flags.profile_memory);
+        self.recorder.set_records_memory(flags.profile_memory);
     }
 }
 
-impl Observer {
-    pub(crate) fn new<O: SessionObserver + 'static>(observer: O) -> Observer {
+impl NamedObserver {
+    pub(crate) fn new<O: SessionObserver + 'static>(observer: O) -> NamedObserver {
         let name = std::any::type_name::<O>();
-        Observer { observer: Box::new(observer), name, is_broken: AtomicBool::new(false) }
+        NamedObserver { observer: Box::new(observer), name, is_broken: AtomicBool::new(false) }
     }
 
-    /// Tells it, unless it has panicked.
-    fn tell(&self, event: &Event) {
+    /// Calls the observer, unless it has panicked.
+    fn notify(&self, event: &SessionEvent) {
         if self.is_broken.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(why) = attempt(event.method(), || event.tell(&*self.observer)) {
+        if let Err(why) = attempt(event.method(), || event.notify(&*self.observer)) {
             self.is_broken.store(true, Ordering::Relaxed);
             let name = self.name;
-            diag!(Error, "observer", "the session observer {name}: {}; it is told of nothing more", why.message());
+            diag!(
+                Error,
+                "observer",
+                "the session observer {name}: {}; it is disabled now; fix its code",
+                why.message()
+            );
         }
     }
 }
 
 impl SessionObservers {
     pub(super) fn new(recorder: Arc<Recorder>) -> SessionObservers {
-        let (of_program, news) = Default::default();
-        SessionObservers { layer: OfLayer { recorder }, of_program, news }
+        let (of_program, pending) = Default::default();
+        SessionObservers { layer: LayerObserver { recorder }, of_program, pending }
     }
 
-    fn of_program(&self) -> &[Observer] {
+    fn of_program(&self) -> &[NamedObserver] {
         self.of_program.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Takes note of what has happened, while what it has happened to is locked: that makes the order.
-    pub(super) fn note(&self, event: Event) {
-        event.tell(&self.layer);
+    /// Queues an event. The caller holds the lock of the changed state, which fixes the order of events.
+    pub(super) fn push(&self, event: SessionEvent) {
+        event.notify(&self.layer);
         if self.of_program().is_empty() {
             return;
         }
-        let mut news = self.news.lock();
+        let mut pending = self.pending.lock();
         match event {
-            Event::Started => news.is_recording = true,
-            // At the exit of the process, and of what goes on all the same.
-            Event::Stopped if !news.is_recording => return,
-            Event::Stopped | Event::Cancelled(_) => news.is_recording = false,
+            SessionEvent::Started => pending.is_recording = true,
+            // The exit of the process has queued it already.
+            SessionEvent::Stopped if !pending.is_recording => return,
+            SessionEvent::Stopped | SessionEvent::Cancelled(_) => pending.is_recording = false,
             _ => {}
         }
-        news.events.push_back(event);
+        pending.events.push_back(event);
     }
 
-    /// Tells what there is to tell, unless another thread does already, or this one further up.
-    fn tell(&self) {
-        if std::mem::replace(&mut self.news.lock().is_telling, true) {
+    /// Delivers pending events, unless another thread, or a caller of this function, is delivering already.
+    fn deliver(&self) {
+        if std::mem::replace(&mut self.pending.lock().is_delivering, true) {
             return;
         }
-        while let Some(event) = self.next() {
-            self.of_program().iter().for_each(|observer| observer.tell(&event));
+        while let Some(event) = self.next_event() {
+            self.of_program().iter().for_each(|observer| observer.notify(&event));
         }
     }
 
-    fn next(&self) -> Option<Event> {
-        let mut news = self.news.lock();
-        let next = news.events.pop_front();
-        news.is_telling = next.is_some();
+    fn next_event(&self) -> Option<SessionEvent> {
+        let mut pending = self.pending.lock();
+        let next = pending.events.pop_front();
+        pending.is_delivering = next.is_some();
         next
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for NotifyScope<'_> {
     fn drop(&mut self) {
         let Some(observers) = self.observers else { return };
         let own = thread::id();
-        let mut news = observers.news.lock();
-        // None in a child that was forked in the middle.
-        let call = news.inside.iter().position(|thread| *thread == own);
-        call.map(|call| news.inside.swap_remove(call));
-        let is_inside = news.inside.contains(&own);
-        drop(news);
+        let mut pending = observers.pending.lock();
+        // None in a child that was forked during the call.
+        let call = pending.inside.iter().position(|thread| *thread == own);
+        call.map(|call| pending.inside.swap_remove(call));
+        let is_inside = pending.inside.contains(&own);
+        drop(pending);
         if !is_inside {
-            observers.tell();
+            observers.deliver();
         }
     }
 }
 
-impl Event {
-    fn tell(&self, observer: &dyn SessionObserver) {
+impl SessionEvent {
+    fn notify(&self, observer: &dyn SessionObserver) {
         match self {
-            Event::Prepared(flags) => observer.prepared(flags),
-            Event::Started => observer.started(),
-            Event::Stopped => observer.stopped(),
-            Event::Cancelled(reason) => observer.cancelled(reason),
-            Event::MemoryProfileStarted => observer.memory_profile_started(),
-            Event::MemoryProfileStopped => observer.memory_profile_stopped(),
-            Event::MemoryProfileExported(path) => observer.memory_profile_exported(path),
+            SessionEvent::Prepared(flags) => observer.prepared(flags),
+            SessionEvent::Started => observer.started(),
+            SessionEvent::Stopped => observer.stopped(),
+            SessionEvent::Cancelled(reason) => observer.cancelled(reason),
+            SessionEvent::MemoryProfileStarted => observer.memory_profile_started(),
+            SessionEvent::MemoryProfileStopped => observer.memory_profile_stopped(),
+            SessionEvent::MemoryProfileExported(path) => observer.memory_profile_exported(path),
         }
     }
 
-    /// Returns the name of the method by which it is told.
+    /// Returns the name of the observer's method for this event.
     fn method(&self) -> &'static str {
         match self {
-            Event::Prepared(_) => "prepared",
-            Event::Started => "started",
-            Event::Stopped => "stopped",
-            Event::Cancelled(_) => "cancelled",
-            Event::MemoryProfileStarted => "memory_profile_started",
-            Event::MemoryProfileStopped => "memory_profile_stopped",
-            Event::MemoryProfileExported(_) => "memory_profile_exported",
+            SessionEvent::Prepared(_) => "prepared",
+            SessionEvent::Started => "started",
+            SessionEvent::Stopped => "stopped",
+            SessionEvent::Cancelled(_) => "cancelled",
+            SessionEvent::MemoryProfileStarted => "memory_profile_started",
+            SessionEvent::MemoryProfileStopped => "memory_profile_stopped",
+            SessionEvent::MemoryProfileExported(_) => "memory_profile_exported",
         }
     }
 }

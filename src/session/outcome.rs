@@ -1,4 +1,4 @@
-//! What a step came to, as a value.
+//! The result of a step.
 
 use crate::collector::CollectorReport;
 use crate::error::Error;
@@ -7,57 +7,57 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a step of the program came to; returned by [`Profiler::step`](crate::Profiler::step).
+/// The result of [`Profiler::step`](crate::Profiler::step).
 ///
-/// Its `Display` says it in a sentence.
+/// Its `Display` is a sentence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StepOutcome {
-    /// The number of the step that begins now; the first, which begins with the start, is 0.
+    /// The number of the step that begins now; the start begins step 0.
     pub step: u64,
-    /// What is done during it.
+    /// What the profiler does during the step.
     pub state: StepState,
-    /// The recording that ended with the step before, if one did.
+    /// The recording that ended with the previous step, if one did.
     pub cycle: Option<Cycle>,
-    /// How the collectors fared that began for this cycle: empty if none is asked for anything. Which of them were seen to
-    /// deliver records stands in [`Capabilities::proven`](crate::collector::Capabilities::proven).
+    /// A report for each collector that this cycle started; empty if none was needed.
+    /// [`Capabilities::proven`](crate::collector::Capabilities::proven) names those that have delivered records.
     pub collectors: Arc<[CollectorReport]>,
 }
 
-/// What is done during a step.
+/// What the profiler does during a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepState {
     /// Nothing: the schedule waits.
     Waiting {
-        /// How many steps are left until one is recorded, if that is known.
+        /// How many steps remain until one is recorded, if known.
         steps_to_record: Option<u64>,
     },
     /// Collectors run, and nothing is recorded.
     WarmingUp {
-        /// How many steps are left until one is recorded, if that is known.
+        /// How many steps remain until one is recorded, if known.
         steps_to_record: Option<u64>,
     },
-    /// It is recorded.
+    /// The step is recorded.
     Recording {
-        /// The trace ends with it.
+        /// The trace ends with this step.
         is_last: bool,
     },
     /// Nothing until the next cycle: a collector has stopped by itself.
     DeviceStopped {
-        /// Which, and why.
+        /// Which collector, and why.
         reason: String,
     },
     /// Nothing: the schedule has no further cycles.
     Finished,
-    /// Nothing, and that is not the schedule's doing.
+    /// Nothing, for a reason other than the schedule.
     Nothing {
         /// Why, and what to do.
         reason: String,
     },
 }
 
-/// A recording that has ended, with what became of it.
+/// A recording that has ended, and where it was saved.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Cycle {
@@ -65,9 +65,9 @@ pub struct Cycle {
     pub number: u64,
     /// What was recorded.
     pub trace: Trace,
-    /// The file that it was saved to, if it was and the handler said so.
+    /// The file that it was saved to, if the handler or the output saved it.
     pub path: Option<PathBuf>,
-    /// Why it was not saved: the handler failed or panicked, the file could not be written, or the schedule left out
+    /// Why it was not saved: the handler failed or panicked, the file could not be written, or the schedule has no
     /// [`RecordAndSave`](crate::ProfilerAction::RecordAndSave).
     pub error: Option<Error>,
 }
@@ -81,7 +81,7 @@ impl StepOutcome {
         StepOutcome { step, state, cycle: None, collectors: Arc::default() }
     }
 
-    /// Returns the trace of the recording that ended with the step before, if one did.
+    /// Returns the trace of the recording that ended with the previous step, if one did.
     pub fn trace(&self) -> Option<&Trace> {
         self.cycle.as_ref().map(|cycle| &cycle.trace)
     }

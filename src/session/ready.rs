@@ -1,9 +1,9 @@
-//! What comes before a recording: its collectors begin.
+//! Starts the collectors before a recording.
 
 use super::budget::PoolBudget;
-use super::gate::Gate;
-use super::observer::Event;
-use super::{Phase, Session, State};
+use super::observer::SessionEvent;
+use super::windows::RecordingWindows;
+use super::{Session, SessionPhase, SessionState};
 use crate::collector::{Budget, CaptureRange, CollectorReport, Marks, Selection};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
@@ -15,44 +15,45 @@ use std::time::{Duration, Instant};
 const PROOF: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Has the collectors begin, so that a start takes no time; returns its number, and how each fared.
+    /// Starts the collectors, so that a later start takes no time. Returns the preparation's number, and a report for each
+    /// collector.
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let _call = self.call();
-        let name = self.steps.new_trace_id(self.use_by_program());
+        let _scope = self.notify_scope();
+        let name = self.steps.new_trace_id(self.program_status());
         let mut state = self.lock()?;
-        self.make_way(&mut state);
-        let ticket = state.prepared + 1;
-        let reports = self.ready_own(&mut state, Phase::Prepared(ticket), name)?;
-        state.prepared = ticket;
-        Ok((ticket, reports))
+        self.evict_request(&mut state);
+        let preparation = state.prepared + 1;
+        let reports = self.start_own_collectors(&mut state, SessionPhase::Prepared(preparation), name)?;
+        state.prepared = preparation;
+        Ok((preparation, reports))
     }
 
-    /// Has the collectors begin if nothing goes on, and goes over into `phase`.
-    pub(super) fn ready(
+    /// Starts the collectors if no recording is running or prepared, and enters `phase`.
+    pub(super) fn start_collectors(
         &self,
-        state: &mut State,
-        phase: Phase,
+        state: &mut SessionState,
+        phase: SessionPhase,
         name: Option<String>,
         config: Arc<Config>,
     ) -> Result<Vec<CollectorReport>, Error> {
         if self.recorder.is_forked() {
-            // The parent's recording is the parent's.
-            state.phase = Phase::Idle;
+            // A recording of the parent does not continue here.
+            state.phase = SessionPhase::Idle;
             self.recorder.adopt();
         }
         let reports = match state.phase {
-            Phase::Idle => {
+            SessionPhase::Idle => {
                 state.trace_id = name.map(OnceLock::from).unwrap_or_default();
                 state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(self.recorder.clone()));
                 let starts = || self.collectors.start(&self.selection(&state.config), &budget);
                 let reports = if self.config.mode.records() { starts() } else { Vec::new() };
-                self.observers.note(Event::Prepared(state.config.flags));
+                self.observers.push(SessionEvent::Prepared(state.config.flags));
                 reports
             }
-            Phase::Prepared(_) if matches!(phase, Phase::Idle) => Vec::new(),
+            SessionPhase::Prepared(_) if matches!(phase, SessionPhase::Idle) => Vec::new(),
             _ => {
-                let why = "a recording is going on already; stop it first";
+                let why = "a recording is running already; stop it first";
                 return Err(Error::new(ErrorKind::AlreadyActive, why));
             }
         };
@@ -60,53 +61,49 @@ impl Session {
         Ok(reports)
     }
 
-    /// Has them begin for a recording of the program's own, with the settings of now, unless it is prepared already.
-    pub(super) fn ready_own(
+    /// Starts the collectors with the current settings for a recording of the program, unless it is prepared already.
+    pub(super) fn start_own_collectors(
         &self,
-        state: &mut State,
-        phase: Phase,
+        state: &mut SessionState,
+        phase: SessionPhase,
         name: Option<String>,
     ) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.ready(state, phase, name, self.settings())?;
+        let reports = self.start_collectors(state, phase, name, self.settings())?;
         state.output.clone_from(&state.config.output);
         Ok(reports)
     }
 
-    /// Takes the [`prepare`](Session::prepare) of that number back, unless a recording has begun since.
-    pub(crate) fn disarm(&self, ticket: u64) {
-        let _call = self.call();
+    /// Cancels the [`prepare`](Session::prepare) of that number, unless a recording has begun since.
+    pub(crate) fn cancel_preparation(&self, preparation: u64) {
+        let _scope = self.notify_scope();
         let Ok(mut state) = self.lock() else { return };
-        if matches!(state.phase, Phase::Prepared(current) if current == ticket) && !self.recorder.is_forked() {
-            state.phase = Phase::Idle;
+        if matches!(state.phase, SessionPhase::Prepared(current) if current == preparation)
+            && !self.recorder.is_forked()
+        {
+            state.phase = SessionPhase::Idle;
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-            self.observers.note(Event::Cancelled("the program has not started what it had prepared".to_owned()));
+            self.observers.push(SessionEvent::Cancelled("the program dropped its preparation".to_owned()));
         }
     }
 
-    /// What is asked of the collectors.
+    /// Returns what the collectors are to record.
     pub(super) fn selection(&self, config: &Config) -> Selection {
         let gpu = &config.gpu;
         Selection {
             types: config.activities,
             buffer_bytes: gpu.buffer_bytes,
-            per_thread_buffers: gpu.per_thread_buffers,
-            graph_trace: gpu.graph_trace,
-            teardown: gpu.teardown_cupti,
             proof: PROOF,
-            device_memory: gpu.memory,
-            nvtx_ranges: gpu.nvtx_ranges,
-            nvtx_injection: config.nvtx_injection.clone(),
+            device_memory: gpu.device_memory,
             range: gpu.profiler_range.then(|| {
-                let gate: Weak<Gate> = Arc::downgrade(&self.gate);
-                CaptureRange::new(gate as Weak<dyn Marks>)
+                let recording_windows: Weak<RecordingWindows> = Arc::downgrade(&self.recording_windows);
+                CaptureRange::new(recording_windows as Weak<dyn Marks>)
             }),
             custom_config: gpu.custom_config.clone(),
-            roctracer_max_events: gpu.roctracer_max_events,
-            scope: gpu.scope.clone(),
+            options: gpu.options.clone(),
         }
     }
 
-    /// Returns how each collector fares that was asked to record.
+    /// Returns a report for each collector that was asked to record.
     #[cfg(feature = "capi")]
     pub(crate) fn collector_reports(&self) -> Vec<CollectorReport> {
         self.collectors.reports()

@@ -1,7 +1,7 @@
-//! What a program reports after the fact: single slices, and what it has collected in a builder.
+//! Slices that a program reports after the fact, one by one or in a builder.
 
 use super::budget::PoolBudget;
-use super::{Phase, Session, State, facts, new_trace_id};
+use super::{Session, SessionPhase, SessionState, new_trace_id, trace_info};
 use crate::clock::Converter;
 use crate::collector::Budget;
 use crate::config::Config;
@@ -9,20 +9,20 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::thread;
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{CpuTrace, CpuTraceBuilder, Facts, Recorded, Trace};
+use crate::trace::{CpuTrace, CpuTraceBuilder, Recorded, Trace, TraceInfo};
 use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Args, Body, Track};
 use std::sync::{Arc, MutexGuard};
 
-/// What a recording has got from the program.
+/// The slices that the program reported.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     parts: Vec<Arc<CpuTrace>>,
-    /// Single slices, until somebody looks at the recording.
+    /// Single slices, until a snapshot or the stop.
     open: Option<CpuTraceBuilder>,
 }
 
 impl Reports {
-    /// Puts what came as single slices with the rest.
+    /// Closes the builder of single slices.
     pub(super) fn close(&mut self, end: Timestamp) {
         self.parts.extend(self.open.take().map(|open| Arc::new(open.close(end))));
     }
@@ -33,22 +33,22 @@ impl Reports {
 }
 
 impl Session {
-    /// Puts what a builder has got into the recording.
+    /// Adds a builder's activities to the recording.
     pub(crate) fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
         let mut state = self.recording()?;
         if builder.is_empty() {
-            diag!(Warning, "transfer", "a builder without activities was transferred; the trace shows nothing of it");
+            diag!(Warning, "transfer", "nothing was transferred: the builder has no activities; push some first");
             return Ok(());
         }
         let Some(builder) = builder.count_towards(self.budget()) else {
-            let why = "the recording has no room left for what the builder has; raise buffer_limit_bytes";
+            let why = "cannot transfer the builder: the buffer limit is reached; raise buffer_limit_bytes";
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
         state.reports.parts.push(Arc::new(builder.close(end)));
         Ok(())
     }
 
-    /// Records a slice of the calling thread that has ended.
+    /// Records a finished slice of the calling thread.
     pub(crate) fn record_slice(
         &self,
         (name, backend): (&str, &str),
@@ -64,13 +64,13 @@ impl Session {
         open.push(&slice).map(drop)
     }
 
-    fn recording(&self) -> Result<MutexGuard<'_, State>, Error> {
+    fn recording(&self) -> Result<MutexGuard<'_, SessionState>, Error> {
         let state = self.lock()?;
         self.check_process()?;
-        if matches!(state.phase, Phase::Recording) {
+        if matches!(state.phase, SessionPhase::Recording) {
             return Ok(state);
         }
-        Err(Error::new(ErrorKind::NotActive, "no recording is going on; start one first"))
+        Err(Error::new(ErrorKind::NotActive, "no recording is running; start one first"))
     }
 
     fn budget(&self) -> Arc<dyn Budget> {
@@ -78,7 +78,7 @@ impl Session {
     }
 }
 
-/// What is said of a slice of a backend.
+/// The arguments of a backend's slice.
 struct SliceArgs<'s> {
     backend: &'s str,
     args: &'s dyn Args,
@@ -94,22 +94,22 @@ impl Args for SliceArgs<'_> {
 }
 
 impl CpuTraceBuilder {
-    /// Makes a trace of what was pushed, and of nothing else: no layer is needed, and no recording.
+    /// Returns a trace of the pushed activities alone; it needs no layer and no recording.
     ///
-    /// It can do all that a recorded [`Trace`] can: be saved, looked into, averaged. Settings are the defaults; neither
+    /// It supports everything that a recorded [`Trace`] does: saving, events, averages. Settings are the defaults; neither
     /// environment nor configuration file is read.
     #[must_use]
     pub fn finish(self, end: Timestamp) -> Trace {
         let own = self.close(end);
         let ticks = |at: Timestamp| Ticks(at.as_nanos());
         let recorded = Recorded::of_nothing((ticks(own.start), ticks(own.end.max(own.start))));
-        let facts = Facts {
+        let trace_info = TraceInfo {
             is_recording: false,
             clock: "program",
             selected: ActivityTypes::ALL,
-            ..facts(&Config::default(), new_trace_id())
+            ..trace_info(&Config::default(), new_trace_id())
         };
         let own = vec![Arc::new(own)];
-        Trace::new(recorded, Vec::new(), own, Converter::of_nanoseconds(), Arc::default(), facts)
+        Trace::new(recorded, Vec::new(), own, Converter::of_nanoseconds(), Arc::default(), trace_info)
     }
 }

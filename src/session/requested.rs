@@ -1,14 +1,14 @@
-//! Recordings that somebody outside of the program has asked for: they make way for the program's own.
+//! Recordings for external requests. A recording of the program evicts them.
 
-use super::gate::OF_HOST;
-use super::guest::Guest;
-use super::observer::Event;
+use super::active_request::ActiveRequest;
+use super::observer::SessionEvent;
 use super::saving::Patience;
-use super::{Phase, Session, State, Status};
-use crate::config::{Asked, Config, Output};
+use super::windows::OF_HOST;
+use super::{Session, SessionPhase, SessionState, Status};
+use crate::config::{Config, Output, ParsedRequest};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
-use crate::recorder::listeners::Own;
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::schedule::PROFILER_STEP;
 use crate::time::Timestamp;
 use crate::trace::Trace;
@@ -19,242 +19,245 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-/// Who does what is asked for from outside.
-pub(crate) trait Outside: fmt::Debug + Send + Sync {
-    /// The program has come to the iteration that was watched for, or beyond; called on the thread that counts.
+/// Serves the external requests of a session.
+pub(crate) trait RequestHandler: fmt::Debug + Send + Sync {
+    /// Reports that the program has reached the watched iteration or a later one, on the thread that counts.
     fn reached(&self, iteration: u64);
 
-    /// The program has taken the session for itself. No lock may be taken here.
+    /// Reports that the program has evicted the request. It must take no lock.
     fn evicted(&self);
 
-    /// Ends the running recording, and waits until it is written, as long as `patience` allows.
+    /// Ends the running recording, and waits for its file as long as `patience` allows.
     fn close(&self, patience: Patience);
 }
 
-/// What a session knows of those outside.
+/// Connects a session to its request handler.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    /// Of this process: a forked child serves no requests unless the program asks for it.
-    outside: fork::Own<Option<Arc<dyn Outside>>>,
-    /// From which iteration on somebody wants to know; 0 if nobody does.
+pub(super) struct RequestLink {
+    /// The handler of this process: a forked child serves no requests unless the program enables it.
+    handler: fork::Own<Option<Arc<dyn RequestHandler>>>,
+    /// The iteration at which the handler is called; 0 if none is watched.
     watched: AtomicU64,
 }
 
-/// The number that stands for a preparation by request, beside those of the program.
+/// The preparation number of all requests; the program's preparations count from 1.
 const BY_REQUEST: u64 = 0;
 
-const OWN: &str = "a recording of the program's own is going on";
-const TAKEN: &str = "the program has started a recording of its own";
-pub(super) const FOREIGN: &str = "the recording that is going on was asked for from outside; it ends by itself";
+const OWN: &str = "the program is recording itself; try again when its recording has ended";
+const TAKEN: &str = "the program started its own recording";
+pub(super) const FOREIGN: &str = "the running recording belongs to an external request; wait until it ends";
 
-impl Requests {
-    /// Tells whoever does requests that the program has taken the session for itself.
-    pub(super) fn evicted(&self) {
-        if let Some(outside) = self.outside() {
-            outside.evicted();
+impl RequestLink {
+    /// Reports to the handler that the program has evicted its request.
+    pub(super) fn report_eviction(&self) {
+        if let Some(handler) = self.handler() {
+            handler.evicted();
         }
     }
 
-    fn outside(&self) -> Option<Arc<dyn Outside>> {
-        self.outside.lock().clone()
+    fn handler(&self) -> Option<Arc<dyn RequestHandler>> {
+        self.handler.lock().clone()
     }
 }
 
 impl Session {
-    /// Says who does what is asked for from outside; the first one to say so counts.
-    pub(crate) fn serve(&self, outside: Arc<dyn Outside>) {
-        self.requests.outside.lock().get_or_insert(outside);
+    /// Sets the request handler, unless there is one already.
+    pub(crate) fn set_request_handler(&self, handler: Arc<dyn RequestHandler>) {
+        self.requests.handler.lock().get_or_insert(handler);
     }
 
-    /// Forgets the parent's requests in a forked child; `false` in the process that made the session, and where this process
-    /// serves requests already.
+    /// Forgets the parent's requests in a forked child. Returns `false` in the process that created the session, and if this
+    /// process serves requests already.
     pub(crate) fn forget_requests_of_parent(&self) -> Result<bool, Error> {
-        if !self.is_of_parent() || self.requests.outside().is_some() {
+        if !self.is_of_parent() || self.requests.handler().is_some() {
             return Ok(false);
         }
-        self.lock()?.guest = Guest::default();
+        self.lock()?.active_request = ActiveRequest::default();
         Ok(true)
     }
 
-    /// Whether the session was made by a process of which this one is a fork.
+    /// Whether the session was created before this process was forked.
     pub(crate) fn is_of_parent(&self) -> bool {
         fork::generation() != self.born
     }
 
-    /// Ends what was asked for from outside, and takes no more of it.
+    /// Ends the running request, and accepts no further ones.
     pub(crate) fn close_requests(&self, patience: Patience) {
-        if let Some(outside) = self.requests.outside() {
-            outside.close(patience);
+        if let Some(handler) = self.requests.handler() {
+            handler.close(patience);
         }
     }
 
-    /// Returns where recordings go that the configuration says: where the program's own do, even if it has those nowhere.
+    /// Returns the file of recordings that the configuration schedules: the program's output, or the default one if it has
+    /// none.
     pub(crate) fn output_of_windows(&self) -> PathBuf {
-        let (settings, parts) = (self.settings(), self.settings().name_parts());
+        let (settings, parts) = (self.settings(), self.settings().name_placeholders());
         let own = settings.output.path(&parts).or_else(|| Output::Default.path(&parts));
         own.unwrap_or_default()
     }
 
-    /// Returns why a recording that is asked for from outside cannot begin, if the program uses the session itself.
+    /// Returns why a requested recording cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
-        // In a forked child, what its parent records is none of its own.
+        // A recording of the parent does not count in a forked child.
         let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
-        (state.guest.ticket().is_none() && !matches!(state.phase, Phase::Idle)).then_some(OWN)
+        (state.active_request.id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
     }
 
-    /// What the session does for the program itself, for which a request makes way.
-    pub(super) fn use_by_program(&self) -> Status {
-        if self.guest().is_some() { Status::Idle } else { self.status() }
+    /// Returns what the session does for the program itself.
+    pub(super) fn program_status(&self) -> Status {
+        if self.active_request().is_some() { Status::Idle } else { self.status() }
     }
 
     /// Returns the number of the request that uses the session.
-    pub(super) fn guest(&self) -> Option<u64> {
-        self.lock().ok().filter(|_| !self.recorder.is_forked())?.guest.ticket()
+    pub(super) fn active_request(&self) -> Option<u64> {
+        self.lock().ok().filter(|_| !self.recorder.is_forked())?.active_request.id()
     }
 
-    /// Returns why that request had the session and has it no more, if so.
-    pub(crate) fn why_evicted(&self, ticket: u64) -> Option<&'static str> {
-        let is_evicted = self.lock().is_ok_and(|state| state.guest.is_over(ticket));
-        is_evicted.then_some(TAKEN).or_else(|| self.memory_profile.why_evicted(ticket))
+    /// Returns why that request lost the session, if it did.
+    pub(crate) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
+        let is_evicted = self.lock().is_ok_and(|state| state.active_request.is_done(request_id));
+        is_evicted.then_some(TAKEN).or_else(|| self.memory_profile.why_evicted(request_id))
     }
 
-    /// Returns the settings of a recording for a request, and what it asks for that only the layer can decide.
-    pub(crate) fn settings_for(&self, asked: &Asked, output: PathBuf) -> (Config, Option<&'static str>) {
-        let missing = "PROFILE_WITH_STACK changes nothing: call stacks are there if the program is started with them \
-                       (KINETO_PROFILE_WITH_STACK)";
+    /// Returns the settings of a requested recording, and a warning if it wants what only the layer can enable.
+    pub(crate) fn settings_for(&self, asked: &ParsedRequest, output: PathBuf) -> (Config, Option<&'static str>) {
+        let missing = "PROFILE_WITH_STACK has no effect: the layer records no call stacks; start the program with \
+                       KINETO_PROFILE_WITH_STACK";
         let config = self.settings().of_request(asked, output);
         let lacks_stacks = config.flags.with_stack && !self.config.flags.with_stack;
         (config, lacks_stacks.then_some(missing))
     }
 
-    /// Has the collectors begin for a request.
-    pub(crate) fn prepare_for(&self, ticket: u64, config: Config) -> Result<(), Error> {
-        let _call = self.call();
-        let _own = Own::begin();
+    /// Starts the collectors for a request.
+    pub(crate) fn prepare_for(&self, request_id: u64, config: Config) -> Result<(), Error> {
+        let _scope = self.notify_scope();
+        let _own = InternalAllocGuard::begin();
         let mut state = self.lock()?;
-        // It may have begun meanwhile, or been thrown away.
-        if state.guest.is(ticket) || state.guest.is_over(ticket) {
+        // It may have begun or been cancelled meanwhile.
+        if state.active_request.is_active(request_id) || state.active_request.is_done(request_id) {
             return Ok(());
         }
-        self.take_for(&mut state, ticket, config)
+        self.acquire_for(&mut state, request_id, config)
     }
 
-    fn take_for(&self, state: &mut State, ticket: u64, config: Config) -> Result<(), Error> {
-        // Whatever comes of it: a preparation that comes later than a start which has failed is none.
-        state.guest.pass_over(ticket);
-        if !matches!(state.phase, Phase::Idle) && !self.recorder.is_forked() {
+    fn acquire_for(&self, state: &mut SessionState, request_id: u64, config: Config) -> Result<(), Error> {
+        // Even if this fails: a preparation that arrives after its start failed is ignored.
+        state.active_request.mark_done(request_id);
+        if !matches!(state.phase, SessionPhase::Idle) && !self.recorder.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
-        self.ready(state, Phase::Prepared(BY_REQUEST), None, Arc::new(config))?;
-        state.guest.enter(ticket);
+        self.start_collectors(state, SessionPhase::Prepared(BY_REQUEST), None, Arc::new(config))?;
+        state.active_request.begin(request_id);
         Ok(())
     }
 
-    /// Starts the recording of a request, of which only what lies between two times is kept if they are given; its settings
-    /// are asked for if nothing was prepared.
+    /// Starts the recording of a request; with `between`, the trace is cut to these times. Calls `config` for its settings if
+    /// nothing was prepared.
     pub(crate) fn start_for(
         &self,
-        ticket: u64,
+        request_id: u64,
         between: Option<(SystemTime, SystemTime)>,
         config: impl FnOnce() -> Config,
     ) -> Result<(), Error> {
-        let _call = self.call();
-        let _own = Own::begin();
+        let _scope = self.notify_scope();
+        let _own = InternalAllocGuard::begin();
         let mut state = self.lock()?;
-        if state.guest.is_over(ticket) {
+        if state.active_request.is_done(request_id) {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
-        if !state.guest.is(ticket) {
-            self.take_for(&mut state, ticket, config())?;
+        if !state.active_request.is_active(request_id) {
+            self.acquire_for(&mut state, request_id, config())?;
         }
         let config = state.config.clone();
         state.between = between;
-        let begun = self.ready(&mut state, Phase::Idle, None, config).and_then(|_| self.run(&mut state));
+        let begun = self
+            .start_collectors(&mut state, SessionPhase::Idle, None, config)
+            .and_then(|_| self.open_recording(&mut state));
         if begun.is_err() {
-            state.guest.leave();
+            state.active_request.end();
         }
         begun
     }
 
-    /// What is recorded from the start on. Of the host, a request has all or nothing, and so has the program when its
-    /// file says something else: callsites are judged for the layer, once.
-    pub(super) fn begins_with(&self, state: &State) -> ActivityTypes {
+    /// Returns the types that are recorded from the start on. Host types are all on or all off for a request, and for a
+    /// program whose configuration file changed them: each callsite is decided once for the layer.
+    pub(super) fn begins_with(&self, state: &SessionState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
-        let is_as_judged = state.guest.ticket().is_none() && !has_cpu(&self.config);
-        match has_cpu(&state.config) || is_as_judged {
+        let is_decided_by_callsite = state.active_request.id().is_none() && !has_cpu(&self.config);
+        match has_cpu(&state.config) || is_decided_by_callsite {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),
         }
     }
 
-    /// Has nothing further recorded for a request, at once.
-    pub(crate) fn halt_for(&self, ticket: u64) -> Result<(), Error> {
+    /// Stops recording for a request at once, without ending the recording.
+    pub(crate) fn halt_for(&self, request_id: u64) -> Result<(), Error> {
         let state = self.lock()?;
-        self.check_guest(&state, ticket)?;
-        self.gate.pause(ActivityTypes::ALL);
+        self.check_active_request(&state, request_id)?;
+        self.recording_windows.pause(ActivityTypes::ALL);
         Ok(())
     }
 
-    /// Ends the recording of a request and hands it out.
-    pub(crate) fn stop_for(&self, ticket: u64) -> Result<Trace, Error> {
-        let _call = self.call();
-        let _own = Own::begin();
+    /// Ends the recording of a request and returns it.
+    pub(crate) fn stop_for(&self, request_id: u64) -> Result<Trace, Error> {
+        let _scope = self.notify_scope();
+        let _own = InternalAllocGuard::begin();
         let mut state = self.lock()?;
-        self.check_guest(&state, ticket)?;
+        self.check_active_request(&state, request_id)?;
         let trace = self.end(&mut state);
-        state.guest.leave();
+        state.active_request.end();
         trace
     }
 
-    /// Throws away what a request has, for that reason.
-    pub(crate) fn drop_for(&self, ticket: u64, why: &str) {
-        let _call = self.call();
+    /// Discards the recording of a request, for that reason.
+    pub(crate) fn discard_for(&self, request_id: u64, why: &str) {
+        let _scope = self.notify_scope();
         let Ok(mut state) = self.lock() else { return };
-        state.guest.pass_over(ticket);
-        if state.guest.is(ticket) && !self.recorder.is_forked() {
-            self.throw_away(&mut state, why);
+        state.active_request.mark_done(request_id);
+        if state.active_request.is_active(request_id) && !self.recorder.is_forked() {
+            self.discard(&mut state, why);
         }
     }
 
-    fn check_guest(&self, state: &State, ticket: u64) -> Result<(), Error> {
+    fn check_active_request(&self, state: &SessionState, request_id: u64) -> Result<(), Error> {
         self.check_process()?;
-        let taken = || Error::new(ErrorKind::NotActive, TAKEN);
-        state.guest.is(ticket).then_some(()).ok_or_else(taken)
+        let evicted = || Error::new(ErrorKind::NotActive, TAKEN);
+        state.active_request.is_active(request_id).then_some(()).ok_or_else(evicted)
     }
 
-    /// The program wants the session: what was asked for from outside is over.
-    pub(super) fn make_way(&self, state: &mut State) {
-        if state.guest.ticket().is_none() {
+    /// Evicts the current request, because the program uses the session itself.
+    pub(super) fn evict_request(&self, state: &mut SessionState) {
+        if state.active_request.id().is_none() {
             return;
         }
         if self.recorder.is_forked() {
-            return state.guest.leave();
+            return state.active_request.end();
         }
-        self.throw_away(state, TAKEN);
-        self.requests.evicted();
+        self.discard(state, TAKEN);
+        self.requests.report_eviction();
     }
 
-    fn throw_away(&self, state: &mut State, why: &str) {
-        if matches!(state.phase, Phase::Recording) {
-            self.gate.end();
+    fn discard(&self, state: &mut SessionState, why: &str) {
+        if matches!(state.phase, SessionPhase::Recording) {
+            self.recording_windows.end();
             self.recorder.observers.stop();
-            drop(self.pulse.stop());
+            drop(self.clock_thread.stop());
             self.recorder.discard();
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-        state.phase = Phase::Idle;
-        state.guest.leave();
-        self.observers.note(Event::Cancelled(why.to_owned()));
+        state.phase = SessionPhase::Idle;
+        state.active_request.end();
+        self.observers.push(SessionEvent::Cancelled(why.to_owned()));
     }
 
-    /// Has [`Outside::reached`] called from that iteration on, until something else is said.
+    /// Sets the iteration from which [`RequestHandler::reached`] is called; `None` for never.
     pub(crate) fn watch_iteration(&self, iteration: Option<u64>) {
         self.requests.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Returns the iteration that the program is in, if it counts them.
     pub(crate) fn iteration(&self) -> Option<u64> {
-        self.steps.iterations(|iterations| iterations.is_counted().then(|| iterations.current()))
+        self.steps.with_iterations(|iterations| iterations.is_counted().then(|| iterations.current()))
     }
 
     /// Counts a step of the profiler.
@@ -262,21 +265,21 @@ impl Session {
         self.count_iteration(PROFILER_STEP);
     }
 
-    /// Counts an iteration in the name of `requester`, and tells who wants to know.
+    /// Counts an iteration for `requester`, and calls the handler if it watches for this one.
     pub(crate) fn count_iteration(&self, requester: &str) -> u64 {
-        let current = self.steps.iterations(|iterations| iterations.increment(requester));
+        let current = self.steps.with_iterations(|iterations| iterations.increment(requester));
         let watched = self.requests.watched.load(Ordering::Relaxed);
         if watched != 0
             && current >= watched
-            && let Some(outside) = self.requests.outside()
+            && let Some(handler) = self.requests.handler()
         {
-            outside.reached(current);
+            handler.reached(current);
         }
         current
     }
 
-    /// Which collector of those that run for a request has stopped by itself, and why.
-    pub(crate) fn stopped(&self) -> Option<String> {
-        self.guest().and_then(|_| self.collectors.stopped())
+    /// Returns which collector stopped by itself during a request, and why.
+    pub(crate) fn stopped_collector(&self) -> Option<String> {
+        self.active_request().and_then(|_| self.collectors.stopped())
     }
 }

@@ -1,4 +1,4 @@
-//! Writes a trace to the output in time, shows how far it has come, and says where it is.
+//! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
 use super::{Session, YEAR, later};
 use crate::diag::{self, diag};
@@ -10,41 +10,41 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
 use std::time::{Duration, Instant};
 
-/// How long writers are waited for.
+/// How long to wait for writers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// As long as they make progress, and that long without any.
+    /// As long as they make progress, and at most that long without any.
     WhileAlive(Duration),
-    /// Until then: the process ends. Then they close their files with the rows that they have.
+    /// Until the process ends; then they close their files with the rows written by then.
     Until(Instant),
 }
 
-/// How long a writer whose time is up may take to close its file.
+/// How long a writer may take to close its file after its time limit.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
-/// A shorter `flush_timeout` counts as this: a writer that is at work may make no progress for some milliseconds.
+/// The minimum of `flush_timeout`: a working writer may make no progress for some milliseconds.
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Patience {
-    /// Returns how long writers are waited for from now on, if they make no progress.
-    pub(crate) fn wait(self) -> Wait {
+    /// Starts to wait for writers.
+    pub(crate) fn wait(self) -> WriteWait {
         let end = match self {
             Patience::WhileAlive(limit) => later(limit),
             Patience::Until(deadline) => deadline + TIME_TO_CLOSE,
         };
-        Wait { patience: self, end, steps: None }
+        WriteWait { patience: self, end, steps: None }
     }
 }
 
 /// A wait for writers.
-pub(crate) struct Wait {
+pub(crate) struct WriteWait {
     patience: Patience,
     end: Instant,
     steps: Option<u64>,
 }
 
-impl Wait {
-    /// Returns how much longer they are waited for, whose progress is `steps` by now.
+impl WriteWait {
+    /// Returns how much longer to wait; `steps` is the writers' progress so far.
     pub(crate) fn left(&mut self, steps: u64) -> Duration {
         if let Patience::WhileAlive(limit) = self.patience
             && self.steps.replace(steps) != Some(steps)
@@ -54,22 +54,22 @@ impl Wait {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Returns why they are waited for no longer.
+    /// Returns why the wait is over, and what to do.
     pub(crate) fn why_over(&self) -> String {
         match self.patience {
             Patience::WhileAlive(limit) => format!("no progress for {limit:?}; raise flush_timeout"),
-            Patience::Until(_) => "the process ended before; raise flush_timeout".to_owned(),
+            Patience::Until(_) => "the process ended first; raise flush_timeout".to_owned(),
         }
     }
 }
 
-/// The traces that threads of the program are ending and writing now; a forked child has none of its parent's.
+/// The traces that threads are ending or writing now; a forked child starts with none.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     active: fork::Own<Vec<(i64, Option<Trace>)>>,
 }
 
-/// A trace that the calling thread ends or writes.
+/// A trace that the calling thread is ending or writing.
 #[derive(Debug)]
 pub(crate) struct ActiveWrite<'w> {
     writes: &'w Writes,
@@ -77,20 +77,20 @@ pub(crate) struct ActiveWrite<'w> {
 }
 
 impl Writes {
-    /// Announces that the calling thread ends a recording, or writes a trace.
+    /// Registers the calling thread as ending a recording (`None`) or writing a trace.
     pub(super) fn enter(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
         let thread = thread::id();
         self.active.lock().push((thread, trace.cloned()));
         ActiveWrite { writes: self, thread }
     }
 
-    /// Makes all writers close their files at that time, with the rows that they have then.
+    /// Makes all writers close their files at `deadline`, with the rows written by then.
     fn close_at(&self, deadline: Instant) {
         let active = self.active.lock();
         active.iter().filter_map(|(_, trace)| trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
-    /// Waits until other threads have written what they are writing: the process ends at `deadline`.
+    /// Waits until other threads have finished writing; the process ends at `deadline`.
     pub(super) fn wait_for_others(&self, deadline: Instant) {
         const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
@@ -106,7 +106,7 @@ impl Writes {
 impl Drop for ActiveWrite<'_> {
     fn drop(&mut self) {
         let mut active = self.writes.active.lock();
-        // Of those of one thread, the last one ends first.
+        // The writes of one thread nest.
         if let Some(at) = active.iter().rposition(|(thread, _)| *thread == self.thread) {
             active.remove(at);
         }
@@ -114,46 +114,46 @@ impl Drop for ActiveWrite<'_> {
 }
 
 impl Session {
-    /// Announces that the calling thread ends a recording: who ends the process waits for its file.
+    /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
     pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
         self.writes.enter(None)
     }
 
-    /// Announces that the calling thread writes a trace: who ends the process waits for it.
+    /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
     pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
         self.writes.enter(Some(trace))
     }
 
-    /// Returns a number that grows as long as some trace that is being written does, and the number of traces.
+    /// Returns a number that grows with the progress of all writers, plus the number of their traces.
     pub(crate) fn write_steps(&self) -> u64 {
         let active = self.writes.active.lock();
         active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
-    /// Makes all writers close their files in time, if the process ends.
+    /// Makes all writers close their files in time, if the process is ending.
     pub(crate) fn limit_writes(&self, patience: Patience) {
         if let Patience::Until(deadline) = patience {
             self.writes.close_at(deadline);
         }
     }
 
-    /// Returns how long the program waits for a file.
+    /// Returns how long the program waits for a file without progress.
     pub(crate) fn patience(&self) -> Patience {
         Patience::WhileAlive(self.flush_timeout().max(LEAST))
     }
 
-    /// Returns when a process that ends at `now` waits for nothing more.
+    /// Returns until when a process that begins to end at `now` waits for files.
     pub(super) fn deadline(&self, now: Instant) -> Instant {
         now + self.flush_timeout().clamp(LEAST, YEAR)
     }
 
-    /// Writes a trace to the output, if there is one, on a thread of its own, and waits for it. Without such a thread, the
-    /// calling one writes, which may take longer than `patience`.
+    /// Writes a trace to the output, if any, on a new thread, and waits for it. If the thread cannot be started, the calling
+    /// one writes, which may take longer than `patience`.
     pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
         self.begin_write(trace, patience)?.map_or(Ok(()), PendingWrite::wait)
     }
 
-    /// Begins to write a trace to the output, if there is one, on a thread of its own.
+    /// Begins to write a trace to the output, if any, on a new thread.
     pub(super) fn begin_write(&self, trace: Trace, patience: Patience) -> Result<Option<PendingWrite<'_>>, Error> {
         let Some(path) = self.output() else { return Ok(None) };
         let active = self.writes.enter(Some(&trace));
@@ -163,7 +163,7 @@ impl Session {
         let (done, outcome) = mpsc::channel();
         let (written, target) = (trace.clone(), path.clone());
         let write = move || {
-            // After the time-out, the other end is gone.
+            // After the timeout, the receiver is gone.
             if let Err(SendError(Ok(()))) = done.send(save(&written, &target)) {
                 report(&written, &target);
             }
@@ -178,7 +178,7 @@ impl Session {
 }
 
 fn save(trace: &Trace, path: &Path) -> Result<(), Error> {
-    // No caller could handle them; they are in the file.
+    // No caller could handle violations; the file contains them.
     let _ = trace.check_violations();
     trace.save_all(path)
 }
@@ -203,12 +203,12 @@ impl PendingWrite<'_> {
             let left = wait.left(trace.progress().steps());
             match outcome.recv_timeout(INTERVAL.min(left)) {
                 Ok(saved) => {
-                    // No message goes behind the bar.
+                    // Erases the progress bar before the next message.
                     drop(shown);
                     return saved.inspect(|()| report(trace, path));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let text = format!("{} was not written: the thread that writes it panicked", path.display());
+                    let text = format!("{} was not written: its thread panicked; please report this", path.display());
                     return Err(Error::new(ErrorKind::Handler, text));
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
@@ -221,7 +221,7 @@ impl PendingWrite<'_> {
     }
 }
 
-/// What people see of a write that takes its time: a bar on a terminal, else a line now and then.
+/// Shows the progress of a long write: a bar on a terminal, else a line now and then.
 struct ShownProgress<'t> {
     trace: &'t Trace,
     path: &'t Path,
@@ -233,7 +233,7 @@ struct ShownProgress<'t> {
 impl ShownProgress<'_> {
     fn update(&mut self) {
         const FIRST: Duration = Duration::from_secs(1);
-        /// The second line comes after that, the third after twice that, and so on.
+        /// The interval between further lines.
         const NEXT: Duration = Duration::from_secs(10);
         const WIDTH: usize = 30;
         let elapsed = self.begun.elapsed();
@@ -241,10 +241,10 @@ impl ShownProgress<'_> {
             return;
         }
         let (rows, path) = (self.trace.progress().rows(), self.path.display());
-        // Counting them is what a writer begins with.
+        // A writer counts the rows first.
         let of = if rows == 0 { 0 } else { self.trace.row_count().max(rows) };
         let percent = (rows * 100).checked_div(of).unwrap_or(0);
-        if diag::DOOR.has_terminal() {
+        if diag::LOGGER.has_terminal() {
             let full = usize::try_from(percent).map_or(WIDTH, |percent| WIDTH * percent.min(100) / 100);
             let bar = "#".repeat(full) + &".".repeat(WIDTH - full);
             diag::show_status(&format!("writing {path} [{bar}] {percent:3} %"));
@@ -264,7 +264,7 @@ impl Drop for ShownProgress<'_> {
     }
 }
 
-/// Says in one line where a trace is, how much is in it, and what is not.
+/// Reports in one line a trace's file, how much it contains, and what was lost.
 pub(super) fn report(trace: &Trace, path: &Path) {
     let stats = trace.stats();
     let mut text = format!("wrote {}: ", path.display());

@@ -1,4 +1,4 @@
-//! The settings of the next recording: those of the start, with what the configuration file has said since.
+//! The settings of the next recording: those of the program's start, with later changes of the configuration file.
 
 use super::{FORKED_LOCK, Session, lock_within};
 use crate::config::Config;
@@ -12,11 +12,10 @@ impl Session {
         lock_within(&self.next, FORKED_LOCK).map_or_else(|| self.config.clone(), |next| next.clone())
     }
 
-    /// Turns into what the program would be started with now, as far as it can: what counts at once does, the next
-    /// recording takes the rest, and one that goes on keeps its own.
-    pub(crate) fn turn_into(&self, read: &Config) -> Arc<Config> {
+    /// Applies a reloaded configuration. Keys that may change at once do; the others apply to the next recording.
+    pub(crate) fn apply_reloaded(&self, read: &Config) -> Arc<Config> {
         let before = self.settings();
-        let config = Arc::new(before.turned_into(read));
+        let config = Arc::new(before.apply_reloaded(read));
         if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
             *next = config.clone();
         }
@@ -24,7 +23,7 @@ impl Session {
         config
     }
 
-    /// How long a file that is written when a recording ends may take.
+    /// Returns how long the file may take that is written when a recording ends.
     pub(crate) fn flush_timeout(&self) -> Duration {
         self.settings().flush_timeout
     }

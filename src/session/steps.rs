@@ -1,4 +1,4 @@
-//! A program that goes through a schedule: what each step starts, stops and hands out.
+//! Steps of a program through its schedule: what each one starts, stops and delivers.
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
@@ -10,7 +10,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
-use crate::schedule::{Act, Course, Iterations, ProfilerAction, Schedule, acts};
+use crate::schedule::{Iterations, ProfilerAction, Schedule, SchedulePosition, Transition, transitions};
 use crate::text::counted;
 use crate::trace::{Metadata, Trace};
 use std::fmt;
@@ -20,16 +20,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a program's steps have come to, and what it said about them.
+/// The state of a program's steps, and the options of its recordings.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
-    run: Mutex<Run>,
-    /// The thread that has `run`, 0 if none has.
+pub(crate) struct StepControl {
+    run: Mutex<ScheduleRun>,
+    /// The thread that holds `run`; 0 if none does.
     owner: AtomicI64,
-    /// In which process somebody had it last.
+    /// The fork generation in which `run` was locked last.
     generation: AtomicU64,
-    habits: OnceLock<Habits>,
-    /// The number that the next file has in its name; 0 if it has none.
+    options: OnceLock<SessionOptions>,
+    /// The number in the next file's name; 0 for none.
     file: AtomicU64,
     has_handler: AtomicBool,
     iterations: fork::PerProcess<Mutex<Iterations>>,
@@ -37,128 +37,129 @@ pub(crate) struct Steps {
     presets: Metadata,
 }
 
-/// What does not change once the layer is made.
+/// Options that are fixed when the layer is built.
 #[derive(Default)]
-pub(crate) struct Habits {
+pub(crate) struct SessionOptions {
     pub(crate) trace_id: Option<Arc<NewId>>,
     /// Traces of cycles are kept.
     pub(crate) accumulates: bool,
-    /// A trace is saved once.
+    /// A trace may be saved only once.
     pub(crate) is_strict: bool,
-    /// How long events may be put together.
+    /// The time limit for collecting a trace's events.
     pub(crate) post_processing_timeout: Option<Duration>,
-    /// What the backend of PrivateUse1 calls itself.
+    /// The name of the PrivateUse1 backend.
     pub(crate) private_use1: Option<String>,
 }
 
-/// Names a recording.
+/// Returns the trace id of a recording.
 type NewId = dyn Fn() -> String + Send + Sync;
 
 #[derive(Default)]
-struct Run {
+struct ScheduleRun {
     schedule: Option<Schedule>,
     handler: Option<Box<dyn TraceHandler>>,
-    /// Where the schedule is, once it has begun.
-    course: Option<Course>,
-    /// In which process it began.
+    /// The position in the schedule, once it has begun.
+    position: Option<SchedulePosition>,
+    /// The fork generation in which the schedule began.
     generation: u64,
     step: u64,
     /// How many recordings have ended.
     cycles: u64,
     annotation: Annotation,
     reports: Arc<[CollectorReport]>,
-    /// Which collector has stopped by itself, and why.
+    /// Which collector stopped by itself, and why.
     stopped: String,
 }
 
-/// What the end of a program's steps came to.
+/// The result of ending a program's steps.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// A recording, which is the caller's.
+    /// A recording, which the caller must save.
     Recording(Trace),
-    /// A cycle, which is saved or was handed out.
+    /// A cycle, which was saved or delivered to the handler.
     Cycle(Cycle),
-    /// Nothing was recorded at that time.
+    /// Nothing was being recorded.
     Nothing {
         why: String,
-        /// Cycles before have ended in traces.
+        /// Earlier cycles have ended in traces.
         has_traces: bool,
     },
 }
 
 /// The right to step, for one thread at a time.
-struct Turn<'s> {
-    run: MutexGuard<'s, Run>,
+struct StepLock<'s> {
+    run: MutexGuard<'s, ScheduleRun>,
     owner: &'s AtomicI64,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for StepLock<'_> {
     fn drop(&mut self) {
         self.owner.store(0, Ordering::Relaxed);
     }
 }
 
-impl Steps {
-    /// Takes over what the builder was told.
+impl StepControl {
+    /// Applies the builder's settings.
     pub(crate) fn configure(
         &self,
         schedule: Option<Schedule>,
         handler: Option<Box<dyn TraceHandler>>,
-        habits: Habits,
+        options: SessionOptions,
     ) -> Result<(), Error> {
         self.has_handler.store(handler.is_some(), Ordering::Relaxed);
-        // Set once: a layer is built once.
-        let _ = self.habits.set(habits);
-        let mut turn = self.turn(None)?;
-        turn.run.handler = handler;
-        self.set_schedule(&mut turn.run, schedule);
+        // A layer is built once.
+        let _ = self.options.set(options);
+        let mut lock = self.lock_step(None)?;
+        lock.run.handler = handler;
+        self.set_schedule(&mut lock.run, schedule);
         Ok(())
     }
 
-    /// Waits for other threads that are stepping, no longer than `patience` or than makes sense in a forked child.
-    fn turn(&self, patience: Option<Duration>) -> Result<Turn<'_>, Error> {
+    /// Locks out other threads that step. Waits at most `patience`, and only briefly in a forked child.
+    fn lock_step(&self, patience: Option<Duration>) -> Result<StepLock<'_>, Error> {
         let own = thread::id();
         if self.owner.load(Ordering::Relaxed) == own {
-            let why = "a handler of traces cannot step, start or stop the profiler that calls it";
+            let why = "a trace handler cannot step, start or stop its own profiler; do it after the handler returns";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        // In a forked child, the thread that had the turn may not exist.
+        // In a forked child, the thread that held the lock may not exist.
         let generation = fork::generation();
         let is_new = self.generation.load(Ordering::Relaxed) != generation;
         let patience = patience.or(is_new.then_some(FORKED_LOCK));
         let run = match patience {
             None => self.run.lock().unwrap_or_else(PoisonError::into_inner),
-            Some(patience) => lock_within(&self.run, patience)
-                .ok_or_else(|| Error::new(ErrorKind::Timeout, "another thread is in the middle of a step"))?,
+            Some(patience) => lock_within(&self.run, patience).ok_or_else(|| {
+                Error::new(ErrorKind::Timeout, "another thread is still in a step; try again when it has ended")
+            })?,
         };
         self.owner.store(own, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
-        Ok(Turn { run, owner: &self.owner })
+        Ok(StepLock { run, owner: &self.owner })
     }
 
-    fn set_schedule(&self, run: &mut Run, schedule: Option<Schedule>) {
+    fn set_schedule(&self, run: &mut ScheduleRun, schedule: Option<Schedule>) {
         run.schedule = schedule;
         (run.step, run.cycles) = (0, 0);
-        self.number(run);
+        self.number_next_file(run);
     }
 
-    /// Has the next file carry the number of its cycle, unless there is to be only one.
-    fn number(&self, run: &Run) {
+    /// Numbers the next file by its cycle, unless there is only one cycle.
+    fn number_next_file(&self, run: &ScheduleRun) {
         let is_numbered = run.schedule.as_ref().is_some_and(|schedule| !schedule.is_single());
         self.file.store(if is_numbered { run.cycles + 1 } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Gives the next file a number that no file has yet.
+    /// Gives the next file an unused number.
     pub(crate) fn end_numbered_file(&self) {
-        // Cycles have numbers of their own.
-        if self.turn(None).is_ok_and(|turn| turn.run.schedule.is_none()) {
+        // Cycles number their files themselves.
+        if self.lock_step(None).is_ok_and(|lock| lock.run.schedule.is_none()) {
             self.file.store(self.file.load(Ordering::Relaxed).max(1) + 1, Ordering::Relaxed);
         }
     }
 
-    /// Returns where the recording of this time goes by itself, if `path` is where one goes.
-    pub(super) fn place(&self, path: PathBuf, output: &Output) -> Option<PathBuf> {
-        // A handler takes the place of an output that nobody has asked for.
+    /// Returns the file of the current recording, derived from the output's `path`.
+    pub(super) fn output_file(&self, path: PathBuf, output: &Output) -> Option<PathBuf> {
+        // A handler replaces the default output.
         if self.has_handler() && matches!(output, Output::Default) {
             return None;
         }
@@ -168,14 +169,18 @@ impl Steps {
         }
     }
 
-    /// Returns the name of a new recording, if the program names them.
+    /// Returns the trace id of a new recording, if the program provides one.
     pub(super) fn new_trace_id(&self, status: Status) -> Option<String> {
-        let name = self.habits.get().and_then(|habits| habits.trace_id.as_ref())?;
-        // One that is prepared has its name.
+        let name = self.options.get().and_then(|options| options.trace_id.as_ref())?;
+        // A prepared recording has its id already.
         (status == Status::Idle).then_some(())?;
         let named = catch_unwind(AssertUnwindSafe(|| name())).ok();
         if named.is_none() {
-            diag!(Error, "schedule", "the callback that names traces panicked; this one has a random name");
+            diag!(
+                Error,
+                "schedule",
+                "the trace id is random: the callback that provides it panicked; fix the callback"
+            );
         }
         named.filter(|name| !name.is_empty())
     }
@@ -184,24 +189,24 @@ impl Steps {
         self.has_handler.load(Ordering::Relaxed)
     }
 
-    /// Returns what does not change once the layer is made.
-    pub(super) fn habits(&self) -> Option<&Habits> {
-        self.habits.get()
+    /// Returns the options of the builder.
+    pub(super) fn options(&self) -> Option<&SessionOptions> {
+        self.options.get()
     }
 
-    /// What each recording has in its header.
+    /// Returns the header entries of all recordings.
     pub(crate) fn presets(&self) -> &Metadata {
         &self.presets
     }
 
-    /// Returns the traces that were kept.
+    /// Returns the accumulated traces.
     pub(crate) fn traces(&self) -> Vec<Trace> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the counts of iterations, or changes them.
-    pub(crate) fn iterations<R>(&self, work: impl FnOnce(&mut Iterations) -> R) -> R {
-        // A forked child continues its parent's counts, unless they were being changed at the fork.
+    /// Calls `work` with the counts of iterations.
+    pub(crate) fn with_iterations<R>(&self, work: impl FnOnce(&mut Iterations) -> R) -> R {
+        // A forked child continues its parent's counts, unless they were locked at the fork.
         let copy = |parents: &Mutex<Iterations>| parents.try_lock().map(|counts| counts.clone()).unwrap_or_default();
         let iterations = self.iterations.get(|parents| Mutex::new(copy(parents)));
         work(&mut iterations.lock().unwrap_or_else(PoisonError::into_inner))
@@ -209,50 +214,50 @@ impl Steps {
 }
 
 impl Session {
-    /// Begins the schedule, or a recording if there is none.
-    pub(crate) fn begin(&self) -> Result<(), Error> {
-        let _call = self.call();
-        let mut turn = self.steps.turn(None)?;
-        let run = &mut *turn.run;
+    /// Begins the schedule, or a recording if there is no schedule.
+    pub(crate) fn begin_schedule(&self) -> Result<(), Error> {
+        let _scope = self.notify_scope();
+        let mut lock = self.steps.lock_step(None)?;
+        let run = &mut *lock.run;
         if run.is_of_parent() {
-            // Steps begin anew.
-            run.course = None;
+            // StepControl begin anew.
+            run.position = None;
             (run.step, run.cycles) = (0, 0);
-            self.steps.number(run);
+            self.steps.number_next_file(run);
         }
         let active = |why: &str| Err(Error::new(ErrorKind::AlreadyActive, why));
-        if run.course.is_some() {
-            return active("the schedule is going on already; stop it first");
+        if run.position.is_some() {
+            return active("the schedule is running already; stop it first");
         }
         let Some(schedule) = &run.schedule else { return self.start() };
         let action = schedule.checked(run.step)?;
-        self.make_way(&mut *self.lock()?);
+        self.evict_request(&mut *self.lock()?);
         if self.status() != Status::Idle {
-            return active("a recording is going on or prepared already; stop it first");
+            return active("a recording is running or prepared already; stop it first");
         }
         let filter = self.config.filter.as_ref();
         if filter.is_some_and(|filter| !filter.would_enable(annotation::TARGET, &tracing_core::Level::INFO)) {
-            run.annotation.tell_own_filter();
+            run.annotation.report_own_filter();
         }
         run.reports = Arc::default();
-        let (_, failed) = self.perform(run, acts(ProfilerAction::None, Some(action)), false);
+        let (_, failed) = self.perform(run, transitions(ProfilerAction::None, Some(action)), false);
         failed.map_or(Ok(()), Err)?;
-        (run.course, run.generation) = (Some(Course::new(action)), fork::generation());
+        (run.position, run.generation) = (Some(SchedulePosition::new(action)), fork::generation());
         run.annotation.begin(run.step);
         Ok(())
     }
 
-    /// Ends a step and begins the next one.
+    /// Ends the current step and begins the next one.
     pub(crate) fn step(&self) -> StepOutcome {
-        let _call = self.call();
-        let mut turn = match self.steps.turn(None) {
-            Ok(turn) => turn,
+        let _scope = self.notify_scope();
+        let mut lock = match self.steps.lock_step(None) {
+            Ok(lock) => lock,
             Err(why) => return StepOutcome::nothing(0, &why),
         };
-        let run = &mut *turn.run;
-        match (run.course, run.schedule.clone()) {
-            (Some(_), _) if run.is_of_parent() => StepOutcome::nothing(run.step, &self.parents()),
-            (Some(course), Some(schedule)) => self.step_along(run, course, &schedule),
+        let run = &mut *lock.run;
+        match (run.position, run.schedule.clone()) {
+            (Some(_), _) if run.is_of_parent() => StepOutcome::nothing(run.step, &foreign_schedule()),
+            (Some(position), Some(schedule)) => self.advance_schedule(run, position, &schedule),
             (_, None) => {
                 run.step += 1;
                 self.count_step();
@@ -269,28 +274,28 @@ impl Session {
         }
     }
 
-    fn step_along(&self, run: &mut Run, course: Course, schedule: &Schedule) -> StepOutcome {
+    fn advance_schedule(&self, run: &mut ScheduleRun, position: SchedulePosition, schedule: &Schedule) -> StepOutcome {
         // Before anything changes.
         let scheduled = match schedule.checked(run.step + 1) {
             Ok(scheduled) => scheduled,
             Err(why) => {
-                diag!(Error, "schedule", "{why}; the step before goes on");
+                diag!(Error, "schedule", "{why} (the previous step continues)");
                 return StepOutcome::nothing(run.step, &why);
             }
         };
         let stopped = self.collectors.stopped();
-        let next = course.next(scheduled, stopped.is_some());
+        let next = position.next(scheduled, stopped.is_some());
         run.stopped = match next.action {
             ProfilerAction::DeviceStopped => stopped.unwrap_or_else(|| std::mem::take(&mut run.stopped)),
             _ => String::new(),
         };
         run.annotation.end();
-        let (cycle, failed) = self.perform(run, acts(course.action, Some(next.action)), false);
+        let (cycle, failed) = self.perform(run, transitions(position.action, Some(next.action)), false);
         run.step += 1;
-        run.course = Some(match failed {
+        run.position = Some(match failed {
             None => next,
-            // What follows is as after a wait.
-            Some(_) => Course::new(ProfilerAction::None),
+            // Continues as after a wait.
+            Some(_) => SchedulePosition::new(ProfilerAction::None),
         });
         self.count_step();
         run.annotation.begin(run.step);
@@ -306,15 +311,15 @@ impl Session {
 
     /// Ends the schedule, or the recording if there is no schedule.
     ///
-    /// With `at_end`, the program ends: an assertion that did not hold is no reason to save nothing.
+    /// With `at_end`, the program is ending, and a violated assertion does not prevent saving.
     pub(crate) fn finish(&self, at_end: bool) -> Result<Ending, Error> {
-        let _call = self.call();
-        let mut turn = self.steps.turn(None)?;
-        let run = &mut *turn.run;
-        if run.course.is_some() && run.is_of_parent() {
-            return Err(self.parents());
+        let _scope = self.notify_scope();
+        let mut lock = self.steps.lock_step(None)?;
+        let run = &mut *lock.run;
+        if run.position.is_some() && run.is_of_parent() {
+            return Err(foreign_schedule());
         }
-        let Some(course) = run.course.take() else {
+        let Some(position) = run.position.take() else {
             run.annotation.end();
             let trace = self.stop()?;
             return Ok(match run.handler.is_some() {
@@ -323,48 +328,55 @@ impl Session {
             });
         };
         run.annotation.end();
-        match self.perform(run, acts(course.action, None), at_end) {
+        match self.perform(run, transitions(position.action, None), at_end) {
             (_, Some(failed)) => Err(failed),
             (Some(cycle), None) => Ok(Ending::Cycle(cycle)),
-            (None, None) => Ok(Ending::Nothing { why: run.why_nothing(course.action), has_traces: run.cycles > 0 }),
+            (None, None) => Ok(Ending::Nothing { why: run.why_nothing(position.action), has_traces: run.cycles > 0 }),
         }
     }
 
-    /// Does what a transition asks for; returns the recording that ended, and why the rest was not done.
-    fn perform(&self, run: &mut Run, acts: &[Act], at_end: bool) -> (Option<Cycle>, Option<Error>) {
-        let _ending = acts.contains(&Act::Stop).then(|| self.begin_ending());
+    /// Performs transitions; returns the recording that ended, and the error that stopped the rest.
+    fn perform(
+        &self,
+        run: &mut ScheduleRun,
+        transitions: &[Transition],
+        at_end: bool,
+    ) -> (Option<Cycle>, Option<Error>) {
+        let _ending = transitions.contains(&Transition::Stop).then(|| self.begin_ending());
         let (mut cycle, mut trace, mut discards) = (None, None, false);
-        let mut act = |act: &Act| -> Result<(), Error> {
+        let mut act = |act: &Transition| -> Result<(), Error> {
             match act {
-                Act::Warn(what) if run.stopped.is_empty() => diag!(Warning, "schedule", "step {}: {what}", run.step),
-                Act::Warn(what) => diag!(Warning, "schedule", "step {}: {what} ({})", run.step, run.stopped),
-                Act::Prepare => run.reports = self.prepare()?.1.into(),
-                Act::Start => {
-                    discards = acts.contains(&Act::Stop);
+                Transition::Warn(what) if run.stopped.is_empty() => {
+                    diag!(Warning, "schedule", "step {}: {what}", run.step)
+                }
+                Transition::Warn(what) => diag!(Warning, "schedule", "step {}: {what} ({})", run.step, run.stopped),
+                Transition::Prepare => run.reports = self.prepare()?.1.into(),
+                Transition::Start => {
+                    discards = transitions.contains(&Transition::Stop);
                     self.start()?;
                 }
-                Act::Stop => {
+                Transition::Stop => {
                     run.reports = Arc::default();
                     trace = Some(self.stop()?);
                 }
-                Act::Save => cycle = trace.take().map(|trace| self.end_cycle(run, trace, at_end)),
+                Transition::Save => cycle = trace.take().map(|trace| self.end_cycle(run, trace, at_end)),
             }
             Ok(())
         };
-        let failed = acts.iter().find_map(|each| act(each).err());
+        let failed = transitions.iter().find_map(|each| act(each).err());
         if let Some(trace) = trace.filter(|_| !discards) {
             run.cycles += 1;
-            self.steps.number(run);
-            let why = "the schedule ended it without RecordAndSave";
+            self.steps.number_next_file(run);
+            let why = "not saved: the schedule ended the recording without RecordAndSave; return it for the last step";
             let error = Some(Error::new(ErrorKind::Config, why));
             cycle = Some(Cycle { number: run.cycles, trace, path: None, error });
         }
         (cycle, failed)
     }
 
-    /// Hands out a trace, or saves it.
-    fn end_cycle(&self, run: &mut Run, trace: Trace, at_end: bool) -> Cycle {
-        // At the end of the program, nobody could take it.
+    /// Delivers a trace to the handler, or saves it.
+    fn end_cycle(&self, run: &mut ScheduleRun, trace: Trace, at_end: bool) -> Cycle {
+        // At the end of the program, no caller could handle the error.
         let refused = trace.check_violations().err().filter(|_| !at_end);
         let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace), Err) {
             Ok(path) => (path, None),
@@ -373,21 +385,21 @@ impl Session {
                 (None, Some(error))
             }
         };
-        if self.steps.habits.get().is_some_and(|habits| habits.accumulates) {
+        if self.steps.options.get().is_some_and(|options| options.accumulates) {
             self.steps.kept.lock().unwrap_or_else(PoisonError::into_inner).push(trace.clone());
         }
         run.cycles += 1;
-        self.steps.number(run);
+        self.steps.number_next_file(run);
         Cycle { number: run.cycles, trace, path, error }
     }
 
-    fn deliver(&self, run: &mut Run, trace: &Trace) -> Result<Option<PathBuf>, Error> {
+    fn deliver(&self, run: &mut ScheduleRun, trace: &Trace) -> Result<Option<PathBuf>, Error> {
         if let Some(handler) = &mut run.handler {
-            let failed = |why: String| Error::new(ErrorKind::Handler, format!("the handler of traces {why}"));
+            let failed = |why: String| Error::new(ErrorKind::Handler, format!("the trace handler {why}"));
             return match catch_unwind(AssertUnwindSafe(|| handler.ready(trace.clone()))) {
                 Ok(Ok(path)) => Ok(path.inspect(|path| report(trace, path))),
                 Ok(Err(error)) => Err(failed(format!("failed: {error}"))),
-                Err(_) => Err(failed("panicked".to_owned())),
+                Err(_) => Err(failed("panicked; fix its code".to_owned())),
             };
         }
         let Some(path) = self.output() else { return Ok(None) };
@@ -395,75 +407,79 @@ impl Session {
         Ok(Some(path))
     }
 
-    /// The process ends without the guard: hands what is recorded so far to the handler. Returns whether there is one.
-    pub(super) fn hand_over(&self, deadline: Instant) -> bool {
-        if !self.steps.has_handler() || self.guest().is_some() {
+    /// Delivers what is recorded so far to the handler when the process ends without the guard. Returns whether there is a
+    /// handler.
+    pub(super) fn deliver_at_exit(&self, deadline: Instant) -> bool {
+        if !self.steps.has_handler() || self.active_request().is_some() {
             return false;
         }
         let patience = deadline.saturating_duration_since(Instant::now());
-        let taken = self.steps.turn(Some(patience)).and_then(|mut turn| {
-            let trace = self.look()?;
+        let delivered = self.steps.lock_step(Some(patience)).and_then(|mut lock| {
+            let trace = self.snapshot()?;
             let _ = trace.check_violations();
-            self.deliver(&mut turn.run, &trace)
+            self.deliver(&mut lock.run, &trace)
         });
-        if let Err(error) = taken {
-            diag!(Error, "flush", "the trace was not handed out: {error}");
+        if let Err(error) = delivered {
+            diag!(Error, "flush", "the trace was not delivered: {error}");
         }
         true
     }
 
-    /// The process ends without the guard: says why a schedule has recorded nothing so far.
-    pub(super) fn tell_why_nothing(&self) {
-        let Ok(turn) = self.steps.turn(Some(Duration::ZERO)) else { return };
-        let run = &*turn.run;
+    /// Reports why a schedule has recorded nothing so far, when the process ends without the guard.
+    pub(super) fn report_why_nothing(&self) {
+        let Ok(lock) = self.steps.lock_step(Some(Duration::ZERO)) else { return };
+        let run = &*lock.run;
         let is_recording = self.status_now() != Status::Idle;
-        if let Some(course) = run.course.as_ref().filter(|_| !is_recording && run.cycles == 0 && !run.is_of_parent()) {
-            diag!(Warning, "flush", "nothing was recorded: {}", run.why_nothing(course.action));
+        if let Some(position) =
+            run.position.as_ref().filter(|_| !is_recording && run.cycles == 0 && !run.is_of_parent())
+        {
+            diag!(Warning, "flush", "nothing was recorded: {}", run.why_nothing(position.action));
         }
     }
 
-    /// Sets the schedule of the next start; `None` is a recording without one.
+    /// Sets the schedule of the next start; `None` means a recording without one.
     pub(crate) fn set_schedule(&self, schedule: Option<Schedule>) -> Result<(), Error> {
-        let mut turn = self.steps.turn(None)?;
-        let run = &mut *turn.run;
+        let mut lock = self.steps.lock_step(None)?;
+        let run = &mut *lock.run;
         if let Some(schedule) = &schedule {
             schedule.checked(0)?;
         }
-        if run.course.is_some() && !run.is_of_parent() || self.used_by_program().is_some() {
-            let why = "a schedule or a recording is going on; stop it before you set another schedule";
+        if run.position.is_some() && !run.is_of_parent() || self.used_by_program().is_some() {
+            let why = "cannot set the schedule: a schedule or a recording is running; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        run.course = None;
+        run.position = None;
         self.steps.set_schedule(run, schedule);
         Ok(())
     }
 
-    /// Whether a schedule is going on.
+    /// Whether a schedule is running.
     pub(crate) fn is_stepping(&self) -> bool {
-        self.steps.turn(None).is_ok_and(|turn| turn.run.course.is_some() && !turn.run.is_of_parent())
+        self.steps.lock_step(None).is_ok_and(|lock| lock.run.position.is_some() && !lock.run.is_of_parent())
     }
 
     /// Whether there is a schedule.
     pub(crate) fn has_schedule(&self) -> bool {
-        self.steps.turn(None).is_ok_and(|turn| turn.run.schedule.is_some())
+        self.steps.lock_step(None).is_ok_and(|lock| lock.run.schedule.is_some())
     }
 
     /// Opens the annotation of a step that began before there was a subscriber.
     pub(crate) fn annotate_late(&self) {
-        // Who is in the middle of a step has opened one.
-        if let Ok(mut turn) = self.steps.turn(Some(Duration::ZERO)) {
-            turn.run.annotation.begin_late();
+        // A thread inside a step has opened one.
+        if let Ok(mut lock) = self.steps.lock_step(Some(Duration::ZERO)) {
+            lock.run.annotation.begin_late();
         }
-    }
-
-    fn parents(&self) -> Error {
-        let why = "the schedule belongs to the parent process; start one of this process's own";
-        Error::new(ErrorKind::Forked, why)
     }
 }
 
-impl Run {
-    /// Whether what goes on was begun by the process that this one is a fork of.
+/// Returns the error for a forked child that uses its parent's schedule.
+fn foreign_schedule() -> Error {
+    let why = "the schedule belongs to the parent process; start one in this process";
+    Error::new(ErrorKind::Forked, why)
+}
+
+impl ScheduleRun {
+    /// Whether the schedule was begun by the parent of this process.
     fn is_of_parent(&self) -> bool {
         self.generation != fork::generation()
     }
@@ -480,11 +496,13 @@ impl Run {
         }
     }
 
-    /// Says why nothing was recorded when the schedule ended in `action`.
+    /// Returns why nothing was recorded when the schedule ended in `action`.
     fn why_nothing(&self, action: ProfilerAction) -> String {
         let when = match action {
             ProfilerAction::Warmup => "during warm-up",
-            ProfilerAction::DeviceStopped => return "a collector had stopped by itself".to_owned(),
+            ProfilerAction::DeviceStopped => {
+                return "a collector had stopped by itself; its message names the cause".to_owned();
+            }
             _ => "while it waited",
         };
         let steps = self.schedule.as_ref().and_then(|schedule| schedule.steps_to_record(self.step));
@@ -499,20 +517,20 @@ impl Run {
 
 fn why_nothing(status: Status) -> &'static str {
     match status {
-        Status::Paused => "the recording is paused",
-        _ => "no recording is going on and there is no schedule; call start, or set a schedule",
+        Status::Paused => "the recording is paused; resume it",
+        _ => "no recording is running and there is no schedule; call start, or set a schedule",
     }
 }
 
-impl fmt::Debug for Run {
+impl fmt::Debug for ScheduleRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (schedule, course) = (&self.schedule, &self.course);
-        f.debug_struct("Run").field("schedule", schedule).field("course", course).finish_non_exhaustive()
+        let (schedule, position) = (&self.schedule, &self.position);
+        f.debug_struct("ScheduleRun").field("schedule", schedule).field("position", position).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Habits {
+impl fmt::Debug for SessionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Habits").field("accumulates", &self.accumulates).finish_non_exhaustive()
+        f.debug_struct("SessionOptions").field("accumulates", &self.accumulates).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Session {
-    /// One that nothing records into.
+    /// Returns a session without a layer.
     pub(super) fn for_tests() -> Arc<Session> {
         let recorder = Arc::new(Recorder::for_tests());
         Session::new(recorder, Config::default(), Sinks::default(), CollectorSet::new(vec![], vec![]))
@@ -11,16 +11,16 @@ impl Session {
 }
 
 #[test]
-fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
+fn first_chunk_starts_the_thread_and_reads_the_clocks() {
     let session = Session::for_tests();
     session.start().unwrap();
     session.pause(ActivityTypes::ALL).unwrap();
     session.resume(ActivityTypes::ALL).unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!((session.recorder.pool().bytes(), session.pulse.anchors().len()), (0, 3));
+    assert_eq!((session.recorder.pool().bytes(), session.clock_thread.anchors().len()), (0, 3));
     drop(session.recorder.open_chunk(session.recorder.epoch()));
-    assert_eq!(session.pulse.anchors().len(), 4);
-    // The thread has the pool filled.
+    assert_eq!(session.clock_thread.anchors().len(), 4);
+    // The thread fills the pool.
     while session.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
         std::thread::yield_now();
     }
@@ -28,7 +28,7 @@ fn the_thread_starts_with_the_first_chunk_and_the_clocks_are_read_then() {
 
 #[test]
 #[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
-fn the_clocks_are_read_each_second_after_a_pause_too() {
+fn clocks_are_read_each_second_after_a_pause() {
     let session = Session::for_tests();
     session.start().unwrap();
     drop(session.recorder.open_chunk(session.recorder.epoch()));
@@ -36,13 +36,13 @@ fn the_clocks_are_read_each_second_after_a_pause_too() {
     // Long enough for the session's thread to find that nothing is recorded.
     std::thread::sleep(Duration::from_millis(1200));
     session.resume(ActivityTypes::ALL).unwrap();
-    let before = session.pulse.anchors().len();
+    let before = session.clock_thread.anchors().len();
     std::thread::sleep(Duration::from_millis(2500));
-    assert!(session.pulse.anchors().len() > before, "{before}");
+    assert!(session.clock_thread.anchors().len() > before, "{before}");
 }
 
 #[test]
-fn who_holds_the_state_for_ever_is_not_waited_for_for_ever() {
+fn session_is_unreachable_while_its_lock_is_held() {
     let session = Session::for_tests();
     let held = session.lock().unwrap();
     assert!(!session.is_reachable(Instant::now()));
@@ -51,7 +51,7 @@ fn who_holds_the_state_for_ever_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_recording_has_one_name_of_its_own() {
+fn each_recording_has_its_own_trace_id() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
         let mut config = Config::default();
         config.mode = mode.into();
@@ -60,17 +60,17 @@ fn a_recording_has_one_name_of_its_own() {
         let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
         let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
         session.start().unwrap();
-        let looks = [id(session.look().unwrap()), id(session.look().unwrap()), id(session.stop().unwrap())];
-        assert!(looks[0].is_some() && looks.iter().all(|look| *look == looks[0]), "{looks:?}");
+        let ids = [id(session.snapshot().unwrap()), id(session.snapshot().unwrap()), id(session.stop().unwrap())];
+        assert!(ids[0].is_some() && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
         session.start().unwrap();
         let next = session.stop().unwrap();
         assert!(next.metadata().contains(&("group_trace_id".to_owned(), "\"7\"".to_owned())));
-        assert_ne!(id(next), looks[0], "{mode:?}");
+        assert_ne!(id(next), ids[0], "{mode:?}");
     }
 }
 
 #[test]
-fn records_that_cannot_be_are_told_and_left_out() {
+fn impossible_records_are_reported_and_skipped() {
     use crate::buffer::{Head, Tag, Writer};
     use crate::time::Ticks;
     let session = Session::for_tests();
@@ -78,15 +78,15 @@ fn records_that_cannot_be_are_told_and_left_out() {
     let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
     let writer = Writer::of(&chunk);
     let put = |head: Head| writer.put(writer.next().unwrap(), head, [9, 10, 0], &[]);
-    // On no thread and of no callsite; of no kind.
+    // Without a thread or callsite; of an unknown kind.
     put(Head::new(Tag::Slice, 0, 77));
     put(Head::new(Tag::Span, 0, 77));
     writer.put_slice(writer.next().unwrap(), 0xff, Ticks(9), 0);
     let trace = session.stop().unwrap();
     let stats = trace.stats();
-    let told: Vec<_> = stats.violations.iter().map(ToString::to_string).collect();
+    let violations: Vec<_> = stats.violations.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        violations,
         [
             "what threads have committed can be read: 1 chunks are read in part (1x)",
             "records are of known threads and callsites: 4 are not, and are left out (1x)"
@@ -96,7 +96,7 @@ fn records_that_cannot_be_are_told_and_left_out() {
 }
 
 #[test]
-fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
+fn chunks_opened_after_a_stop_return_to_the_budget() {
     let session = Session::for_tests();
     for _ in 0..40 {
         session.start().unwrap();
@@ -112,7 +112,7 @@ fn what_threads_open_after_a_stop_goes_back_into_the_budget() {
 }
 
 #[test]
-fn a_request_that_has_failed_is_not_prepared_and_the_output_is_the_programs() {
+fn failed_request_is_not_prepared_nor_changes_the_output() {
     let mut config = Config::default();
     config.output = Output::Exact("/no/such/own.json".into());
     let recorder = Arc::new(Recorder::for_tests());
@@ -120,7 +120,7 @@ fn a_request_that_has_failed_is_not_prepared_and_the_output_is_the_programs() {
     session.start().unwrap();
     assert_eq!(session.start_for(1, None, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
     session.stop().unwrap();
-    // It was under way while the start failed.
+    // The preparation was in progress when the start failed.
     session.prepare_for(1, Config::default()).unwrap();
     assert_eq!(session.status(), Status::Idle);
     session.start_for(2, None, Config::default).unwrap();

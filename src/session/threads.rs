@@ -1,19 +1,19 @@
-//! Threads that join a recording, or leave it, by their own word.
+//! Threads that the program includes in a recording, or excludes from it.
 
-use super::{Phase, Session};
+use super::{Session, SessionPhase};
 use crate::error::{Error, ErrorKind};
-use crate::layer::reach;
+use crate::layer::thread_selection;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The calling thread is recorded until this is dropped; from
+/// Records the calling thread until this is dropped; from
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread).
-#[must_use = "dropping it leaves the thread out again; call `keep` to have it recorded to the end"]
+#[must_use = "dropping it excludes the thread again; call `keep` to record it to the end"]
 pub struct ThreadRecording {
     session: Arc<Session>,
     recording: u64,
-    /// It is of one thread.
+    /// Keeps it on its thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -24,8 +24,8 @@ impl fmt::Debug for ThreadRecording {
 }
 
 impl ThreadRecording {
-    /// Has the thread recorded until the recording ends, or it is
-    /// [left out](crate::Profiler::disable_in_this_thread) again.
+    /// Records the thread until the recording ends, or until it is
+    /// [excluded](crate::Profiler::disable_in_this_thread) again.
     pub fn keep(mut self) {
         self.recording = 0;
     }
@@ -33,41 +33,44 @@ impl ThreadRecording {
 
 impl Drop for ThreadRecording {
     fn drop(&mut self) {
-        if self.session.recorder.reach.recording() == self.recording {
-            // It may have been left out meanwhile, or the recording has ended.
+        if self.session.recorder.thread_selection.recording() == self.recording {
+            // It fails if the thread was excluded meanwhile, or the recording has ended.
             let _ = self.session.leave();
         }
     }
 }
 
 impl Session {
-    /// Has the calling thread recorded from now on.
+    /// Records the calling thread from now on.
     pub(crate) fn join(self: &Arc<Self>) -> Result<ThreadRecording, Error> {
-        let recording = self.check_recording("there is nothing that the thread could join")?;
-        if !reach::is_left_out(&self.recorder) {
-            return Err(Error::new(ErrorKind::AlreadyActive, "this thread is recorded already"));
+        let recording = self.check_recording("include")?;
+        if !thread_selection::is_excluded(&self.recorder) {
+            return Err(Error::new(ErrorKind::AlreadyActive, "this thread is recorded already; no call is needed"));
         }
-        reach::join(&self.recorder);
+        thread_selection::join(&self.recorder);
         Ok(ThreadRecording { session: self.clone(), recording, _thread: PhantomData })
     }
 
-    /// Leaves the calling thread out from now on.
+    /// Excludes the calling thread from now on.
     pub(crate) fn leave(&self) -> Result<(), Error> {
-        self.check_recording("there is nothing to leave the thread out of")?;
-        if reach::is_left_out(&self.recorder) {
-            return Err(Error::new(ErrorKind::NotActive, "this thread is not recorded"));
+        self.check_recording("exclude")?;
+        if thread_selection::is_excluded(&self.recorder) {
+            return Err(Error::new(ErrorKind::NotActive, "this thread is not recorded; no call is needed"));
         }
-        reach::leave(&self.recorder);
+        thread_selection::leave(&self.recorder);
         Ok(())
     }
 
-    /// Returns the number of the recording that goes on.
-    fn check_recording(&self, so: &str) -> Result<u64, Error> {
+    /// Returns the number of the running recording; `action` names what is impossible without one.
+    fn check_recording(&self, action: &str) -> Result<u64, Error> {
         let state = self.lock()?;
         self.check_process()?;
         match state.phase {
-            Phase::Recording => Ok(self.recorder.reach.recording()),
-            _ => Err(Error::new(ErrorKind::NotActive, format!("no recording is going on, so {so}"))),
+            SessionPhase::Recording => Ok(self.recorder.thread_selection.recording()),
+            _ => {
+                let why = format!("cannot {action} this thread: no recording is running; start one first");
+                Err(Error::new(ErrorKind::NotActive, why))
+            }
         }
     }
 }

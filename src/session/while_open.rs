@@ -1,16 +1,16 @@
-//! Recordings that go on only while some span is open.
+//! Recordings that run only while a certain span is open.
 
 use super::Session;
 use crate::os::fork;
 use kineto_trace::activity::ActivityTypes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether spans that must be open for a recording to go on are.
+/// Counts the open spans that a recording depends on.
 #[derive(Debug, Default)]
 pub(super) struct WhileOpen {
-    /// There are such spans, and none is open: a recording that starts is paused.
+    /// The recording depends on spans and none is open: a recording that starts is paused.
     is_shut: AtomicBool,
-    /// How often such spans are entered; those of a forked child's parent do not count.
+    /// How many such spans are open; a forked child starts at 0.
     entered: fork::Own<u64>,
 }
 
@@ -22,7 +22,7 @@ impl WhileOpen {
 }
 
 impl Session {
-    /// Pauses what goes on, and what starts, until such a span is entered.
+    /// Pauses the running recording, and each that starts, until such a span is entered.
     pub(crate) fn wait_for_span(&self) {
         self.change_entered(|entered| entered);
     }
@@ -32,17 +32,17 @@ impl Session {
     }
 
     pub(crate) fn exit_waited_for(&self) {
-        // One may have been entered before anybody waited.
+        // It may have been entered before the recording depended on it.
         self.change_entered(|entered| entered.saturating_sub(1));
     }
 
     fn change_entered(&self, change: impl FnOnce(u64) -> u64) {
-        // Held until the recording has followed, so that the last change is the one that holds.
+        // WindowState until the recording has followed, so that the last change is the one that holds.
         let mut entered = self.while_open.entered.lock();
         let before = *entered;
         *entered = change(before);
         self.while_open.is_shut.store(*entered == 0, Ordering::SeqCst);
-        // Nothing may be going on, which is no matter.
+        // It fails if no recording is running, which is fine.
         let _ = match (before, *entered) {
             (_, 0) => self.pause(ActivityTypes::ALL),
             (0, _) => self.resume(ActivityTypes::ALL),

@@ -18,7 +18,7 @@ impl Trace {
     /// [limit](crate::KinetoLayerBuilder::post_processing_timeout) and the time is over, the events of the threads that came
     /// first are there, and [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
-        let limit = self.inner.facts.post_processing_timeout;
+        let limit = self.inner.info.post_processing_timeout;
         let mut builder = Builder::within(limit);
         // The one error of `Builder` is that the time is over.
         if self.rows(&mut builder).is_err() {
@@ -34,7 +34,7 @@ impl Trace {
 
     /// Returns what the operations and kernels took, by name; torch's `key_averages()`.
     ///
-    /// For other groups: [`Trace::events`] and [`Events::averages`]. Below the table stands what the recording lacks.
+    /// For other groups: [`Trace::events`] and [`Events::averages`]. Notes below the table list the losses.
     pub fn key_averages(&self) -> KeyAverages {
         let losses = self.stats().losses;
         let notes = losses.iter().filter(|(loss, _)| loss.is_loss());
@@ -52,7 +52,7 @@ impl Trace {
         Ok(file::save(path.as_ref(), 1, |out| stacks.write(BufWriter::new(out)))?)
     }
 
-    /// Returns when the first of the rows begins that stand for a whole: the recording, or what the program has transferred.
+    /// Returns the start of the recording, or of the earliest transferred builder.
     fn first_start(&self) -> Timestamp {
         let named = self.inner.own.iter().filter(|own| !own.name.is_empty()).map(|own| own.start);
         named.fold(self.window().0, Timestamp::min)

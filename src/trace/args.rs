@@ -67,21 +67,21 @@ impl<'t> Source<'t> {
         text_of(words, field)
     }
 
-    /// Returns whether more may have to be said of a slice than what its span was made with.
+    /// Whether a slice may have more arguments than those its span was created with.
     #[inline]
     pub(crate) fn has_more(&self, span: u64) -> bool {
         let Index { values, errors, .. } = self.index;
         !errors.is_empty() || !values.is_empty() && values.of(span).next().is_some()
     }
 
-    /// Returns the name of a slice; empty if it is none.
+    /// Returns the name of a slice; empty if there is no such slice.
     pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut List<Word>) -> &'b str {
         let Some(record) = self.recorded.record(slice) else { return "" };
         let named = self.span_name(record.span(), record.head.site, words);
         named.or_else(|| self.sites.get(record.head.site as usize).map(|site| site.name)).unwrap_or("")
     }
 
-    /// Shows what a slice's span says of the collective operation that it stands for, if it does.
+    /// Shows the arguments of a slice that belong to a collective operation.
     pub(crate) fn show_collective(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(record) = self.recorded.record(slice) else { return };
         let site = self.sites.get(record.head.site as usize);

@@ -1,4 +1,4 @@
-//! Which backward operation belongs to which forward operation, by torch's rule.
+//! Joins backward operations to forward operations, by torch's rule.
 
 use crate::time::Timestamp;
 use kineto_trace::activity::{
@@ -7,30 +7,30 @@ use kineto_trace::activity::{
 use kineto_trace::fallible::{List, Map};
 use std::cmp::Reverse;
 
-/// What the autograd engine calls the operation around each backward one.
+/// The autograd engine's name of the operation around each backward one.
 pub(super) const EVALUATE: &str = "autograd::engine::evaluate_function: ";
 
 pub(super) const SEQUENCE: &str = "Sequence number";
 pub(super) const FORWARD_THREAD: &str = "Fwd thread id";
-/// The scope's number, and its name where the program says that.
+/// The scope's number, and the key of its name.
 pub(super) const SCOPE: &str = "Record function scope";
 pub(super) const SCOPE_NAME: &str = "record_scope";
 
-/// Takes the operations of a trace one after the other, and keeps those that have a sequence number.
+/// Collects the operations of a trace that have a sequence number.
 #[derive(Debug, Default)]
-pub(super) struct Operations {
+pub(super) struct ForwardOperations {
     found: List<Operation>,
-    /// The one before, if the next one may share what it says.
+    /// The previous operation, if the next one may share its node.
     around: Option<Operation>,
     shared: List<(u64, Node)>,
-    /// The highest number of an arrow that is there already.
+    /// The highest id of an existing arrow.
     highest: u64,
 }
 
-/// One of them.
+/// An operation with a sequence number.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
-    /// Which row of the walk it is.
+    /// Its index among the rows of the walk.
     row: u64,
     process: i64,
     thread: i64,
@@ -39,26 +39,26 @@ struct Operation {
     node: Option<Node>,
 }
 
-/// What an operation says of its place in the graph.
+/// An operation's place in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) sequence: i64,
-    /// The thread of the forward operation; 0 if it is one.
+    /// The thread of the forward operation; 0 if this is one.
     pub(super) forward_thread: i64,
 }
 
-/// What is said of a row beside what it says itself.
+/// The additions to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Addition {
     pub(super) row: u64,
     pub(super) flow: Option<Flow>,
-    /// What it shares with the operation around it or right within it.
+    /// The node that it shares with the operation around it or directly within it.
     pub(super) node: Option<Node>,
 }
 
-/// The arguments of an operation that bear upon arrows.
+/// The arguments of an operation that matter for arrows.
 #[derive(Debug, Default)]
-struct Said {
+struct GraphArgs {
     sequence: Option<i64>,
     forward_thread: Option<i64>,
     is_backward: bool,
@@ -66,13 +66,13 @@ struct Said {
     thread: Option<i64>,
 }
 
-impl Operations {
-    /// Takes an operation that has no sequence number and shares none.
+impl ForwardOperations {
+    /// Skips an operation that has no sequence number and shares none.
     pub(super) fn pass(&mut self) {
         self.around = None;
     }
 
-    /// Takes a row; those of a thread come in order of their start.
+    /// Adds a row; those of a thread arrive in order of their start.
     pub(super) fn take(&mut self, row: u64, activity: &Activity<'_>) {
         if let Some(Flow { kind: FlowKind::ForwardBackward, id, .. }) = activity.flow {
             self.highest = self.highest.max(id);
@@ -85,7 +85,7 @@ impl Operations {
         if !is_operation(activity.kind) {
             return;
         }
-        let said = Said::of(activity.args);
+        let said = GraphArgs::of(activity.args);
         let mut this = Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.node() };
         let is_around =
             |around: &Operation| (around.process, around.thread) == (process, this.thread) && this.start <= around.end;
@@ -154,9 +154,9 @@ impl Operations {
     }
 }
 
-impl Said {
-    fn of(args: &dyn Args) -> Said {
-        let mut said = Said::default();
+impl GraphArgs {
+    fn of(args: &dyn Args) -> GraphArgs {
+        let mut said = GraphArgs::default();
         args.visit(&mut |key, value| match key {
             SEQUENCE => said.sequence = integer(value).filter(|number| *number >= 0),
             FORWARD_THREAD => said.forward_thread = integer(value),

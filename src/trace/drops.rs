@@ -52,7 +52,7 @@ struct Entered {
     is_first: bool,
     /// It is its span's first, or inside another one of its span.
     is_call: bool,
-    /// It lies in a span that is not an ancestor of its own.
+    /// It is inside a span that is not its ancestor.
     is_foreign: bool,
     /// It comes right after another slice of its span.
     follows: bool,
@@ -72,7 +72,7 @@ struct Span {
 
 /// What the records say of futures.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundDrops {
     /// The slices in which futures are dropped, in order.
     pub(super) slices: List<u64>,
     /// The callsites of the spans of futures.
@@ -120,7 +120,7 @@ impl<'r> Drops<'r> {
         self.count_in(|around| around.end(ends).is_none_or(|end| at <= end));
     }
 
-    /// Counts a record for the slice entered last, if it lies in it.
+    /// Counts a record for the slice entered last, if it is inside that.
     fn count_in(&mut self, is_in: impl Fn(&Entered) -> bool) {
         self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
@@ -183,7 +183,7 @@ impl<'r> Drops<'r> {
         }
     }
 
-    pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> Found {
+    pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> FoundDrops {
         self.others.insert(self.lane, std::mem::take(&mut self.open));
         for (lane, open) in std::mem::take(&mut self.others) {
             open.into_iter().for_each(|entered| self.left(entered, lane));
@@ -229,7 +229,7 @@ impl<'r> Drops<'r> {
         let sync_sites: Set<u32> = inside_others.map(|span| span.last.site).collect();
         let is_undecided = |span: &Span| !span.is_closed && !sync_sites.contains(&span.last.site);
         let undecided = self.spans.iter().filter(|(_, span)| is_undecided(span)).map(|(id, _)| *id).collect();
-        Found { slices, sites, undecided }
+        FoundDrops { slices, sites, undecided }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a program changes in the events of its traces before anyone sees them.
 
-use super::value::Value;
+use super::value::OwnedValue;
 use crate::diag::diag;
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ArgValue, Args, Flow, Track};
@@ -15,7 +15,7 @@ pub struct EventEdit<'t> {
     activity: Activity<'t>,
     name: Option<String>,
     /// Arguments by key; `None` for those that are taken away.
-    args: Vec<(String, Option<Value>)>,
+    args: Vec<(String, Option<OwnedValue>)>,
     left_out: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'t> EventEdit<'t> {
 
     /// Sets an argument: in place of the one with that key, else behind all others.
     pub fn set_arg(&mut self, key: impl Into<String>, value: ArgValue<'_>) {
-        self.change(key.into(), Some(Value::of(value)));
+        self.change(key.into(), Some(OwnedValue::of(value)));
     }
 
     /// Takes an argument away.
@@ -57,7 +57,7 @@ impl<'t> EventEdit<'t> {
         self.left_out = true;
     }
 
-    fn change(&mut self, key: String, value: Option<Value>) {
+    fn change(&mut self, key: String, value: Option<OwnedValue>) {
         match self.args.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value,
             None => self.args.push((key, value)),
@@ -90,7 +90,7 @@ impl Args for EventEdit<'_> {
 }
 
 impl PostProcess {
-    /// Hands the events on to `rows` as the program has changed them.
+    /// Delivers the events to `rows`, as the program has changed them.
     pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Edited<'r> {
         Edited { rows, edit: self, left_out: false }
     }

@@ -32,7 +32,7 @@ impl Trace {
     }
 
     fn save_execution_trace_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        to.write_file(path, self.inner.facts.gzip_level, &mut |_, out| self.write_execution_trace(out))
+        to.write_file(path, self.inner.info.gzip_level, &mut |_, out| self.write_execution_trace(out))
     }
 
     /// Writes the trace's operations as an execution trace; see [`save_execution_trace`](Trace::save_execution_trace).
@@ -46,29 +46,29 @@ impl Trace {
     fn write_operations(&self, out: impl Write) -> io::Result<()> {
         let (start, end) = self.window();
         let groups = self.distributed().and_then(|info| info.groups_json());
-        let (process, forward) = (self.inner.facts.process, self.forward(groups.is_some()));
+        let (process, forward) = (self.inner.info.process, self.forward(groups.is_some()));
         let mut writer = ExecutionWriter::new(out, (process, start), forward, groups)?;
         self.rows(&mut writer)?;
         writer.finish(end).map(drop)
     }
 
-    /// Saves the trace, and beside it the execution trace if the builder was told to.
+    /// Saves the trace, and next to it the execution trace if the builder enabled that.
     pub(crate) fn save_all(&self, path: &Path) -> Result<(), Error> {
         self.save_all_to(self.destination(), path).map(drop)
     }
 
-    /// Does the same to that destination; returns the name of the trace's file.
+    /// Does the same with that destination; returns the name of the trace's file.
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let saved = self.save_to(to, path)?;
         // A file that was closed early leaves no time for another one.
-        let is_wanted = self.inner.facts.execution_trace && self.progress().cut().is_none();
+        let is_wanted = self.inner.info.execution_trace && self.progress().cut().is_none();
         if is_wanted {
-            self.save_execution_trace_to(to, &beside(&saved))?;
+            self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
         }
         Ok(saved)
     }
 
-    /// What backward operations belong to.
+    /// Returns the forward operations of backward ones.
     fn forward(&self, with_groups: bool) -> Answers {
         let mut questions = Questions::default();
         self.for_each(|activity| questions.take(activity));
@@ -82,7 +82,7 @@ impl Trace {
 }
 
 /// Names the execution trace of the trace in `path`: `app.et.json.gz` for `app.pt.trace.json.gz`.
-fn beside(path: &Path) -> PathBuf {
+fn execution_trace_path(path: &Path) -> PathBuf {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.with_extension("et.json") };
     let (stem, end) = stem_and_end(name);
     let end = if end.ends_with(".gz") { ".et.json.gz" } else { ".et.json" };
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_beside_the_trace() {
+    fn execution_trace_is_next_to_the_trace() {
         for (path, expected) in [
             ("/tmp/app.pt.trace.json.gz", "/tmp/app.et.json.gz"),
             ("app.json", "app.et.json"),
             ("app", "app.et.json"),
             ("s3://bucket/app.2.json", "s3://bucket/app.2.et.json"),
         ] {
-            assert_eq!(beside(Path::new(path)), Path::new(expected));
+            assert_eq!(execution_trace_path(Path::new(path)), Path::new(expected));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the header of a trace file says.
+//! The header of a trace file.
 
-use super::{PostProcess, Symbols, Trace, Violations};
+use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
 use crate::collector::DeviceDescription;
 use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
@@ -14,28 +14,28 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a trace knows beside its records.
+/// The facts about a trace, apart from its records.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    /// It was recorded; else a program has made it of its own records.
+pub(crate) struct TraceInfo {
+    /// It was recorded; otherwise it consists of a builder's records.
     pub(crate) is_recording: bool,
     pub(crate) mode: Modes,
-    /// What did not make it into the records, by cause.
+    /// The losses, by cause.
     pub(crate) losses: [u64; Loss::ALL.len()],
-    /// How those fared who were told of spans.
+    /// The reports of span observers.
     pub(crate) observers: Vec<ObserverReport>,
-    /// How the counters of the CPU fared.
+    /// The reports of CPU counters.
     pub(crate) counters: Vec<CounterReport>,
-    /// What stands at return addresses.
-    pub(crate) symbols: Arc<Symbols>,
+    /// The symbols of return addresses.
+    pub(crate) symbols: Arc<StackSymbols>,
     pub(crate) process: i64,
     pub(crate) process_name: String,
     pub(crate) host_name: String,
-    /// 32 hexadecimal digits, or what the requester called it.
+    /// 32 hexadecimal digits, or the requester's id.
     pub(crate) trace_id: String,
-    /// What the traces of one request have in common; empty for nothing.
+    /// The id that all traces of one request share; empty for none.
     pub(crate) group_trace_id: String,
-    /// `PT_PROFILER_JOB_NAME` and the like, as the environment has them.
+    /// `PT_PROFILER_JOB_NAME` and related variables of the environment.
     pub(crate) job: Vec<(String, String)>,
     pub(crate) distributed: Option<DistributedInfo>,
     /// The settings in force, as a JSON object.
@@ -44,57 +44,57 @@ pub(crate) struct Facts {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    /// What it was asked for beside times.
+    /// What was recorded in addition to times.
     pub(crate) flags: RecordingFlags,
-    /// An overload's name stands behind its operation's.
+    /// Overload names are appended to those of operations.
     pub(crate) overload_names: bool,
     /// Arrows go from forward to backward operations.
     pub(crate) fwd_bwd: bool,
-    /// The types that were asked for.
+    /// The selected types.
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
-    /// Some threads are left out.
+    /// Some threads are excluded.
     pub(crate) some_threads: bool,
-    /// Nothing is recorded outside of the program's own ranges.
+    /// Only the program's own ranges are recorded.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
-    /// An execution trace is written beside the trace.
+    /// An execution trace is written next to the trace.
     pub(crate) execution_trace: bool,
-    /// It is saved once.
+    /// It may be saved only once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
-    /// How long events may be put together.
+    /// The time limit for collecting events.
     #[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "events are made by the analysis"))]
     pub(crate) post_processing_timeout: Option<Duration>,
-    /// What the backend of PrivateUse1 calls itself.
+    /// The name of the PrivateUse1 backend.
     pub(crate) private_use1: Option<String>,
     /// Assertions that did not hold while it was recorded.
     pub(crate) violations: Violations,
-    /// What the program changes in events.
+    /// The program's callback that changes events.
     pub(crate) post_process: Option<PostProcess>,
 }
 
 impl Trace {
     /// Which process of which job it is of, and the process groups that are known.
     pub(super) fn distributed(&self) -> Option<DistributedInfo> {
-        self.related().groups.add_to(self.inner.facts.distributed.as_ref())
+        self.related().groups.add_to(self.inner.info.distributed.as_ref())
     }
 
     /// The header's entries, and the base that times are written against.
     pub(super) fn header(&self) -> (Vec<(String, String)>, Timestamp) {
         let inner = &*self.inner;
-        let facts = &inner.facts;
+        let info = &inner.info;
         let text = |text: &str| Value::from(text).to_string();
-        let mut entries = vec![("trace_id".to_owned(), text(&facts.trace_id))];
-        if !facts.group_trace_id.is_empty() {
-            entries.push(("group_trace_id".to_owned(), text(&facts.group_trace_id)));
+        let mut entries = vec![("trace_id".to_owned(), text(&info.trace_id))];
+        if !info.group_trace_id.is_empty() {
+            entries.push(("group_trace_id".to_owned(), text(&info.group_trace_id)));
         }
-        if !facts.host_name.is_empty() {
-            entries.push(("host_name".to_owned(), text(&facts.host_name)));
+        if !info.host_name.is_empty() {
+            entries.push(("host_name".to_owned(), text(&info.host_name)));
         }
-        entries.extend(facts.flags.names().map(|name| (name.to_owned(), "1".to_owned())));
-        entries.extend(facts.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
+        entries.extend(info.flags.names().map(|name| (name.to_owned(), "1".to_owned())));
+        entries.extend(info.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
@@ -103,7 +103,7 @@ impl Trace {
         let json =
             |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
         let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
-        let job = facts.job.iter().map(|(key, value)| (key.clone(), text(value)));
+        let job = info.job.iter().map(|(key, value)| (key.clone(), text(value)));
         let about = [("tracing_kineto".to_owned(), self.about().to_string())];
         // What the user says wins, as in libkineto.
         for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {
@@ -138,13 +138,13 @@ impl Trace {
             "events": stats.events,
             "losses": losses,
             "clock": {
-                "source": self.inner.facts.clock,
+                "source": self.inner.info.clock,
                 "error_ns": stats.clock_error_ns,
                 "steps": self.inner.converter.steps(),
             },
-            "config": serde_json::from_str::<Value>(&self.inner.facts.effective).unwrap_or_default(),
+            "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
         });
-        if let (Some(about), true) = (about.as_object_mut(), self.inner.facts.some_threads) {
+        if let (Some(about), true) = (about.as_object_mut(), self.inner.info.some_threads) {
             about.insert("threads".to_owned(), "some are left out".into());
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.collectors.is_empty()) {

@@ -175,7 +175,7 @@ impl Index {
     }
 
     fn sort_runs(&mut self, recorded: &Recorded) {
-        // By lane before chunk: a thread whose id is used again may go on in a chunk that is older than its predecessor's
+        // By lane before chunk: a thread with a reused id may continue in a chunk that is older than its predecessor's
         // last.
         self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
         let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
@@ -449,14 +449,14 @@ impl Track {
 mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
-    use crate::recorder::{Recorder, Taken};
+    use crate::recorder::{RecordedBuffers, Recorder};
     use kineto_trace::fields::words;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     /// A recording of 50 ticks with that chunk, of which so many slots are committed.
     fn recorded(chunk: Chunk, committed: usize) -> (Recorded, Window) {
-        let taken = Taken { chunks: vec![(chunk, committed)], ..Taken::default() };
+        let taken = RecordedBuffers { chunks: vec![(chunk, committed)], ..RecordedBuffers::default() };
         let whole = (Ticks(0), Ticks(50));
         let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
         let recorder = Arc::new(Recorder::for_tests());

@@ -108,7 +108,7 @@ impl Categories {
     }
 }
 
-/// Hands on the rows of what allocators reported.
+/// Delivers the rows of allocators' reports.
 #[derive(Debug, Default)]
 pub(super) struct MemoryRows {
     categories: Categories,
@@ -117,7 +117,7 @@ pub(super) struct MemoryRows {
 }
 
 impl MemoryRows {
-    /// Hands on the instant, and what the device's counters show from then on.
+    /// Delivers the instant, and the new values of the device's counters.
     pub(super) fn show(
         &mut self,
         record: &MemoryRecord,

@@ -55,7 +55,7 @@ impl Metadata {
         other.entries().into_iter().for_each(|(key, json)| self.set(&key, json));
     }
 
-    /// Returns a copy with a life of its own.
+    /// Returns an independent copy.
     pub(crate) fn copy(&self) -> Metadata {
         Metadata(Mutex::new(self.entries()))
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_and_json_is_checked_and_the_last_value_wins() {
+    fn texts_are_escaped_and_the_last_value_wins() {
         let metadata = Metadata::default();
         metadata.add("note", "a \"b\" \\ \n \u{0}");
         metadata.add_json("list", " [1, {\"a\": null}] ").unwrap();

@@ -4,12 +4,12 @@
 mod analysis;
 mod args;
 mod backward;
-mod companions;
 mod cpu;
 mod device;
 mod drops;
 mod edit;
 mod execution;
+mod extra_args;
 mod groups;
 mod header;
 mod index;
@@ -34,12 +34,12 @@ pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
-pub(crate) use header::Facts;
+pub(crate) use header::TraceInfo;
 pub(crate) use metadata::Metadata;
 pub(crate) use progress::Progress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
-pub(crate) use symbols::Symbols;
+pub(crate) use symbols::StackSymbols;
 pub use violations::InvariantViolation;
 pub(crate) use violations::Violations;
 
@@ -49,15 +49,16 @@ use crate::collector::{Collection, CollectorReport};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
-use crate::write::chrome::ChromeWriter;
-use crate::write::file::Destination;
+use crate::write::chrome::{ChromeWriter, Header};
+use crate::write::file::{self, Destination, FormatKind};
+use crate::write::perfetto::PerfettoWriter;
 use cpu::CpuRows;
-use device::{Host, Linked};
+use device::{HostRecords, LinkedCollection};
 use index::Index;
 use kineto_trace::activity::{Activity, Track};
 use kineto_trace::fallible::{self, Lazy, List};
 use kineto_trace::rows::{Rows, ThreadRow};
-use operations::{Wanted, WithOperations};
+use operations::{OperationOptions, WithOperations};
 use related::{Finder, Related};
 use requests::Requests;
 use std::fmt;
@@ -66,7 +67,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use walk::{Met, Walk};
+use walk::{Walk, WalkCounts};
 
 /// What was recorded between a start and a stop; a cheap handle that can be cloned, sent and shared.
 ///
@@ -80,7 +81,7 @@ pub struct Trace {
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace")
-            .field("id", &self.inner.facts.trace_id)
+            .field("id", &self.inner.info.trace_id)
             .field("bytes", &self.inner.recorded.bytes())
             .finish_non_exhaustive()
     }
@@ -91,23 +92,23 @@ struct Inner {
     recorded: Recorded,
     /// What collectors recorded.
     collections: Vec<Collection>,
-    /// What the program has pushed itself.
+    /// The activities that the program pushed.
     own: Vec<Arc<CpuTrace>>,
     converter: Converter,
     metadata: Arc<Metadata>,
-    facts: Facts,
+    info: TraceInfo,
     index: Lazy<Index>,
-    linked: Lazy<List<Linked>>,
+    linked: Lazy<List<LinkedCollection>>,
     related: Lazy<Related>,
     requests: Lazy<Requests>,
-    met: Lazy<Met>,
+    counts: Lazy<WalkCounts>,
     violations: OnceLock<Violations>,
     is_saved: AtomicBool,
     /// The output that was not written because the program took the trace.
     unwritten: OnceLock<PathBuf>,
     progress: Progress,
-    /// Whoever had to be told that an assertion did not hold was told.
-    is_told: AtomicBool,
+    /// A caller has received the error about a violated assertion.
+    is_violation_reported: AtomicBool,
 }
 
 impl Drop for Inner {
@@ -117,7 +118,7 @@ impl Drop for Inner {
             diag!(
                 Warning,
                 "trace",
-                "a trace was dropped unused, and {} was not written: save what `finish` or `stop` returns, or drop the \
+                "a trace was dropped unused, and {} was not written; save what `finish` or `stop` returns, or drop the \
                  guard instead",
                 output.display()
             );
@@ -144,67 +145,66 @@ impl Trace {
         own: Vec<Arc<CpuTrace>>,
         converter: Converter,
         metadata: Arc<Metadata>,
-        facts: Facts,
+        info: TraceInfo,
     ) -> Trace {
-        let (index, linked, related, requests, met) = Default::default();
-        let (violations, is_saved, unwritten, progress, is_told) = Default::default();
+        let (index, linked, related, requests, counts) = Default::default();
+        let (violations, is_saved, unwritten, progress, is_violation_reported) = Default::default();
         let inner = Inner {
             recorded,
             collections,
             own,
             converter,
             metadata,
-            facts,
+            info,
             index,
             linked,
             related,
             requests,
-            met,
+            counts,
             violations,
             is_saved,
             unwritten,
             progress,
-            is_told,
+            is_violation_reported,
         };
         Trace { inner: Arc::new(inner) }
     }
 
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
     ///
-    /// Any number of times, to any paths, unless the builder was told to be
-    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears whole or not at all: it is written beside its place
-    /// under a temporary name and then renamed. A path such as `"sink://name"` goes to the handler registered for its scheme
-    /// with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. The path is taken as it
-    /// is: nothing is spliced into it (libkineto's `save` does the same).
+    /// It may be called any number of times, with any paths, unless the builder was set to
+    /// [`strict`](crate::KinetoLayerBuilder::strict). The file appears complete or not at all: it is written under a
+    /// temporary name in the same folder and then renamed. A path such as `"sink://name"` goes to the handler registered for
+    /// its scheme with [`KinetoLayerBuilder::sink`](crate::KinetoLayerBuilder::sink); `file://` is a path. Nothing is
+    /// inserted into the path, as in libkineto's `save`.
     ///
     /// # Errors
-    /// If the file cannot be written, its folder is missing, the disk is full, or no handler knows the scheme. The
-    /// trace is still there to be saved elsewhere. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if there is too little
-    /// memory to put the records in order; free some and save again. In strict mode,
-    /// [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second time, and
-    /// [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold and nobody has been told;
-    /// then it can be saved.
+    /// If the file cannot be written, its folder is missing, the disk is full, or no handler is registered for the scheme;
+    /// the trace can be saved elsewhere. [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if there is too little memory to sort
+    /// the records; free some and save again. In strict mode, [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second
+    /// time, and once [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.save_to(self.destination(), path.as_ref()).map(drop)
     }
 
-    /// Returns where [`save`](Trace::save) writes to: files, and the program's own sinks.
+    /// Returns the destination of [`save`](Trace::save): files, and the program's own sinks.
     pub(crate) fn destination(&self) -> &dyn Destination {
-        &*self.inner.facts.sinks
+        &*self.inner.info.sinks
     }
 
-    /// Writes the trace for `path` to that destination; returns the name that the file has.
+    /// Writes the trace for `path` to that destination; returns the name of the file.
     pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let facts = &self.inner.facts;
+        let info = &self.inner.info;
         self.check_violations()?;
         // Set first, so that of two threads one saves.
-        if self.inner.is_saved.swap(true, Ordering::Relaxed) && facts.is_strict {
+        if self.inner.is_saved.swap(true, Ordering::Relaxed) && info.is_strict {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
-        let saved = to.write_file(path, facts.gzip_level, &mut |name, out| {
+        let saved = to.write_file(path, info.gzip_level, &mut |name, out| {
+            let format = file::Format::of(name).map_or(FormatKind::Json, |format| format.kind);
             let url = name.to_string_lossy();
-            self.write(out, url.strip_prefix("file://").unwrap_or(&url))
+            self.write(out, format, url.strip_prefix("file://").unwrap_or(&url))
         });
         if saved.is_err() {
             self.inner.is_saved.store(false, Ordering::Relaxed);
@@ -217,26 +217,53 @@ impl Trace {
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
-        self.write(&mut { out }, "")
+        self.write(&mut { out }, FormatKind::Json, "")
     }
 
-    fn write(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
-        fallible::attempt(|| self.write_all(out, name))?
+    /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
+    ///
+    /// # Errors
+    /// Those of [`write_chrome`](Self::write_chrome).
+    pub fn write_perfetto(&self, out: impl Write) -> io::Result<()> {
+        self.write(&mut { out }, FormatKind::Perfetto, "")
     }
 
-    fn write_all(&self, out: &mut dyn Write, name: &str) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
+        fallible::attempt(|| self.write_all(out, format, name))?
+    }
+
+    fn write_all(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
         let (metadata, base) = self.header();
         let devices = self.device_properties();
-        let header = crate::write::chrome::Header { metadata: &metadata, device_properties: &devices, base };
-        let mut writer = ChromeWriter::new(out, &header)?;
-        let written = self.rows(&mut self.inner.progress.of_file(&mut writer));
-        match self.inner.progress.cut() {
-            Some(rows) => writer.mark_incomplete(rows, self.row_count()),
-            None => written?,
-        }
+        let header = Header { metadata: &metadata, device_properties: &devices, base };
         let distributed = self.distributed().map(|info| info.to_json());
-        writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
+        match format {
+            FormatKind::Json => {
+                let mut writer = ChromeWriter::new(out, &header)?;
+                if let Some(rows) = self.write_rows(&mut writer)? {
+                    writer.mark_incomplete(rows, self.row_count());
+                }
+                writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
+            }
+            FormatKind::Perfetto => {
+                let mut writer = PerfettoWriter::new(out, &header)?;
+                for (linked, collection) in self.linked().iter().zip(&self.inner.collections) {
+                    linked.arrows_with_several_ends(collection).for_each(|(flow, ends)| writer.set_ends(flow, ends));
+                }
+                if let Some(rows) = self.write_rows(&mut writer)? {
+                    writer.mark_incomplete(rows, self.row_count());
+                }
+                writer.finish(distributed.as_deref(), name)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Writes all rows; returns how many if the time was over before the last.
+    fn write_rows(&self, writer: &mut dyn Rows) -> io::Result<Option<u64>> {
+        let written = self.rows(&mut self.inner.progress.of_file(writer));
+        let cut = self.inner.progress.cut();
+        if cut.is_none() { written.map(|()| None) } else { Ok(cut) }
     }
 
     /// Sets the output that the trace replaces, which a warning names if the trace is dropped unused.
@@ -252,7 +279,7 @@ impl Trace {
 
     /// Returns about how many rows a file has.
     pub(crate) fn row_count(&self) -> u64 {
-        let (index, work) = (self.index(), self.linked().iter().map(Linked::work).sum::<u64>());
+        let (index, work) = (self.index(), self.linked().iter().map(LinkedCollection::work).sum::<u64>());
         index.slices + index.events + index.memory + work + self.inner.own_rows()
     }
 
@@ -264,7 +291,7 @@ impl Trace {
         let _ = self.rows(&mut Each(each));
     }
 
-    /// Hands all rows to `rows`, in the order of a file, as the program has changed them.
+    /// Delivers all rows to `rows`, in the order of a file, as the program has changed them.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
         match self.related().around(rows) {
             Ok(mut rows) => self.edited_rows(&mut rows),
@@ -274,17 +301,17 @@ impl Trace {
 
     /// The same without what rows say of each other.
     fn edited_rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        let (facts, walk) = (&self.inner.facts, self.walk());
+        let (info, walk) = (&self.inner.info, self.walk());
         let mut edited;
-        let rows: &mut dyn Rows = match &facts.post_process {
+        let rows: &mut dyn Rows = match &info.post_process {
             Some(edit) => {
                 edited = edit.around(rows);
                 &mut edited
             }
             None => rows,
         };
-        let wanted = Wanted { modules: facts.flags.with_modules, overloads: facts.overload_names };
-        if wanted == Wanted::default() {
+        let wanted = OperationOptions { modules: info.flags.with_modules, overloads: info.overload_names };
+        if wanted == OperationOptions::default() {
             return walk.rows(rows).map(drop);
         }
         let sites = walk.sites();
@@ -296,13 +323,13 @@ impl Trace {
         self.inner.related.get_or_init(|| {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
-            if self.inner.own.iter().any(|own| own.says(&Finder::KEYS))
+            if self.inner.own.iter().any(|own| own.has_any_arg(&Finder::KEYS))
                 || sites.iter().any(|site| Finder::may_need(site.metadata))
             {
                 // `Finder` has no errors.
                 let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
             }
-            finder.finish(self.inner.facts.fwd_bwd)
+            finder.finish(self.inner.info.fwd_bwd)
         })
     }
 
@@ -323,7 +350,7 @@ impl Trace {
     /// The first call reads all records once; so does the first call of most other methods.
     pub fn stats(&self) -> TraceStats {
         let index = self.index();
-        let mut losses = self.inner.facts.losses;
+        let mut losses = self.inner.info.losses;
         let mut set = |loss: Loss, count: u64| {
             if let Some(slot) = losses.get_mut(loss as usize) {
                 *slot = slot.saturating_add(count);
@@ -337,8 +364,8 @@ impl Trace {
         set(Loss::CounterValues, index.counter_values);
         let (on_devices, replaced) = (self.memory_on_devices(), self.memory_replaced());
         set(Loss::MemoryReplaced, replaced);
-        set(Loss::Overlapping, self.met().overlapping);
-        set(Loss::OverlappingWork, self.met().overlapping_work);
+        set(Loss::Overlapping, self.counts().overlapping);
+        set(Loss::OverlappingWork, self.counts().overlapping_work);
         for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
             collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
             linked.losses(|loss, count| match loss {
@@ -349,7 +376,7 @@ impl Trace {
         }
         let (mut slices, mut events, mut own_bytes) = (index.slices, index.events, 0);
         for own in &self.inner.own {
-            let counts = own.counts(self.inner.facts.selected);
+            let counts = own.counts(self.inner.info.selected);
             set(Loss::Unfinished, counts.unfinished);
             set(Loss::SlicesOverLimit, own.refused);
             (slices, events) = (slices + counts.slices, events + counts.events);
@@ -370,14 +397,14 @@ impl Trace {
                 .collect::<std::collections::BTreeSet<_>>()
                 .len(),
             bytes: self.inner.recorded.bytes() + own_bytes + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
-            device_activities: self.linked().iter().map(Linked::work).sum(),
+            device_activities: self.linked().iter().map(LinkedCollection::work).sum(),
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: CollectorReport::tell_apart(
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
             ),
-            observers: self.inner.facts.observers.clone(),
-            counters: self.inner.facts.counters.clone(),
+            observers: self.inner.info.observers.clone(),
+            counters: self.inner.info.counters.clone(),
             losses: Loss::ALL.iter().copied().zip(losses).filter(|(_, count)| *count > 0).collect(),
             recorded: self.recorded_times(),
             violations: self.violations().to_vec(),
@@ -399,7 +426,7 @@ impl Trace {
         all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
     }
 
-    /// Returns the keys and JSON texts that the file's header will hold beside Kineto's own.
+    /// Returns the keys and JSON texts of the file's header, except those that Kineto always writes.
     pub fn metadata(&self) -> Vec<(String, String)> {
         self.header().0
     }
@@ -421,40 +448,40 @@ impl Trace {
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
-        let devices: u64 = self.linked().iter().map(Linked::work).sum();
+        let devices: u64 = self.linked().iter().map(LinkedCollection::work).sum();
         let memory = index.memory + self.memory_on_devices();
         if index.slices + index.events + memory + devices + self.inner.own_rows() > 0 {
             None
-        } else if !self.inner.facts.mode.records() {
-            Some("the mode is one without kineto: spans were told to others, and nothing is recorded")
-        } else if self.inner.facts.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
-            Some("the buffer limit left no room: raise buffer_limit_bytes")
-        } else if self.inner.facts.profiler_range && self.inner.recorded.windows.is_empty() {
+        } else if !self.inner.info.mode.records() {
+            Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
+        } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
+            Some("the buffer limit is too small; raise buffer_limit_bytes")
+        } else if self.inner.info.profiler_range && self.inner.recorded.windows.is_empty() {
             Some(if self.inner.collections.iter().any(|collection| collection.state.is_ok()) {
-                "cudaProfilerStart was not called while the recording waited for it (CUDA_PROFILER_RANGE)"
+                "cudaProfilerStart was not called while the recording waited for it; call it, or unset CUDA_PROFILER_RANGE"
             } else {
-                "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which CUPTI alone sees, and that did \
-                 not record: see what is said of it"
+                "the recording waited for cudaProfilerStart (CUDA_PROFILER_RANGE), which needs CUPTI, and CUPTI did not \
+                 record; run `kineto doctor` for the cause"
             })
-        } else if self.inner.facts.some_threads {
-            Some("no thread that is recorded has entered a span: see KinetoLayerBuilder::threads")
+        } else if self.inner.info.some_threads {
+            Some("no selected thread has entered a span; see KinetoLayerBuilder::threads")
         } else if sites.is_empty() {
             Some(
                 "no span reached the layer: the program made none, a filter in front of all layers hides them, or another \
-                  subscriber was set before",
+                  subscriber was set before; install the layer first",
             )
         } else if sites.iter().all(|site| !site.is_recorded()) {
             Some(
-                "every span that reached the layer is left out by its filter, or by the selected activity types or scopes",
+                "every span that reached the layer is left out by its filter, or by the selected activity types or scopes; widen them",
             )
         } else {
-            Some("no span was entered while the recording ran")
+            Some("no span was entered while the recording ran; start it earlier, or stop it later")
         }
     }
 
     /// How often memory of devices was allocated or given back, as collectors have it.
     fn memory_on_devices(&self) -> u64 {
-        self.linked().iter().map(Linked::memory_events).sum()
+        self.linked().iter().map(LinkedCollection::memory_events).sum()
     }
 
     fn index(&self) -> &Index {
@@ -463,22 +490,22 @@ impl Trace {
 
     fn requests(&self) -> &Requests {
         let inner = &*self.inner;
-        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.facts.async_spans);
+        let find = || Requests::new(&inner.recorded, self.index(), &inner.converter, inner.info.async_spans);
         inner.requests.get_or_init(find)
     }
 
-    fn linked(&self) -> &[Linked] {
+    fn linked(&self) -> &[LinkedCollection] {
         let inner = &*self.inner;
         let link = || {
-            let host = Host {
+            let host = HostRecords {
                 recorded: &inner.recorded,
                 index: self.index(),
                 converter: &inner.converter,
-                wait_events: inner.facts.wait_events,
+                wait_events: inner.info.wait_events,
             };
             let mut number = 0;
             let mut link = |collection: &Collection| {
-                let linked = Linked::new(collection, number, &host);
+                let linked = LinkedCollection::new(collection, number, &host);
                 number += usize::from(collection.state.is_ok());
                 inner.progress.tick();
                 linked
@@ -489,18 +516,18 @@ impl Trace {
     }
 
     /// What a walk meets; only where slices may overlap does it take one to know.
-    fn met(&self) -> Met {
-        *self.inner.met.get_or_init(|| {
+    fn counts(&self) -> WalkCounts {
+        *self.inner.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
-            let met = match (
+            let counts = match (
                 self.inner.recorded.disorder || !self.inner.own.is_empty(),
-                self.linked().iter().any(Linked::may_overlap),
+                self.linked().iter().any(LinkedCollection::may_overlap),
             ) {
                 (true, _) => self.walk().rows(&mut none),
                 (false, true) => self.walk().devices_alone(&mut none),
-                (false, false) => Ok(Met::default()),
+                (false, false) => Ok(WalkCounts::default()),
             };
-            met.unwrap_or_default()
+            counts.unwrap_or_default()
         })
     }
 
@@ -512,23 +539,23 @@ impl Trace {
             requests: self.requests(),
             collections: &inner.collections,
             linked: self.linked(),
-            selected: inner.facts.selected,
+            selected: inner.info.selected,
             converter: &inner.converter,
-            process: inner.facts.process,
-            process_name: &inner.facts.process_name,
-            async_spans: inner.facts.async_spans,
-            with_target: inner.facts.with_target,
-            with_location: inner.facts.with_location,
-            with_function_ids: inner.facts.execution_trace,
-            symbols: &inner.facts.symbols,
-            counters: &inner.facts.counters,
+            process: inner.info.process,
+            process_name: &inner.info.process_name,
+            async_spans: inner.info.async_spans,
+            with_target: inner.info.with_target,
+            with_location: inner.info.with_location,
+            with_function_ids: inner.info.execution_trace,
+            symbols: &inner.info.symbols,
+            counters: &inner.info.counters,
             own: CpuRows {
                 traces: &inner.own,
-                selected: inner.facts.selected,
-                process: inner.facts.process,
-                with_function_ids: inner.facts.execution_trace,
+                selected: inner.info.selected,
+                process: inner.info.process,
+                with_function_ids: inner.info.execution_trace,
             },
-            span_name: inner.facts.is_recording.then_some("tracing-kineto"),
+            span_name: inner.info.is_recording.then_some("tracing-kineto"),
         }
     }
 }
@@ -536,7 +563,7 @@ impl Trace {
 impl Inner {
     /// How many rows there are of what the program has pushed.
     fn own_rows(&self) -> u64 {
-        let counts = self.own.iter().map(|own| own.counts(self.facts.selected));
+        let counts = self.own.iter().map(|own| own.counts(self.info.selected));
         counts.map(|counts| counts.slices + counts.events).sum()
     }
 }

@@ -30,21 +30,21 @@ struct OtherRows {
 #[derive(Debug, Default)]
 struct Row {
     /// The slices that are open, the innermost last.
-    open: List<Open>,
+    open: List<OpenSlice>,
     /// Where the slice that was closed last is drawn to end.
     closed: Timestamp,
 }
 
 /// An open slice: what ends by its end lies within it, though it may be drawn to end a little earlier.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenSlice {
     end: Timestamp,
     drawn: Timestamp,
 }
 
-/// Where a slice goes.
+/// The row and times with which a slice is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RowSlot {
     /// 0 is the thread's own row.
     pub(crate) row: usize,
     pub(crate) start: Timestamp,
@@ -56,52 +56,52 @@ impl Nest {
         Nest { slack_ns, resolution_ns, ..Nest::default() }
     }
 
-    /// Finds the first row in which a slice fits; what readers could take for an overlap is cut off.
-    pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> Place {
+    /// Finds the first row in which a slice fits, and cuts off what readers could take for an overlap.
+    pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
         self.own.close(start);
         if end.since(self.own.free_until()) <= self.slack_ns {
-            let place = Place { row: 0, start, end };
+            let place = RowSlot { row: 0, start, end };
             return self.own.open(place, self.resolution_ns);
         }
-        self.place_beside(start, end)
+        self.place_apart(start, end)
     }
 
-    /// Does the same for what slices that come later are not to give way to: the thread's own row is not for it.
-    pub(crate) fn place_beside(&mut self, start: Timestamp, end: Timestamp) -> Place {
+    /// Does the same without the thread's own row, so that later slices are not displaced from it.
+    pub(crate) fn place_apart(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
         let others = &mut self.others;
         others.close(start);
         let row = others.first(Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns)));
-        let place = others.open(Place { row, start, end }, self.resolution_ns);
-        Place { row: row + 1, ..place }
+        let place = others.open(RowSlot { row, start, end }, self.resolution_ns);
+        RowSlot { row: row + 1, ..place }
     }
 
-    /// Returns how many rows are in use.
+    /// Returns the number of rows in use.
     pub(crate) fn rows(&self) -> usize {
         1 + self.others.rows.len()
     }
 }
 
 impl Row {
-    /// Closes what is drawn to end by then.
+    /// Closes the slices that are drawn to end by then.
     fn close(&mut self, by: Timestamp) {
         while let Some(closed) = self.open.pop_if(|open| open.drawn <= by) {
             self.closed = closed.drawn;
         }
     }
 
-    /// Returns until when a slice may last that begins now.
+    /// Returns the latest end of a slice that begins now.
     fn free_until(&self) -> Timestamp {
         self.open.last().map_or(Timestamp::from_nanos(u64::MAX), |around| around.end)
     }
 
-    /// Opens a slice, and returns where it is drawn.
-    fn open(&mut self, mut place: Place, resolution_ns: u64) -> Place {
+    /// Opens a slice, and returns its drawn times.
+    fn open(&mut self, mut place: RowSlot, resolution_ns: u64) -> RowSlot {
         place.end = place.end.min(self.free_until());
         let end = place.end;
         if resolution_ns > 0 {
             place.keep_apart(self, resolution_ns);
         }
-        self.open.push(Open { end, drawn: place.end });
+        self.open.push(OpenSlice { end, drawn: place.end });
         place
     }
 }
@@ -130,7 +130,7 @@ impl OtherRows {
         row.min(self.rows.len().saturating_sub(1))
     }
 
-    fn open(&mut self, place: Place, resolution_ns: u64) -> Place {
+    fn open(&mut self, place: RowSlot, resolution_ns: u64) -> RowSlot {
         let Some(row) = self.rows.get_mut(place.row) else { return place };
         let place = row.open(place, resolution_ns);
         if fallible::may_grow(self.ends.try_reserve(1)) {
@@ -162,7 +162,7 @@ impl OtherRows {
     }
 }
 
-impl Place {
+impl RowSlot {
     /// Cuts off so much that a reader sees the slice begin behind the one before and end within the one around.
     fn keep_apart(&mut self, row: &Row, resolution_ns: u64) {
         let later = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_add(resolution_ns));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sticks_out_a_little_is_cut_and_what_sticks_out_more_gets_a_row() {
+    fn small_overhang_is_cut_and_a_large_one_gets_a_row() {
         let mut nest = Nest::new(5, 0);
         assert_eq!(place(&mut nest, 0, 100), (0, 100));
         assert_eq!(place(&mut nest, 10, 105), (0, 100));
@@ -210,17 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_placed_beside_leaves_the_first_row_alone() {
+    fn place_apart_never_uses_the_first_row() {
         let mut nest = Nest::new(0, 0);
-        assert_eq!(nest.place_beside(ns(0), ns(50)).row, 1);
+        assert_eq!(nest.place_apart(ns(0), ns(50)).row, 1);
         assert_eq!(place(&mut nest, 10, 100), (0, 100));
-        assert_eq!(nest.place_beside(ns(20), ns(40)).row, 1);
-        assert_eq!(nest.place_beside(ns(30), ns(60)).row, 2);
+        assert_eq!(nest.place_apart(ns(20), ns(40)).row, 1);
+        assert_eq!(nest.place_apart(ns(30), ns(60)).row, 2);
         assert_eq!((place(&mut nest, 40, 90), nest.rows()), ((0, 90), 3));
     }
 
     #[test]
-    fn what_a_reader_could_take_for_an_overlap_is_cut_off() {
+    fn apparent_overlaps_are_cut_off() {
         let mut nest = Nest::new(0, 2);
         let mut place = |start, end| {
             let place = nest.place(ns(start), ns(end));

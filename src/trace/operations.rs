@@ -1,4 +1,4 @@
-//! What options add to operations: the modules that they are in, and their overloads' names.
+//! Adds module hierarchies and overload names to operations, if options enable them.
 
 use super::args::Source;
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
@@ -8,32 +8,32 @@ use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
 
-/// Which of the two are wanted.
+/// Which of the two are enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct OperationOptions {
     pub(super) modules: bool,
     pub(super) overloads: bool,
 }
 
-/// Rows on their way, with what is added to operations.
+/// Forwards rows, with additions to operations.
 pub(super) struct WithOperations<'r> {
     rows: &'r mut dyn Rows,
     source: &'r Source<'r>,
     sites: List<Fields>,
     has_modules: bool,
-    /// The parent that was asked for last, and the modules from the root down to it.
+    /// The last parent, and the modules from the root to it.
     last: (u64, Rc<str>),
 }
 
-/// What a callsite's fields may say.
+/// The relevant fields of a callsite.
 struct Fields {
     module: Option<usize>,
     overload: Option<usize>,
-    /// Its spans may have a hierarchy of their own, or be backward operations.
+    /// Its spans may set their own hierarchy, or be backward operations.
     may_decline: bool,
 }
 
-/// What is said of a slice, and the modules that it is in.
+/// The arguments of a slice, with its modules.
 struct InModules<'m> {
     modules: Rc<str>,
     marks: Option<&'m dyn Args>,
@@ -42,8 +42,8 @@ struct InModules<'m> {
 const MODULES: &str = "Module Hierarchy";
 
 impl<'r> WithOperations<'r> {
-    /// Hands rows on to `rows`.
-    pub(super) fn new(wanted: Wanted, source: &'r Source<'r>, rows: &'r mut dyn Rows) -> WithOperations<'r> {
+    /// Forwards rows to `rows`.
+    pub(super) fn new(wanted: OperationOptions, source: &'r Source<'r>, rows: &'r mut dyn Rows) -> WithOperations<'r> {
         let fields = |site: &SiteRow| Fields {
             module: site.keys.field("module").filter(|_| wanted.modules),
             overload: site.keys.field("overload_name").filter(|_| wanted.overloads),
@@ -103,7 +103,7 @@ impl Rows for WithOperations<'_> {
     }
 }
 
-/// Whether an operation says itself which modules it is in, or is a backward one.
+/// Whether an operation sets its own hierarchy, or is a backward one.
 fn declines(args: &dyn Args) -> bool {
     let mut declines = false;
     args.visit(&mut |key, value| {

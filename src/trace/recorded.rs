@@ -4,7 +4,7 @@ use super::index::Run;
 use crate::buffer::{Chunk, Record, flag};
 use crate::callsite::Site;
 use crate::fields::Word;
-use crate::recorder::{Block, LaneRow, Recorder, Taken};
+use crate::recorder::{Block, LaneRow, RecordedBuffers, Recorder};
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ pub(crate) struct Window {
 impl Recorded {
     /// Keeps what belongs to `windows`, and counts what does not.
     pub(crate) fn new(
-        taken: Taken,
+        taken: RecordedBuffers,
         windows: Vec<Window>,
         whole: Stretch,
         owner: &Arc<Recorder>,
@@ -149,7 +149,7 @@ impl Recorded {
         matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
     }
 
-    /// Returns how many records threads have committed to these chunks after they were taken, none of a snapshot's.
+    /// Returns the number of records that threads committed after these chunks were taken; 0 for a snapshot.
     pub(crate) fn committed_late(&self) -> u64 {
         if self.owner.is_none() {
             return 0;

@@ -1,6 +1,6 @@
-//! What rows say of each other: found by a walk of its own, and added to the rows on their way out.
+//! Relations between rows: found by a separate walk, and added to the rows when they are delivered.
 
-use super::backward::{Addition, EVALUATE, FORWARD_THREAD, Node, Operations, SCOPE, SEQUENCE, is_operation};
+use super::backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
 use super::groups::Groups;
 use kineto_trace::activity::catalogue::lookup;
 use kineto_trace::activity::{Activity, ArgValue, Args};
@@ -21,7 +21,7 @@ pub(super) struct Related {
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     row: u64,
-    operations: Operations,
+    operations: ForwardOperations,
     groups: Groups,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct WithRelated<'r> {
 }
 
 /// The arguments of a row, and what it shares.
-struct Shared<'s> {
+struct RelatedOperations<'s> {
     args: &'s dyn Args,
     addition: &'s Addition,
 }
@@ -120,13 +120,13 @@ impl Rows for WithRelated<'_> {
 }
 
 fn added(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
-    let args = Shared { args: activity.args, addition };
+    let args = RelatedOperations { args: activity.args, addition };
     let mut activity = activity;
     (activity.flow, activity.args) = (addition.flow.or(activity.flow), &args);
     rows.activity(&activity)
 }
 
-impl Args for Shared<'_> {
+impl Args for RelatedOperations<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(Node { sequence, forward_thread }) = self.addition.node else { return self.args.visit(each) };
         self.args.visit(&mut |key, value| {

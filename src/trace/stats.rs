@@ -1,4 +1,4 @@
-//! How much a trace holds and what it lacks.
+//! Counts and losses of a trace.
 
 use super::InvariantViolation;
 use crate::buffer::Loss;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Counts of a trace.
 ///
-/// Its `Display` is one line of what is there and, below, one for each kind of loss.
+/// Its `Display` is one line of counts, followed by one line for each cause of loss.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceStats {
@@ -27,19 +27,19 @@ pub struct TraceStats {
     pub device_activities: u64,
     /// Threads that were seen.
     pub threads: usize,
-    /// Bytes that the records take in memory.
+    /// Bytes of the records in memory.
     pub bytes: u64,
     /// From the start of the recording to its end.
     pub duration: Duration,
     /// How far times may be from CLOCK_REALTIME, in nanoseconds.
     pub clock_error_ns: u64,
-    /// What is not there, or not whole, by cause; causes that did not occur are left out.
+    /// Missing or incomplete records, by cause; causes that did not occur are omitted.
     pub losses: Vec<(Loss, u64)>,
-    /// How each collector fared of which something was asked.
+    /// A report for each selected collector.
     pub collectors: Vec<CollectorReport>,
-    /// How each observer fared.
+    /// A report for each observer.
     pub observers: Vec<ObserverReport>,
-    /// How each of the `performance_events` fared.
+    /// A report for each of the `performance_events`.
     pub counters: Vec<CounterReport>,
     /// When the host and each collector that ran were recorded; empty if nothing was ever paused.
     pub recorded: Vec<RecordedTime>,
@@ -47,23 +47,23 @@ pub struct TraceStats {
     pub violations: Vec<InvariantViolation>,
 }
 
-/// When something was recorded, of a recording that was paused.
+/// When the host or a collector recorded, in a recording with pauses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedTime {
     /// The collector's name, or "host".
     pub name: &'static str,
-    /// From when until when, in order.
+    /// Starts and ends, in order.
     pub stretches: Vec<(Timestamp, Timestamp)>,
 }
 
 impl RecordedTime {
-    /// Returns how long that was in all.
+    /// Returns the total recorded time.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.stretches.iter().map(|(start, end)| end.since(*start)).sum())
     }
 
-    /// What the header of the trace says: the first stretches, in nanoseconds since `start`.
+    /// Returns the header's entry: the first stretches, in nanoseconds since `start`.
     pub(super) fn to_json(&self, start: Timestamp) -> Value {
         const SHOWN: usize = 1000;
         let stretch = |(from, to): &(Timestamp, Timestamp)| json!([from.since(start), to.since(start)]);
@@ -85,13 +85,13 @@ impl TraceStats {
         self.losses.iter().find(|(cause, _)| *cause == loss).map_or(0, |(_, count)| *count)
     }
 
-    /// Returns how many slices found no room.
+    /// Returns the number of slices over the buffer limit.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
     pub(crate) fn lost_slices(&self) -> u64 {
         self.lost(Loss::SlicesOverLimit)
     }
 
-    /// Leaves out the collectors whose devices are not there, or that are switched off.
+    /// Removes the reports of collectors that are disabled or have no device.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
     pub(crate) fn without_absent(mut self) -> TraceStats {
         let is_absent = |why| matches!(why, Why::NoDevice | Why::Disabled);

@@ -1,4 +1,4 @@
-//! What stands at return addresses: found once for each, when somebody wants to see it.
+//! StackSymbols of return addresses, resolved once for each on first use.
 
 use crate::os::backtrace;
 use kineto_trace::fallible::Map;
@@ -6,28 +6,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names of a trace's return addresses.
 #[derive(Debug)]
-pub(crate) struct Symbols {
+pub(crate) struct StackSymbols {
     /// The most frames of a stack.
     frames: usize,
-    known: Mutex<Map<u64, Arc<[Frame]>>>,
+    known: Mutex<Map<u64, Arc<[SymbolFrame]>>>,
 }
 
 /// A frame of a call stack.
 #[derive(Debug)]
-struct Frame {
+struct SymbolFrame {
     text: String,
     /// It is not the program's own.
     is_library: bool,
 }
 
-impl Symbols {
-    /// Of stacks of so many frames.
-    pub(crate) fn new(frames: usize) -> Symbols {
-        Symbols { frames, known: Mutex::default() }
+impl StackSymbols {
+    /// Creates a table for stacks of at most `frames` frames.
+    pub(crate) fn new(frames: usize) -> StackSymbols {
+        StackSymbols { frames, known: Mutex::default() }
     }
 
-    /// Writes a stack into `out` in place of what was there: from the innermost frame that is not of what records it, `;`
-    /// between.
+    /// Replaces `out` by a stack: from the innermost frame outside the recording code on, separated by `;`.
     pub(super) fn show(&self, addresses: &[u64], out: &mut String) {
         out.clear();
         let (mut before, mut shown) = (true, 0);
@@ -50,24 +49,24 @@ impl Symbols {
     }
 
     /// The frames at an address: more than one where functions are inlined.
-    fn at(&self, address: u64) -> Arc<[Frame]> {
+    fn at(&self, address: u64) -> Arc<[SymbolFrame]> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(frames) = known().get(&address) {
             return frames.clone();
         }
         let mut frames = Vec::new();
-        backtrace::resolve(address, &mut |symbol| frames.push(Frame::new(address, &symbol)));
+        backtrace::resolve(address, &mut |symbol| frames.push(SymbolFrame::new(address, &symbol)));
         if frames.is_empty() {
-            frames.push(Frame::new(address, &backtrace::Symbol::default()));
+            frames.push(SymbolFrame::new(address, &backtrace::Symbol::default()));
         }
-        let frames: Arc<[Frame]> = frames.into();
+        let frames: Arc<[SymbolFrame]> = frames.into();
         known().insert(address, frames.clone());
         frames
     }
 }
 
-impl Frame {
-    fn new(address: u64, symbol: &backtrace::Symbol) -> Frame {
+impl SymbolFrame {
+    fn new(address: u64, symbol: &backtrace::Symbol) -> SymbolFrame {
         let backtrace::Symbol { name, file, line } = symbol;
         let text = match (name.is_empty(), file.is_empty()) {
             (true, _) => format!("{address:#x}"),
@@ -75,7 +74,7 @@ impl Frame {
             (false, false) => format!("{file}({line}): {name}"),
         };
         // Arrays have it in their names.
-        Frame { text: text.replace(';', ","), is_library: is_library(name) || is_library_file(file) }
+        SymbolFrame { text: text.replace(';', ","), is_library: is_library(name) || is_library_file(file) }
     }
 }
 
@@ -118,19 +117,19 @@ mod tests {
     /// Name, file and line.
     type At<'a> = (&'a str, &'a str, u32);
 
-    fn symbols(frames: usize, all: &[(u64, &[At<'_>])]) -> Symbols {
-        let symbols = Symbols::new(frames);
+    fn symbols(frames: usize, all: &[(u64, &[At<'_>])]) -> StackSymbols {
+        let symbols = StackSymbols::new(frames);
         for (address, at) in all {
             let frame = |(name, file, line): &At<'_>| {
                 let symbol = backtrace::Symbol { name: (*name).to_owned(), file: (*file).to_owned(), line: *line };
-                Frame::new(*address, &symbol)
+                SymbolFrame::new(*address, &symbol)
             };
             symbols.known.lock().unwrap().insert(*address, at.iter().map(frame).collect());
         }
         symbols
     }
 
-    fn shown(symbols: &Symbols, addresses: &[u64]) -> String {
+    fn shown(symbols: &StackSymbols, addresses: &[u64]) -> String {
         let mut out = "what was there".to_owned();
         symbols.show(addresses, &mut out);
         out

@@ -1,15 +1,15 @@
-//! The rows of one thread on their way out.
+//! Writes the rows of one thread.
 
 use super::args::{EventArgs, FieldArgs, Source};
-use super::companions::Companions;
 use super::cpu::OwnRecords;
-use super::device::{Call, Calls};
+use super::device::{HostCall, HostCalls};
+use super::extra_args::ExtraArgs;
 use super::index::{Index, Run, is_clipped};
 use super::memory::{MemoryRecord, MemoryRows, is_replaced};
-use super::nest::{Nest, Place};
+use super::nest::{Nest, RowSlot};
 use super::recorded::{Recorded, Window};
 use super::requests::RequestCache;
-use super::walk::{Met, Walk};
+use super::walk::{Walk, WalkCounts};
 use crate::buffer::{Record, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
@@ -23,59 +23,59 @@ use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
 use kineto_trace::sorting::sort_few_by_key;
 use std::io;
 
-/// Hands on the slices and events of a thread, in order of their start.
-pub(super) struct Thread<'w> {
+/// Delivers the slices and events of a thread, in order of their start.
+pub(super) struct ThreadRows<'w> {
     walk: &'w Walk<'w>,
     source: &'w Source<'w>,
     /// The thread's id.
     id: i64,
     rows: &'w mut dyn Rows,
-    met: &'w mut Met,
+    counts: &'w mut WalkCounts,
     nest: Nest,
     /// The calls of runtimes and drivers that the thread made.
-    calls: Calls<'w>,
-    /// What the program has pushed of it.
+    calls: HostCalls<'w>,
+    /// The activities that the program has pushed for this thread.
     own: OwnRecords<'w>,
     /// When the last slice began.
     last: Timestamp,
     clock: Cursor<'w>,
-    /// The fields of the slice at hand.
+    /// The fields of the current slice.
     words: List<Word>,
-    companions: Companions,
+    extras: ExtraArgs,
     memory: MemoryRows,
     requests: RequestCache,
 }
 
-/// What the recording says of a slice.
-struct Marks<'m> {
+/// The arguments that the recording adds to a slice.
+struct SliceMarks<'m> {
     finished: bool,
     clipped: bool,
     /// The thread, if the slice is not on its own row.
     thread: Option<i64>,
     /// The name of the slice in an execution trace, if there is one.
     function: Option<u64>,
-    /// How often its future was polled, if that was more than once.
+    /// The number of its future's polls, if more than one.
     polls: Option<u64>,
-    /// The span of the request that it is part of.
+    /// The span of the request that it belongs to.
     request: Option<u64>,
-    /// What was recorded beside it.
-    beside: Option<&'m dyn Args>,
+    /// Its call stack and counts.
+    extra_args: Option<&'m dyn Args>,
 }
 
-impl<'w> Thread<'w> {
+impl<'w> ThreadRows<'w> {
     pub(super) fn new(
         walk: &'w Walk<'w>,
         source: &'w Source<'w>,
         id: i64,
         rows: &'w mut dyn Rows,
-        met: &'w mut Met,
-    ) -> Thread<'w> {
-        let calls = Calls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
+        counts: &'w mut WalkCounts,
+    ) -> ThreadRows<'w> {
+        let calls = HostCalls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), List::new());
-        let (companions, memory, requests) = Default::default();
-        Thread { walk, source, id, rows, met, nest, calls, own, last, clock, words, companions, memory, requests }
+        let (extras, memory, requests) = Default::default();
+        ThreadRows { walk, source, id, rows, counts, nest, calls, own, last, clock, words, extras, memory, requests }
     }
 
     /// Returns how many rows the thread needs.
@@ -83,14 +83,14 @@ impl<'w> Thread<'w> {
         self.nest.rows()
     }
 
-    /// Hands on what was recorded in `runs`, and the calls that fall between.
+    /// Delivers the records of `runs`, merged with the calls.
     pub(super) fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
         in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
             Tag::Slice => self.slice(window, record),
             Tag::Instant | Tag::Counter => self.event(record),
             Tag::Memory => self.memory(record),
             Tag::Stack | Tag::Counts => {
-                self.companions.meet(record);
+                self.extras.add_record(record);
                 Ok(())
             }
             _ => Ok(()),
@@ -99,25 +99,25 @@ impl<'w> Thread<'w> {
         self.calls_until(Timestamp::from_nanos(u64::MAX))
     }
 
-    /// Hands on the calls that begin before a slice does, for all that the clocks know.
+    /// Delivers the calls that begin before a slice does, within the error of the clocks.
     fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
         while let Some(call) = self.calls.next(slice, self.last) {
             let is_instant = call.entry.kind() == ActivityType::CpuInstantEvent;
-            let place = match (is_instant, call.is_beside) {
-                (true, _) => Place { row: 0, start: call.start, end: call.start },
-                (false, true) => self.nest.place_beside(call.start, call.end),
+            let place = match (is_instant, call.is_apart) {
+                (true, _) => RowSlot { row: 0, start: call.start, end: call.start },
+                (false, true) => self.nest.place_apart(call.start, call.end),
                 (false, false) => self.nest.place(call.start, call.end),
             };
             let (start, end) = (place.start, place.end);
             let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
-            let marks = Marks {
+            let marks = SliceMarks {
                 finished: call.finished,
                 clipped: call.clipped,
-                thread: self.stranger(place.row),
+                thread: self.foreign_thread(place.row),
                 function: None,
                 polls: None,
                 request: None,
-                beside: None,
+                extra_args: None,
             };
             let (args, body) = (
                 CallArgs { call: &call, marks: &marks },
@@ -132,14 +132,14 @@ impl<'w> Thread<'w> {
         Ok(())
     }
 
-    /// Hands on what the program has pushed that comes before what has these times.
+    /// Delivers the program's own activities that begin before a slice of these times.
     fn own_until(&mut self, before: Option<(Timestamp, Timestamp)>) -> io::Result<()> {
         while let Some(own) = self.own.next(before) {
             self.calls_until(own.start())?;
             let place = own.place(&mut self.nest);
             let row = place.map_or(0, |place| place.row);
             self.last = place.map_or(self.last, |place| place.start);
-            self.met.overlapping += u64::from(row > 0);
+            self.counts.overlapping += u64::from(row > 0);
             own.show(place, Track::new(self.walk.process, self.walk.row(self.id, row)), self.rows)?;
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<'w> Thread<'w> {
         }
         self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
-        // Collectors may know better than the records whether something happened in it.
+        // A slice of a drop is shown only if a collector's call begins in it.
         if walk.index.is_drop(record) && !self.calls.begin_before(end) {
             return Ok(());
         }
@@ -165,17 +165,17 @@ impl<'w> Thread<'w> {
         let place = self.nest.place(start, end);
         let definition = walk.recorded.definition(record);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
-        let (thread, function) = (self.stranger(place.row), walk.with_function_ids.then_some(id));
-        let mut marks = Marks {
+        let (thread, function) = (self.foreign_thread(place.row), walk.with_function_ids.then_some(id));
+        let mut marks = SliceMarks {
             finished,
             clipped: is_clipped(Some(window), record),
             thread,
             function,
             polls: walk.index.polls(span),
             request: walk.requests.of(walk.recorded, &mut self.requests, span, parent),
-            beside: None,
+            extra_args: None,
         };
-        self.met.add(&marks);
+        self.counts.add(&marks);
         self.words.clear();
         let all = FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id };
         let more: Option<&dyn Args> = if source.has_more(span) { Some(&all) } else { None };
@@ -186,7 +186,7 @@ impl<'w> Thread<'w> {
             walk.recorded.payload(made, &mut self.words);
         }
         let words = &self.words;
-        marks.beside = self.companions.of(record, walk, &row.keys, finished, |each| match more {
+        marks.extra_args = self.extras.of(record, walk, &row.keys, finished, |each| match more {
             Some(more) => more.visit(each),
             None => values(words).for_each(|value| row.keys.show(value, each)),
         });
@@ -203,8 +203,8 @@ impl<'w> Thread<'w> {
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
     }
 
-    /// The thread's id, for what is not on its own row.
-    fn stranger(&self, row: usize) -> Option<i64> {
+    /// Returns the thread's id for a slice that is not on the thread's own row.
+    fn foreign_thread(&self, row: usize) -> Option<i64> {
         (row > 0).then_some(self.id)
     }
 
@@ -259,7 +259,7 @@ pub(super) fn in_order(
     for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };
         if index.clipped > 0 {
-            // Slices that were open when records began are recorded when they end; they come first, the longest first.
+            // Slices that were open when the recording began are recorded at their end; they go first, the longest first.
             let records = runs.iter().flat_map(|run| recorded.records(*run));
             let mut clipped: List<Record<'_>> = records.filter(is_older).collect();
             sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
@@ -271,10 +271,10 @@ pub(super) fn in_order(
     Ok(())
 }
 
-/// What is said of a call: its own arguments, and what the recording says of it.
+/// The arguments of a call: its own, and those of the recording.
 struct CallArgs<'c> {
-    call: &'c Call<'c>,
-    marks: &'c Marks<'c>,
+    call: &'c HostCall<'c>,
+    marks: &'c SliceMarks<'c>,
 }
 
 impl Args for CallArgs<'_> {
@@ -284,9 +284,9 @@ impl Args for CallArgs<'_> {
     }
 }
 
-impl Met {
+impl WalkCounts {
     #[inline]
-    fn add(&mut self, slice: &Marks<'_>) {
+    fn add(&mut self, slice: &SliceMarks<'_>) {
         self.slices += 1;
         self.clipped += u64::from(slice.clipped);
         self.unfinished += u64::from(!slice.finished);
@@ -294,16 +294,16 @@ impl Met {
     }
 }
 
-impl Marks<'_> {
+impl SliceMarks<'_> {
     #[inline]
     fn any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
         let is_sync = self.polls.is_none() && self.request.is_none();
-        if is_usual && is_sync && self.beside.is_none() { None } else { Some(self) }
+        if is_usual && is_sync && self.extra_args.is_none() { None } else { Some(self) }
     }
 }
 
-impl Args for Marks<'_> {
+impl Args for SliceMarks<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         if !self.finished {
             each("finished", ArgValue::Bool(false));
@@ -323,11 +323,11 @@ impl Args for Marks<'_> {
         if let Some(request) = self.request {
             each("request id", ArgValue::U64(request));
         }
-        self.beside.iter().for_each(|beside| beside.visit(each));
+        self.extra_args.iter().for_each(|extra_args| extra_args.visit(each));
     }
 }
 
-/// Whether a slice was open already when records began to be made.
+/// Whether a slice was open already when the recording began.
 fn is_older(record: &Record<'_>) -> bool {
     record.head.tag == Tag::Slice && record.head.flags & flag::CLIPPED != 0
 }

@@ -40,7 +40,7 @@ impl Trace {
         let allocated = max(|record| record.allocated);
         let max_allocated = if allocated == 0 { peak } else { allocated };
         let max_reserved = max(|record| record.reserved);
-        MemoryTimeline::new(device, rows, max_allocated, max_reserved, self.inner.facts.gzip_level)
+        MemoryTimeline::new(device, rows, max_allocated, max_reserved, self.inner.info.gzip_level)
     }
 
     /// Calls `each` with when something was allocated or given back, what, and what it is for.
@@ -78,21 +78,21 @@ impl Trace {
 /// The pieces of memory, as the records tell of them.
 #[derive(Debug, Default)]
 struct Pieces {
-    live: HashMap<u64, Piece>,
+    live: HashMap<u64, UsageStep>,
     keys: u64,
     before: Vec<MemoryRow>,
     rows: Vec<MemoryRow>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct UsageStep {
     key: u64,
     version: u32,
     bytes: u64,
     category: Category,
 }
 
-impl Piece {
+impl UsageStep {
     fn row(self, time: Option<Timestamp>, action: MemoryAction, next_category: Category) -> MemoryRow {
         let mut row = MemoryRow::new(time, action, self.key);
         (row.version, row.bytes) = (self.version, self.bytes);
@@ -102,14 +102,14 @@ impl Piece {
 }
 
 impl Pieces {
-    fn new_piece(&mut self, bytes: u64, category: Category) -> Piece {
+    fn new_piece(&mut self, bytes: u64, category: Category) -> UsageStep {
         self.keys += 1;
-        Piece { key: self.keys, version: 0, bytes, category }
+        UsageStep { key: self.keys, version: 0, bytes, category }
     }
 
     fn add(&mut self, record: &MemoryRecord, category: Category, at: Timestamp) {
         let bytes = record.bytes.unsigned_abs();
-        let destroy = |piece: Piece| piece.row(Some(at), MemoryAction::Destroy, piece.category);
+        let destroy = |piece: UsageStep| piece.row(Some(at), MemoryAction::Destroy, piece.category);
         match record.bytes {
             1.. => {
                 let piece = self.new_piece(bytes, category);

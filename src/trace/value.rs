@@ -1,47 +1,47 @@
-//! Argument values that own what they are made of.
+//! Owned argument values.
 
 use crate::write::json_text;
 use kineto_trace::activity::ArgValue;
 
-/// A value of its own.
+/// An owned argument value.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum OwnedValue {
     Bool(bool),
     I64(i64),
     U64(u64),
     F64(f64),
     Text(Box<str>),
-    /// Anything else, as the file has it.
+    /// Anything else, as JSON.
     Json(Box<str>),
 }
 
-impl Value {
-    pub(super) fn of(value: ArgValue<'_>) -> Value {
+impl OwnedValue {
+    pub(super) fn of(value: ArgValue<'_>) -> OwnedValue {
         match value {
-            ArgValue::Bool(value) => Value::Bool(value),
-            ArgValue::I64(value) => Value::I64(value),
-            ArgValue::U64(value) => Value::U64(value),
-            ArgValue::F64(value) => Value::F64(value),
-            ArgValue::Str(text) => Value::Text(text.into()),
-            other => Value::Json(json_text(&other).into()),
+            ArgValue::Bool(value) => OwnedValue::Bool(value),
+            ArgValue::I64(value) => OwnedValue::I64(value),
+            ArgValue::U64(value) => OwnedValue::U64(value),
+            ArgValue::F64(value) => OwnedValue::F64(value),
+            ArgValue::Str(text) => OwnedValue::Text(text.into()),
+            other => OwnedValue::Json(json_text(&other).into()),
         }
     }
 
     pub(super) fn show(&self) -> ArgValue<'_> {
         match self {
-            Value::Bool(value) => ArgValue::Bool(*value),
-            Value::I64(value) => ArgValue::I64(*value),
-            Value::U64(value) => ArgValue::U64(*value),
-            Value::F64(value) => ArgValue::F64(*value),
-            Value::Text(text) => ArgValue::Str(text),
-            Value::Json(json) => ArgValue::Json(json),
+            OwnedValue::Bool(value) => ArgValue::Bool(*value),
+            OwnedValue::I64(value) => ArgValue::I64(*value),
+            OwnedValue::U64(value) => ArgValue::U64(*value),
+            OwnedValue::F64(value) => ArgValue::F64(*value),
+            OwnedValue::Text(text) => ArgValue::Str(text),
+            OwnedValue::Json(json) => ArgValue::Json(json),
         }
     }
 
-    /// Returns how many bytes it takes beside itself.
+    /// Returns the size of its heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Value::Text(text) | Value::Json(text) => text.len(),
+            OwnedValue::Text(text) | OwnedValue::Json(text) => text.len(),
             _ => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! Assertions that did not hold: what should never be, and was, is in the trace.
+//! Assertions that did not hold in a recording.
 
 use super::Trace;
 use super::index::Index;
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// An assertion that did not hold while something was recorded: an error of this crate's, of a collector's, or of a front
-/// end's, which [logs](crate::Profiler::log_invariant_violation) it.
+/// An assertion that did not hold during a recording: an error of this crate, of a collector, or of a front end, which
+/// [logs](crate::Profiler::log_invariant_violation) it.
 ///
-/// It stands in [`TraceStats::violations`](crate::TraceStats::violations), and in the header of the file, in the list
-/// `invariant_violations`.
+/// [`TraceStats::violations`](crate::TraceStats::violations) contains it, and the list `invariant_violations` in the header
+/// of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InvariantViolation {
     /// What should have held.
     pub assertion: String,
-    /// What was the case instead.
+    /// What happened instead.
     pub error: String,
     /// The recording, as the header names it: torch's `profile_id`.
     pub trace_id: String,
     /// The group of recordings, such as those of all ranks; empty for none.
     pub group_id: String,
-    /// How often.
+    /// How often it happened.
     pub count: u64,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for InvariantViolation {
     }
 }
 
-/// Those of a recording, each once; how many, and how long, has an end.
+/// The distinct violations of a recording; their number and lengths are limited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Violations(Vec<InvariantViolation>);
 
@@ -55,7 +55,7 @@ impl Violations {
     const MAX: usize = 100;
     const TEXT_MAX: usize = 1024;
 
-    /// Takes one more, and returns whether it is new; beyond the limit, the last one stands for all.
+    /// Adds a violation, and returns whether it is new; beyond the limit, the last one counts all others.
     pub(crate) fn add(&mut self, assertion: &str, error: &str, ids: [&str; 2]) -> bool {
         let [assertion, error, trace_id, group_id] =
             [assertion, error, ids[0], ids[1]].map(|text| &text[..boundary(text, Violations::TEXT_MAX)]);
@@ -83,14 +83,14 @@ impl Violations {
 }
 
 impl Trace {
-    /// Returns what was logged, and what the records show.
+    /// Returns the logged violations, and those that the records show.
     pub(super) fn violations(&self) -> &[InvariantViolation] {
         let inner = &*self.inner;
         &inner
             .violations
             .get_or_init(|| {
-                let mut all = inner.facts.violations.clone();
-                let mut add = |assertion: &str, error: &str| all.add(assertion, error, [&inner.facts.trace_id, ""]);
+                let mut all = inner.info.violations.clone();
+                let mut add = |assertion: &str, error: &str| all.add(assertion, error, [&inner.info.trace_id, ""]);
                 let Index { damaged, strange, .. } = self.index();
                 if *damaged > 0 {
                     add("what threads have committed can be read", &format!("{damaged} chunks are read in part"));
@@ -105,7 +105,7 @@ impl Trace {
                     let name = collection.name;
                     linked.losses(|loss, count| {
                         if loss == Loss::TimesBeyondEnd && count > 0 {
-                            add("records are handed over after their end", &format!("{name}: {count} were before"));
+                            add("records are delivered after their end", &format!("{name}: {count} were before"));
                         }
                     });
                     for (_, count) in collection.records.losses.iter().filter(|(l, _)| *l == Loss::DeviceRecordsUnread)
@@ -118,20 +118,18 @@ impl Trace {
             .0
     }
 
-    /// Returns an error, once, if the builder was told to be strict and an assertion did not hold. The trace is in it.
+    /// Returns an error with the trace, once, if the builder was set to strict and an assertion did not hold.
     pub(crate) fn check_violations(&self) -> Result<(), Error> {
         let inner = &*self.inner;
-        if !inner.facts.is_strict || inner.is_told.load(Ordering::Relaxed) {
+        if !inner.info.is_strict || inner.is_violation_reported.load(Ordering::Relaxed) {
             return Ok(());
         }
         let Some((first, more)) = self.violations().split_first() else { return Ok(()) };
-        if inner.is_told.swap(true, Ordering::Relaxed) {
+        if inner.is_violation_reported.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
-        let why = format!(
-            "an invariant did not hold: {first}{more}; the trace is whole but for that: take it from the error and save it"
-        );
+        let why = format!("an invariant did not hold: {first}{more}; take the trace from the error and save it");
         Err(Error::new(ErrorKind::InvariantViolated, why).with_trace(self.clone()))
     }
 }
@@ -141,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_counted_and_there_is_an_end_to_them() {
+    fn violations_are_counted_and_limited() {
         let mut all = Violations::default();
         let long = "ä".repeat(Violations::TEXT_MAX);
         let new = [(); 3].map(|()| all.add("a", &long, ["t", "g"]));

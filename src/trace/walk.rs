@@ -2,12 +2,12 @@
 
 use super::args::{FieldArgs, Source};
 use super::cpu::CpuRows;
-use super::device::{DEVICES, DeviceRows, Linked};
+use super::device::{DEVICES, DeviceRows, LinkedCollection};
 use super::index::Index;
 use super::recorded::Recorded;
 use super::requests::{AsyncTrack, Requests};
-use super::symbols::Symbols;
-use super::thread::Thread;
+use super::symbols::StackSymbols;
+use super::thread::ThreadRows;
 use crate::callsite::{COUNTER_TARGET, EventRole, Site};
 use crate::clock::Converter;
 use crate::collector::Collection;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::io;
 use tracing_core::Metadata;
 
-/// Everything that rows are made of.
+/// The sources of all rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk<'t> {
     pub(crate) recorded: &'t Recorded,
@@ -32,7 +32,7 @@ pub(crate) struct Walk<'t> {
     pub(super) requests: &'t Requests,
     /// What collectors recorded, and how it is linked.
     pub(crate) collections: &'t [Collection],
-    pub(crate) linked: &'t [Linked],
+    pub(crate) linked: &'t [LinkedCollection],
     pub(crate) converter: &'t Converter,
     pub(crate) process: i64,
     pub(crate) process_name: &'t str,
@@ -41,20 +41,20 @@ pub(crate) struct Walk<'t> {
     pub(crate) with_location: bool,
     /// Slices have the id by which an execution trace names them.
     pub(crate) with_function_ids: bool,
-    /// What stands at return addresses, and what was counted.
-    pub(super) symbols: &'t Symbols,
+    /// The symbols of return addresses, and the reports of counters.
+    pub(super) symbols: &'t StackSymbols,
     pub(super) counters: &'t [CounterReport],
-    /// What the program has pushed itself.
+    /// The activities that the program pushed.
     pub(super) own: CpuRows<'t>,
     /// Name of the row that shows the whole recording, if there was one.
     pub(crate) span_name: Option<&'t str>,
-    /// The types that were asked for.
+    /// The selected types.
     pub(crate) selected: ActivityTypes,
 }
 
-/// What a walk has met.
+/// The counts of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Met {
+pub(crate) struct WalkCounts {
     pub(crate) slices: u64,
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
@@ -71,8 +71,8 @@ const ASYNC_SPANS: &str = "Async spans";
 const ASYNC_SPANS_ORDER: i64 = DEVICES - 1;
 
 impl<'t> Walk<'t> {
-    /// Hands all rows to `rows`, in the order of a Kineto file: processes, activities by thread, threads, the recording.
-    pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<Met> {
+    /// Delivers all rows, in the order of a Kineto file: processes, activities by thread, threads, the recording.
+    pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
         let sites = self.sites();
         let source = self.source(&sites);
         let (start, end) = self.window();
@@ -86,28 +86,28 @@ impl<'t> Walk<'t> {
         let devices = DeviceRows { walk: self, source: &source };
         devices.processes(start, rows)?;
         self.own.processes(start, rows)?;
-        let mut met = Met::default();
+        let mut counts = WalkCounts::default();
         for (thread, lanes) in self.threads() {
-            let used = self.thread(thread, &source, rows, &mut met)?;
+            let used = self.thread(thread, &source, rows, &mut counts)?;
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
-        devices.all(start, rows, &mut met)?;
+        devices.all(start, rows, &mut counts)?;
         devices.memory(rows)?;
-        self.own.all_others((start, self.resolution_ns()), rows, &mut met)?;
+        self.own.all_others((start, self.resolution_ns()), rows, &mut counts)?;
         self.async_tracks(&source, rows)?;
         if let Some(name) = self.span_name {
-            rows.span(&SpanRow { name, iteration: 0, start, end, op_count: met.slices })?;
+            rows.span(&SpanRow { name, iteration: 0, start, end, op_count: counts.slices })?;
         }
         self.own.spans(rows)?;
-        Ok(met)
+        Ok(counts)
     }
 
-    /// Hands what devices did to `rows`, and nothing else.
-    pub(crate) fn devices_alone(&self, rows: &mut dyn Rows) -> io::Result<Met> {
-        let (sites, mut met) = (self.sites(), Met::default());
+    /// Delivers only the rows of devices to `rows`.
+    pub(crate) fn devices_alone(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
+        let (sites, mut counts) = (self.sites(), WalkCounts::default());
         let source = self.source(&sites);
-        DeviceRows { walk: self, source: &source }.all(self.window().0, rows, &mut met)?;
-        Ok(met)
+        DeviceRows { walk: self, source: &source }.all(self.window().0, rows, &mut counts)?;
+        Ok(counts)
     }
 
     pub(super) fn source<'s>(&'s self, sites: &'s [SiteRow]) -> Source<'s> {
@@ -157,13 +157,14 @@ impl<'t> Walk<'t> {
         let name = match names.rfind(|name| !name.is_empty()) {
             Some(name) => name.to_owned(),
             None if !lanes.is_empty() => format!("thread {thread}"),
-            // A thread that made calls and recorded nothing of its own.
+            // A thread that made calls and recorded nothing itself.
             None => format!("thread {thread} ({})", self.own.name_of(thread).unwrap_or("no spans")),
         };
         for row in 0..used {
             let name = if row == 0 { name.clone() } else { format!("{name} ({})", row + 1) };
             let track = Row::new(self.process, self.row(thread, row));
-            rows.thread(&ThreadRow { track, name: &name, sort_index: thread, at })?;
+            let continues = (row > 0).then(|| Row::new(self.process, self.row(thread, 0)));
+            rows.thread(&ThreadRow { track, name: &name, sort_index: thread, continues, at })?;
         }
         Ok(())
     }
@@ -175,8 +176,14 @@ impl<'t> Walk<'t> {
     }
 
     /// All activities of one thread; returns how many rows they need.
-    fn thread(&self, thread: i64, source: &Source<'_>, rows: &mut dyn Rows, met: &mut Met) -> io::Result<usize> {
-        let mut out = Thread::new(self, source, thread, rows, met);
+    fn thread(
+        &self,
+        thread: i64,
+        source: &Source<'_>,
+        rows: &mut dyn Rows,
+        counts: &mut WalkCounts,
+    ) -> io::Result<usize> {
+        let mut out = ThreadRows::new(self, source, thread, rows, counts);
         out.runs(self.index.runs_of(thread))?;
         Ok(out.used())
     }

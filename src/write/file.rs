@@ -4,14 +4,14 @@ use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
-pub(crate) use kineto_trace::write::file::{Format, check, save, stem_and_end};
+pub(crate) use kineto_trace::write::file::{Format, FormatKind, check, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_trace::write::file::{failed, temporary_name};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A place to which files are written.
+/// A destination of files.
 pub(crate) trait Destination {
     /// Writes a file for `path`, which appears only when it is complete. Returns its name, which `contents` gets too.
     ///
@@ -20,7 +20,7 @@ pub(crate) trait Destination {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error>;
 }
 
-/// Writes what is in a file of that name.
+/// Writes the contents of a file of that name.
 pub(crate) type Contents<'c> = dyn FnMut(&Path, &mut dyn Write) -> io::Result<()> + 'c;
 
 /// The file system, with paths unchanged.
@@ -40,23 +40,23 @@ pub(crate) fn protect() {
     plain::protect(Protection {
         begin: || Box::new(FileLimitGuard::new()),
         created: |file| {
-            // Where there are no locks, nothing shows it.
+            // Without file locks, other processes cannot see it.
             let _ = file_lock::try_lock(file);
         },
     });
 }
 
-/// Returns the temporary files beside `target` whose writers have ended without finishing them, in any order.
+/// Returns the temporary files in the folder of `target` whose writers ended before they were complete, in any order.
 ///
-/// None is removed: what is in them may be all that is left of a recording.
+/// None is removed: they may hold all that is left of a recording.
 pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    // Opening a FIFO, which anybody may put into a shared folder, would wait for its writer.
+    // Opening a FIFO, which may be in a shared folder, would wait for its writer.
     let files = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let names = files.map(|entry| entry.file_name());
     let temporary = names.filter(|name| name.to_str().is_some_and(is_temporary_name)).map(|name| folder.join(name));
-    // Of other users' files nothing is known.
+    // Files of other users cannot be opened.
     temporary.filter(|path| File::open(path).is_ok_and(|file| file_lock::try_lock(&file))).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Where traces go: files, or handlers chosen by the scheme of a URL.
+//! Destinations of traces: files, or handlers selected by the scheme of a URL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::file::{self, Contents, Destination, Format};
 use crate::error::{Error, ErrorKind};
 
-/// Opens a place for traces that are saved to URLs of one scheme.
+/// Opens writers for traces that are saved to URLs of one scheme.
 ///
-/// As the factories that libkineto registers by protocol; a closure `Fn(&str) -> io::Result<Box<dyn Write + Send>>` is
-/// one too. What is written has the format of the URL's end: gzip for `.gz`, else JSON.
+/// It corresponds to the factories that libkineto registers by protocol. A closure
+/// `Fn(&str) -> io::Result<Box<dyn Write + Send>>` implements it. The URL's extension selects the format, as for files.
 ///
 /// ```
 /// use std::io::{self, Write};
@@ -22,16 +22,16 @@ use crate::error::{Error, ErrorKind};
 /// takes(|url: &str| -> io::Result<Box<dyn Write + Send>> { Ok(Box::new(io::sink())) });
 /// ```
 pub trait TraceSink: Send + Sync {
-    /// Opens a writer for one trace; `url` is what the user gave, scheme included.
+    /// Opens a writer for one trace; `url` is the user's text, including the scheme.
     ///
-    /// The writer gets the trace in pieces, most of them of 1 MiB (of 32 KiB if compressed). After the last one it is
-    /// flushed, once or more, and then dropped: a flush means that the trace is whole, and may report a failure of what
-    /// must happen then (an upload, a rename). A writer that is dropped without a flush has got a part of a trace that
-    /// could not be finished; it should throw that away.
+    /// The writer receives the trace in pieces, most of them of 1 MiB (of 32 KiB if compressed). After the last one it is
+    /// flushed, once or more, and then dropped. A flush means that the trace is complete, and may return the error of final
+    /// work (an upload, a rename). A writer that is dropped without a flush has received an incomplete trace, and should
+    /// discard it.
     ///
     /// # Errors
     ///
-    /// Whatever hinders it; the error reaches the caller of `save` with the URL in front.
+    /// Any error; `save` returns it with the URL in front.
     fn open(&self, url: &str) -> io::Result<Box<dyn Write + Send>>;
 }
 
@@ -44,7 +44,7 @@ where
     }
 }
 
-/// Hands one writer out once.
+/// Provides one writer, once.
 pub(crate) struct OneWriter(Mutex<Option<Box<dyn Write + Send>>>);
 
 impl OneWriter {
@@ -59,7 +59,7 @@ impl OneWriter {
 impl TraceSink for OneWriter {
     fn open(&self, _url: &str) -> io::Result<Box<dyn Write + Send>> {
         let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        writer.ok_or_else(|| io::Error::other("the writer has got a trace already"))
+        writer.ok_or_else(|| io::Error::other("the writer has received a trace already; give each builder its own"))
     }
 }
 
@@ -78,15 +78,15 @@ impl Destination for Sinks {
 }
 
 impl Sinks {
-    /// Registers a handler for a scheme, in any case, and says whether it replaced one; `file` may be replaced.
+    /// Registers a handler for a scheme, in any case; returns whether it replaced one. `file` may be replaced.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] for what is no scheme: letters, digits, `+`, `-`, `.`, a letter first, no `://`.
+    /// [`ErrorKind::Config`] for an invalid scheme. Valid are letters, digits, `+`, `-`, `.`, a letter first, no `://`.
     pub(crate) fn register(&mut self, scheme: &str, sink: Arc<dyn TraceSink>) -> Result<bool, Error> {
         if !is_scheme(scheme) {
             let message = format!(
-                "{scheme:?} is no URL scheme; give letters, digits, '+', '-' or '.', a letter first, without \"://\""
+                "{scheme:?} is not a URL scheme; give letters, digits, '+', '-' or '.', a letter first, without \"://\""
             );
             return Err(Error::new(ErrorKind::Config, message));
         }
@@ -95,7 +95,7 @@ impl Sinks {
         Ok(self.by_scheme.insert(scheme, sink).is_some() || built_in)
     }
 
-    /// Writes to `target`: a path, or a URL whose scheme has a handler. `file://` is followed by a path as it is.
+    /// Writes to `target`: a path, or a URL whose scheme has a handler. The text after `file://` is a path, not decoded.
     ///
     /// `gzip_level` is 0 to 9.
     ///
@@ -122,8 +122,7 @@ impl Sinks {
         format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
     }
 
-    /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. What a handler can do is
-    /// not asked.
+    /// Checks that `target` can be written to now, and returns it as an absolute path if it is one. Handlers are not called.
     ///
     /// # Errors
     ///
@@ -148,7 +147,7 @@ impl Sinks {
         split(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
     }
 
-    /// Returns what writers that have ended left unfinished where `target` is, if it is a path.
+    /// Returns the incomplete files in the folder of `target`, if it is a path.
     pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
         match split(target) {
             None => file::abandoned(target),
@@ -177,7 +176,7 @@ impl fmt::Debug for Sinks {
     }
 }
 
-/// Takes `target` apart into itself, its scheme and what follows `://`, if it is a URL.
+/// Splits `target` into itself, its scheme and the rest after `://`, if it is a URL.
 fn split(target: &Path) -> Option<(&str, &str, &str)> {
     let url = target.to_str()?;
     let (scheme, rest) = url.split_once("://")?;
@@ -195,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what a handler is told.
+    /// Records the calls of a handler.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_found_in_any_case_and_told_of_success_by_a_flush() {
+    fn handler_is_found_in_any_case_and_flushed_on_success() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         assert!(!sinks.register("Bucket", notes.sink()).unwrap());
         sinks.save(Path::new("BUCKET://a/b.json"), 1, |out| out.write_all(b"{}")).unwrap();
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scheme_is_refused() {
+    fn invalid_schemes_are_refused() {
         for bad in ["", "3s", "a b", "s3://", "é"] {
             let error = Sinks::default().register(bad, Notes::default().sink()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{bad}");
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_handler_refuses_reaches_the_caller() {
+    fn error_of_a_handler_reaches_the_caller() {
         let mut sinks = Sinks::default();
         let refuse = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::Error::other("no credentials")) };
         sinks.register("s3", Arc::new(refuse)).unwrap();
@@ -308,8 +307,8 @@ mod tests {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         sinks.register("s3", notes.sink()).unwrap();
         sinks.save(Path::new("s3://a.json.gz"), 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();
-        let told = notes.take();
-        assert!(told[1].starts_with('\u{1f}'), "{told:?}");
-        assert_eq!(told.iter().filter(|note| *note == "flush").count(), 1);
+        let calls = notes.take();
+        assert!(calls[1].starts_with('\u{1f}'), "{calls:?}");
+        assert_eq!(calls.iter().filter(|note| *note == "flush").count(), 1);
     }
 }

@@ -130,7 +130,9 @@ fn run(names: &str) {
     let worked: BTreeSet<_> = vendors.iter().flat_map(|vendor| vendor.work).flat_map(|(cat, _)| places(cat)).collect();
     assert_eq!(places("gpu_user_annotation"), worked);
     assert_eq!(worked.iter().map(|(device, _)| device).collect::<BTreeSet<_>>().len(), vendors.len());
-    file.trace.save(folder().join(format!("{names}.pt.trace.json"))).unwrap();
+    for end in ["pt.trace.json", "pftrace"] {
+        file.trace.save(folder().join(format!("{names}.{end}"))).unwrap();
+    }
     let (arrows, annotations) = (ends.len(), annotations.len());
     say(&format!("| {names} | {work} | {linked} | {arrows} | {annotations} |"));
 }

@@ -50,7 +50,7 @@ pub(crate) struct Owner {
     pub(crate) key: &'static str,
     /// A file of `src`.
     pub(crate) file: &'static str,
-    /// What the configuration calls the key's value, and that file too.
+    /// The name of the key's value in the configuration and in that file; the key itself if it is an option of a collector.
     pub(crate) name: &'static str,
     /// The test of it, named as in docs/dev/torch-parity.md.
     pub(crate) test: &'static str,
@@ -65,7 +65,7 @@ const READERS: [&str; 8] = [
     "config/value.rs",
     "config/overrides.rs",
     "config/gpu.rs",
-    "config/companions.rs",
+    "config/slice_extras.rs",
 ];
 
 const fn owner(key: &'static str, file: &'static str, name: &'static str, test: &'static str) -> Owner {
@@ -77,7 +77,7 @@ const ASKED: &str = "sessions/keys.rs::collectors_are_asked_for_what_the_keys_sa
 
 #[rustfmt::skip]
 pub(crate) const OWNERS: &[Owner] = &[
-    owner("KINETO_ENABLED", "builder/mod.rs", "switch", "src/config/env.rs::the_switch"),
+    owner("KINETO_ENABLED", "builder/mod.rs", "activation", "src/config/env.rs::the_switch"),
     owner("KINETO_CONFIG", "config/file.rs", "ConfigFile", "lifecycle/environment.rs::a_configuration_file_switches_it_on_too"),
     owner("MODE", "session/mod.rs", "mode", "sessions/observers.rs::without_kineto_nothing_is_recorded_and_the_trace_says_so"),
     owner("ITT_DOMAIN", "builder/mod.rs", "itt_domain", "cuda/itt.rs::spans_are_tasks"),
@@ -96,7 +96,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("EVENTS", "callsite.rs", "events", "spans/events.rs::events_up_to_the_level_are_instants"),
     owner("ASYNC_SPANS", "trace/walk.rs", "async_spans", "spans/asyncs.rs::the_four_modes_draw_polls_and_tracks_as_they_say"),
     owner("BUFFER_LIMIT_MB", "builder/mod.rs", "buffer_limit_bytes", "spans/limits.rs::slices_beyond_the_limit_are_counted_exactly"),
-    owner("OVERFLOW", "config/mod.rs", "overflow", "src/config/mod.rs::what_is_not_available_yet_is_refused"),
+    owner("OVERFLOW", "config/mod.rs", "overflow", "src/config/mod.rs::unavailable_overflow_is_rejected"),
     owner("FIELD_LIMIT_BYTES", "builder/mod.rs", "field_limit_bytes", "spans/fields.rs::a_limit_raised_beyond_a_chunk_keeps_texts_whole"),
     owner("FLUSH_TIMEOUT_MSECS", "session/settings.rs", "flush_timeout", "sessions/event_timers.rs::a_device_that_does_not_come_to_an_end_holds_a_stop_no_longer_than_its_time"),
     owner("RECORD_FROM_START", "builder/mod.rs", "record_from_start", "spans/other_layers.rs::an_idle_layer_lets_others_see_everything"),
@@ -106,35 +106,35 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("ENABLE_PYTORCH_EXECUTION_TRACE", "trace/execution.rs", "execution_trace", "files/execution_trace.rs::the_guard_writes_it_beside_the_trace"),
     owner("HOST_NAME", "session/mod.rs", "host_name", "ondemand/base.rs::the_next_request_is_recorded_as_the_file_says"),
     owner("REQUEST_TRACE_ID", "session/mod.rs", "trace_id", "ondemand/traces.rs::a_trace_for_a_time"),
-    owner("REQUEST_GROUP_TRACE_ID", "session/mod.rs", "group_trace_id", "src/session/tests.rs::a_recording_has_one_name_of_its_own"),
+    owner("REQUEST_GROUP_TRACE_ID", "session/mod.rs", "group_trace_id", "src/session/tests.rs::each_recording_has_its_own_trace_id"),
     owner("LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::what_counts_at_once_does"),
     owner("LOG_FORMAT", "config/change.rs", "log_format", "lifecycle/environment.rs::log_format_says_how_messages_look"),
     owner("VERBOSE_LOG_LEVEL", "config/change.rs", "log_level", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
     owner("VERBOSE_LOG_MODULES", "config/change.rs", "verbose_log_modules", "ondemand/base.rs::verbose_messages_are_those_of_the_modules_in_the_file"),
     owner("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB", "collector/cupti/start.rs", "buffer_bytes", "cuda/collector.rs::memory_is_bounded_while_a_program_launches_and_losses_are_counted"),
     owner("ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", "trace/mod.rs", "wait_events", "cuda/processes.rs::waits_of_streams_for_one_another_can_be_left_out"),
-    owner("CUPTI_PER_THREAD_BUFFER_ENABLED", "collector/cupti/start.rs", "per_thread_buffers", ASKED),
-    owner("CUDA_GRAPH_TRACE", "collector/cupti/start.rs", "graph_trace", "cuda/sessions.rs::a_graph_can_be_one_row"),
+    owner("CUPTI_PER_THREAD_BUFFER_ENABLED", "collector/cupti/start.rs", "CUPTI_PER_THREAD_BUFFER_ENABLED", ASKED),
+    owner("CUDA_GRAPH_TRACE", "collector/cupti/start.rs", "CUDA_GRAPH_TRACE", "cuda/sessions.rs::a_graph_can_be_one_row"),
     owner("CUDA_PROFILER_RANGE", "session/mod.rs", "profiler_range", "cuda/pauses.rs::nothing_is_recorded_outside_of_the_programs_ranges"),
-    owner("NVTX_RANGES", "collector/cupti/start.rs", "nvtx_ranges", "cuda/nvtx_ranges.rs::nothing_of_nvtx_is_there_unless_it_is_asked_for"),
-    owner("DISABLE_CUPTI", "builder/devices.rs", "off", "cuda/processes.rs::cupti_can_be_switched_off"),
-    owner("TEARDOWN_CUPTI", "session/ready.rs", "teardown_cupti", "cuda/processes.rs::libcupti_can_be_let_go_of_after_each_recording"),
-    owner("KINETO_CUPTI_PATH", "collector/cupti/search.rs", "cupti", "crates/kineto-cli/tests/doctor.rs::a_library_that_is_too_new_for_the_driver_is_left_out_unless_it_is_named"),
-    owner("DISABLE_ROCM", "builder/devices.rs", "off", "rocm/recording.rs::amds_devices_can_be_left_alone"),
-    owner("ROCTRACER_MAX_EVENTS", "collector/rocm/tracer/start.rs", "roctracer_max_events", "rocm/either.rs::rows_have_a_limit"),
-    owner("KINETO_ROCPROFILER_PATH", "collector/rocm/sdk/mod.rs", "rocprofiler", "src/collector/rocm/search.rs::each_place_is_looked_into_in_its_order"),
-    owner("KINETO_ROCTRACER_PATH", "collector/rocm/tracer/start.rs", "roctracer", "src/collector/rocm/search.rs::each_place_is_looked_into_in_its_order"),
-    owner("DISABLE_XPU", "builder/devices.rs", "off", "xpu/versions.rs::intels_gpus_can_be_left_alone"),
-    owner("KINETO_PTI_PATH", "collector/xpu/search.rs", "pti", "src/collector/xpu/search.rs::each_place_is_looked_into_in_its_order"),
-    owner("XPUPTI_PROFILER_METRICS", "collector/xpu/scope.rs", "metrics", "xpu/recording.rs::metrics_of_kernels_are_rows_and_counters"),
-    owner("XPUPTI_PROFILER_ENABLE_PER_KERNEL", "collector/xpu/scope.rs", "per_kernel", ASKED),
-    owner("XPUPTI_PROFILER_MAX_SCOPES", "collector/xpu/scope.rs", "most", ASKED),
-    owner("XPUPTI_PROFILER_DEVICES", "collector/xpu/scope.rs", "devices", ASKED),
+    owner("NVTX_RANGES", "collector/cupti/start.rs", "NVTX_RANGES", "cuda/nvtx_ranges.rs::nothing_of_nvtx_is_there_unless_it_is_asked_for"),
+    owner("DISABLE_CUPTI", "collector/vendor.rs", "DISABLE_CUPTI", "cuda/processes.rs::cupti_can_be_switched_off"),
+    owner("TEARDOWN_CUPTI", "collector/cupti/mod.rs", "TEARDOWN_CUPTI", "cuda/processes.rs::libcupti_can_be_let_go_of_after_each_recording"),
+    owner("KINETO_CUPTI_PATH", "collector/cupti/search.rs", "KINETO_CUPTI_PATH", "crates/kineto-cli/tests/doctor.rs::a_library_that_is_too_new_for_the_driver_is_left_out_unless_it_is_named"),
+    owner("DISABLE_ROCM", "collector/vendor.rs", "DISABLE_ROCM", "rocm/recording.rs::amds_devices_can_be_left_alone"),
+    owner("ROCTRACER_MAX_EVENTS", "collector/rocm/mod.rs", "ROCTRACER_MAX_EVENTS", "rocm/either.rs::rows_have_a_limit"),
+    owner("KINETO_ROCPROFILER_PATH", "collector/rocm/sdk/mod.rs", "KINETO_ROCPROFILER_PATH", "src/collector/rocm/search.rs::search_tries_places_in_order"),
+    owner("KINETO_ROCTRACER_PATH", "collector/rocm/tracer/start.rs", "KINETO_ROCTRACER_PATH", "src/collector/rocm/search.rs::search_tries_places_in_order"),
+    owner("DISABLE_XPU", "collector/vendor.rs", "DISABLE_XPU", "xpu/versions.rs::intels_gpus_can_be_left_alone"),
+    owner("KINETO_PTI_PATH", "collector/xpu/search.rs", "KINETO_PTI_PATH", "src/collector/xpu/search.rs::search_tries_places_in_order"),
+    owner("XPUPTI_PROFILER_METRICS", "collector/xpu/scope.rs", "XPUPTI_PROFILER_METRICS", "xpu/recording.rs::metrics_of_kernels_are_rows_and_counters"),
+    owner("XPUPTI_PROFILER_ENABLE_PER_KERNEL", "collector/xpu/scope.rs", "XPUPTI_PROFILER_ENABLE_PER_KERNEL", ASKED),
+    owner("XPUPTI_PROFILER_MAX_SCOPES", "collector/xpu/scope.rs", "XPUPTI_PROFILER_MAX_SCOPES", ASKED),
+    owner("XPUPTI_PROFILER_DEVICES", "collector/xpu/scope.rs", "XPUPTI_PROFILER_DEVICES", ASKED),
     owner("KINETO_PLUGIN_LIB_DIR_PATH", "builder/devices.rs", "plugin_folder", "accelerators/plugins.rs::what_is_no_plugin_is_named_with_the_reason"),
     owner("DISABLE_PLUGINS", "builder/devices.rs", "plugins", "crates/kineto-cli/tests/doctor.rs::each_plugin_says_what_it_records_or_why_it_cannot"),
     owner("PROFILE_PROFILE_MEMORY", "session/observer.rs", "profile_memory", "ondemand/traces.rs::a_memory_profile"),
     owner("PROFILE_WITH_STACK", "builder/mod.rs", "with_stack", "spans/companions.rs::a_slice_says_from_where_it_was_entered"),
-    owner("PYTHON_STACK_TRACE", "builder/mod.rs", "with_stack", "src/config/flags.rs::stacks_are_asked_for_by_torchs_word_and_by_libkinetos"),
+    owner("PYTHON_STACK_TRACE", "builder/mod.rs", "with_stack", "src/config/keys.rs::torch_and_libkineto_key_set_with_stack"),
     owner("STACK_FRAMES", "builder/mod.rs", "stack_frames", "spans/companions.rs::stacks_are_as_deep_as_was_asked_for"),
     owner("STACK_FILTER", "builder/mod.rs", "stack_filter", "spans/companions.rs::a_filter_says_whose_spans_have_stacks"),
     owner("PERFORMANCE_EVENTS", "builder/mod.rs", "performance_events", "spans/companions.rs::each_slice_has_its_own_counts_those_within_included"),
@@ -143,17 +143,17 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("ACTIVITIES_DURATION_SECS", "ondemand/request.rs", "duration", "src/ondemand/request.rs::every_number_has_bounds"),
     owner("ACTIVITIES_DURATION_MSECS", "ondemand/request.rs", "duration", "ondemand/traces.rs::a_trace_for_a_time"),
     owner("ACTIVITIES_ITERATIONS", "ondemand/request.rs", "iterations", "ondemand/traces.rs::a_trace_of_iterations"),
-    owner("ACTIVITIES_WARMUP_PERIOD_SECS", "ondemand/request.rs", "warmup", "src/ondemand/request.rs::collectors_begin_as_long_before_as_is_said"),
-    owner("ACTIVITIES_WARMUP_ITERATIONS", "ondemand/request.rs", "warmup_iterations", "src/ondemand/request.rs::collectors_begin_as_long_before_as_is_said"),
-    owner("CUPTI_PM_SAMPLING_METRICS", "builder/devices.rs", "pm_sampling", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
-    owner("CUPTI_PM_SAMPLING_DEVICE_ID", "builder/devices.rs", "pm_sampling", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
+    owner("ACTIVITIES_WARMUP_PERIOD_SECS", "ondemand/request.rs", "warmup", "src/ondemand/request.rs::warmup_is_read_in_seconds_or_iterations"),
+    owner("ACTIVITIES_WARMUP_ITERATIONS", "ondemand/request.rs", "warmup_iterations", "src/ondemand/request.rs::warmup_is_read_in_seconds_or_iterations"),
+    owner("CUPTI_PM_SAMPLING_METRICS", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_METRICS", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
+    owner("CUPTI_PM_SAMPLING_DEVICE_ID", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_DEVICE_ID", "lifecycle/environment.rs::counters_that_are_not_sampled_are_told"),
     owner("PROFILE_MEMORY", "ondemand/request.rs", "memory_profile", "ondemand/traces.rs::a_memory_profile"),
     owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/request.rs::a_memory_profile_has_a_length_of_its_own"),
     owner("CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
     owner("PROFILE_REPORT_INPUT_SHAPES", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
     owner("PROFILE_WITH_FLOPS", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs"),
-    owner("PROFILE_START_TIME", "ondemand/request.rs", "start", "src/ondemand/machine/tests.rs::the_start_is_when_it_is_said_and_the_warm_up_as_long_as_is_left"),
-    owner("PROFILE_START_ITERATION", "ondemand/request.rs", "start_iteration", "src/ondemand/request.rs::time_is_the_rule_and_iterations_need_a_start"),
+    owner("PROFILE_START_TIME", "ondemand/request.rs", "start", "src/ondemand/machine/tests.rs::warmup_precedes_the_start_time_or_is_shortened"),
+    owner("PROFILE_START_ITERATION", "ondemand/request.rs", "start_iteration", "src/ondemand/request.rs::iterations_need_a_start_iteration"),
     owner("PROFILE_START_ITERATION_ROUNDUP", "ondemand/request.rs", "roundup", "ondemand/traces.rs::a_trace_of_iterations"),
     owner("ENABLE_IPC_FABRIC", "ondemand/dynolog/mod.rs", "asks_daemon", "ondemand/base.rs::the_client_stops_and_starts_as_the_file_says"),
     owner("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "ondemand/dynolog/mod.rs", "interval", "ondemand/base.rs::what_counts_at_once_does"),
@@ -165,7 +165,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CANCEL", "ondemand/trigger.rs", "is_cancel", "ondemand/ahead.rs::cancel_takes_back_what_waits_and_what_runs"),
     owner("KINETO_TRACE_FILE_MODE", "ondemand/place.rs", "file_mode", "ondemand/files.rs::files_of_requests_are_private"),
     owner("KINETO_IPC_SOCKET_DIR", "ondemand/dynolog/mod.rs", "socket_folder", "ondemand/traces.rs::abstract_sockets"),
-    owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_heard"),
+    owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_accepted"),
     owner("KINETO_TRIGGER_DIR", "ondemand/mod.rs", "trigger_folder", "ondemand/trigger.rs::a_touch_is_a_request"),
     owner("START_DELAY_MS", "ondemand/alarm.rs", "delay", "ondemand/timetable.rs::after_a_delay_everything_is_recorded"),
     owner("START_PERIOD_MS", "ondemand/alarm.rs", "is_numbered", "ondemand/timetable.rs::windows_have_numbered_files_and_begin_by_the_period"),
@@ -189,9 +189,14 @@ pub(crate) fn unowned(keys: &BTreeSet<String>, owners: &[Owner]) -> Vec<String> 
     without.chain(gone).chain(twice).collect()
 }
 
-/// What is wrong with an owner: a reader of keys acts on none, and others have to speak of its value.
+/// Returns the faults of an owner: a reader of keys acts on none, and another file must name the key's value. Keys of collectors
+/// are options: their names are literals in the collector, and the configuration passes them on.
 pub(crate) fn faults(owner: &Owner, sources: &[Source]) -> Vec<String> {
     let Owner { key, file, name, .. } = owner;
+    if key == name {
+        let is_read = sources.iter().any(|source| source.file == *file && source.quotes(key));
+        return (!is_read).then(|| format!("src/{file} does not read the option {key}")).into_iter().collect();
+    }
     let says = |source: &Source| source.names(name);
     let acts = sources.iter().any(|source| source.file == *file && says(source)) && !READERS.contains(file);
     let is_read = sources.iter().any(|source| source.top_module() == "config" && says(source));

@@ -320,6 +320,8 @@ fn a_key_without_an_owner_is_found() {
         Source::new("a.rs", "/// one\nfn f() { config.one; \"two\" } #[cfg(test)] mod tests { fn g() { two } }"),
     ];
     let faults = |file, name| keys::faults(&owner("ONE", file, name), &sources).len();
+    let option = |file| keys::faults(&owner("two", file, "two"), &sources).len();
+    assert_eq!((option("a.rs"), option("config/mod.rs")), (0, 1));
     assert_eq!((faults("a.rs", "one"), faults("a.rs", "two"), faults("b.rs", "one")), (0, 1, 1));
     assert_eq!((faults("config/parse.rs", "one"), faults("a.rs", "f"), faults("a.rs", "three")), (1, 0, 2));
 }

@@ -53,6 +53,12 @@ impl Source {
         self.shipped.iter().any(|token| token.is_word(name))
     }
 
+    /// Returns whether its shipped part contains that text as a literal.
+    pub(crate) fn quotes(&self, text: &str) -> bool {
+        let shipped = self.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        shipped.contains(&format!("\"{text}\""))
+    }
+
     /// Returns what the file is for: its first line, without the `//! `.
     pub(crate) fn purpose(&self) -> Option<&str> {
         self.text.lines().next()?.strip_prefix("//! ")

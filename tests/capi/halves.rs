@@ -45,7 +45,7 @@ fn child_with_a_layer() {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     assert_eq!(tracing_kineto_init(), ALREADY_INITIALIZED);
-    assert!(last_error().contains("KinetoLayer of its own"), "{}", last_error());
+    assert!(last_error().contains("its own KinetoLayer"), "{}", last_error());
     assert_eq!(tracing_kineto_start(), ALREADY_RECORDING);
     info_span!("rust").in_scope(|| {
         assert_eq!(push(c"c"), 0);

@@ -65,7 +65,7 @@ static void ranges(void) {
 /* Each status, from first to last. */
 static void faults(const char *saved) {
   IS(tracing_kineto_push_range("early", TRACING_KINETO_OP), TRACING_KINETO_NOT_INITIALIZED);
-  SAYS("before tracing_kineto_init");
+  SAYS("call tracing_kineto_init first");
   IS(tracing_kineto_pop_range(), TRACING_KINETO_NOT_INITIALIZED);
   IS(tracing_kineto_start(), TRACING_KINETO_NOT_INITIALIZED);
   IS(tracing_kineto_shutdown(), TRACING_KINETO_NOT_INITIALIZED);

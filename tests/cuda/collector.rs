@@ -8,7 +8,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, in_child, machine};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::trial::{Findings, Record, Trial};
-use tracing_kineto::integration::{Collector, Cupti, Places, Selection, Thread, Why};
+use tracing_kineto::integration::{Collector, Cupti, Options, Selection, Thread, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, Loss};
 
 const TYPES: ActivityTypes = ActivityTypes::of(&[
@@ -29,7 +29,7 @@ fn selection() -> Selection {
 
 /// What comes of `work` while the collector runs.
 fn recorded(work: impl FnOnce(&Cupti)) -> Findings {
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     work(&cupti);
     trial.stop(PATIENCE)
@@ -151,7 +151,7 @@ fn check_waits(version: &str, found: &Findings) {
 #[test]
 fn what_is_not_selected_is_not_there() {
     let machine = machine("");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let types = ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver);
     let trial = Trial::start(&cupti, &Selection::of(types)).unwrap();
     assert_eq!(trial.capabilities.types, types);
@@ -190,7 +190,7 @@ fn a_stop_waits_for_what_runs_and_for_no_capture() {
 fn work_that_does_not_end_is_there_without_an_end() {
     let machine = machine("no_finish=endless");
     let cuda = &machine.cuda;
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     cuda.launch(cuda.only_kernel("first"), 1, Stream::NULL);
     cuda.synchronize();
@@ -211,7 +211,7 @@ fn work_that_does_not_end_is_there_without_an_end() {
 fn recordings_follow_one_another_and_ids_do_not_leak() {
     let machine = machine("");
     let cuda = &machine.cuda;
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     for round in 1..4u64 {
         let trial = Trial::start(&cupti, &selection()).unwrap();
         assert!(cupti.push(CorrelationId(round * 10)));
@@ -232,7 +232,7 @@ fn recordings_follow_one_another_and_ids_do_not_leak() {
 #[test]
 fn a_look_shows_what_has_ended() {
     let machine = machine("");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     ten(&machine.cuda);
     machine.cuda.synchronize();
@@ -244,13 +244,13 @@ fn a_look_shows_what_has_ended() {
 #[test]
 fn who_holds_the_library_is_named_and_comes_first() {
     let machine = machine("busy=1");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let reason = Trial::start(&cupti, &selection()).unwrap_err();
     assert_eq!(reason.why(), Why::Busy);
     assert!(reason.message().contains("PyTorch's profiler") && reason.message().contains("(39)"), "{reason}");
     assert_eq!(cuda::count("requested_buffers"), 0);
     cuda::configure("");
-    let other = Cupti::new(Places::default());
+    let other = Cupti::new(&Options::default());
     let first = Trial::start(&other, &selection()).unwrap();
     assert_eq!(Trial::start(&cupti, &selection()).unwrap_err().why(), Why::Busy);
     ten(&machine.cuda);
@@ -261,7 +261,7 @@ fn who_holds_the_library_is_named_and_comes_first() {
 #[test]
 fn what_is_refused_is_said_and_the_rest_is_recorded() {
     let machine = machine("privileges=1");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let reason = Trial::start(&cupti, &selection()).unwrap_err();
     assert_eq!(reason.why(), Why::Forbidden);
     assert!(reason.advice().contains("NVreg_RestrictProfilingToAdminUsers=0"), "{reason}");
@@ -335,7 +335,7 @@ fn a_clock_that_is_off_ends_no_recording_early() {
 fn memory_is_bounded_while_a_program_launches_and_losses_are_counted() {
     for version in ["12.4", "13.0"] {
         let machine = machine(&format!("cupti={version}"));
-        let cupti = Cupti::new(Places::default());
+        let cupti = Cupti::new(&Options::default());
         let mut selection = selection();
         // Two small buffers: the launches come faster than they can be read.
         selection.buffer_bytes = 128 << 10;
@@ -408,9 +408,9 @@ fn a_graph_can_be_one_record() {
     let stream = cuda.stream();
     let kernel = cuda.only_kernel("node");
     let graph = cuda.graph(stream, || (0..4).for_each(|_| cuda.launch(kernel, 3, stream)));
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let mut selection = selection();
-    selection.graph_trace = true;
+    selection.options.set("CUDA_GRAPH_TRACE", true);
     let trial = Trial::start(&cupti, &selection).unwrap();
     cuda.launch_graph(graph, stream);
     cuda.launch(kernel, 1, stream);
@@ -423,9 +423,9 @@ fn a_graph_can_be_one_record() {
 #[test]
 fn the_library_can_be_let_go_of() {
     let machine = machine("");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let mut selection = selection();
-    selection.teardown = true;
+    selection.options.set("TEARDOWN_CUPTI", true);
     for _ in 0..2 {
         let trial = Trial::start(&cupti, &selection).unwrap();
         ten(&machine.cuda);
@@ -438,7 +438,7 @@ fn the_library_can_be_let_go_of() {
 #[test]
 fn devices_are_those_that_are_there() {
     let _machine = machine("devices=3,name=Fake GPU");
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     let devices = cupti.devices();
     assert_eq!(devices.iter().map(|device| device.id).collect::<Vec<_>>(), [0, 1, 2]);
@@ -463,9 +463,9 @@ fn without_a_driver_nothing_is_called() {
 #[test]
 #[ignore = "run by another test"]
 fn child_without_a_driver() {
-    let mut places = Places::default();
-    places.cupti = Some(cuda::library("sim_cupti"));
-    let cupti = Cupti::new(places);
+    let mut options = Options::default();
+    options.set("KINETO_CUPTI_PATH", cuda::library("sim_cupti").to_str().unwrap());
+    let cupti = Cupti::new(&options);
     let Err(reason) = cupti.probe() else { return };
     assert_eq!(reason.why(), Why::NoDevice);
     assert!(reason.advice().contains("install NVIDIA's driver"), "{reason}");
@@ -486,11 +486,11 @@ fn a_driver_that_is_none_or_too_old_is_told() {
 #[ignore = "run by another test"]
 fn child_with_an_old_driver() {
     cuda::configure("driver=0");
-    let reason = Cupti::new(Places::default()).probe().unwrap_err();
+    let reason = Cupti::new(&Options::default()).probe().unwrap_err();
     assert_eq!(reason.why(), Why::NoDevice);
     assert!(reason.message().contains("stub"), "{reason}");
     cuda::configure("driver=10020");
-    let reason = Cupti::new(Places::default()).probe().unwrap_err();
+    let reason = Cupti::new(&Options::default()).probe().unwrap_err();
     assert_eq!(reason.why(), Why::LibraryNotFound);
     assert!(reason.message().contains("CUDA 10.2"), "{reason}");
 }
@@ -504,7 +504,7 @@ fn a_recording_may_begin_before_the_first_call() {
 #[ignore = "run by another test"]
 fn child_that_begins_early() {
     cuda::cupti();
-    let cupti = Cupti::new(Places::default());
+    let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     let cuda = Cuda::new();
     ten(&cuda);

@@ -42,7 +42,7 @@ fn spans_are_tasks() {
 fn child_in_itt_mode() {
     let trace = work(Mode::Itt);
     assert_eq!(trace.stats().slices, 0);
-    assert!(trace.why_empty().unwrap().contains("without kineto"));
+    assert!(trace.why_empty().unwrap().contains("excludes kineto"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn spans_are_ranges() {
 fn child_in_nvtx_mode() {
     let trace = work(Mode::Nvtx);
     assert_eq!(trace.stats().slices, 0);
-    assert!(trace.why_empty().unwrap().contains("without kineto"));
+    assert!(trace.why_empty().unwrap().contains("excludes kineto"));
     assert!(trace.stats().observers[0].state.is_ok());
 }
 

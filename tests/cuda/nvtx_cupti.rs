@@ -22,7 +22,7 @@ fn work() {
         let matmul = info_span!("aten::mm", seq = 5, dims = "[[2, 3], [3, 4]]", nvtx.color = "#ff8800");
         matmul.in_scope(|| info!(nvtx.payload = 9_u64, "half way"));
     });
-    assert!(guard.finish().unwrap().why_empty().unwrap().contains("without kineto"));
+    assert!(guard.finish().unwrap().why_empty().unwrap().contains("excludes kineto"));
 }
 
 fn text(address: u64) -> String {

@@ -412,6 +412,7 @@ fn trace_of_all_texts_is_left_for_other_readers() {
     trace.add_metadata_json("json\\", r#"{"a\\": ["b\\", "\\\""]}"#).unwrap();
     let path = folder.join("app.1.pt.trace.json");
     trace.save(&path).unwrap();
+    trace.save(folder.join("app.1.pftrace")).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     check_ends_of_strings(&text);
     let json: Value = serde_json::from_str(&text).unwrap();

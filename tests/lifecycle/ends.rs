@@ -197,7 +197,7 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("guard_tells_why_nothing_was_recorded", || {
         for (scenario, why) in [
-            ("empty", "another subscriber was set before (the guard was dropped "),
+            ("empty", "another subscriber was set before; install the layer first (the guard was dropped "),
             ("empty_young", "the layer was not installed when the guard was dropped"),
             ("empty_not_installed", "the layer was not installed; add it with"),
             ("empty_at_exit", "the layer was not installed; add it with"),

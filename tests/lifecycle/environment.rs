@@ -129,7 +129,7 @@ pub(crate) const TESTS: &[Test] = &[
         }
     }),
     ("env_path_that_fails_gives_way_to_the_default", || {
-        for (path, why) in [("{}/missing/x.json", "create the folder"), ("{}/x.pftrace", "is not supported")] {
+        for (path, why) in [("{}/missing/x.json", "create the folder"), ("{}/x.zip", "is not supported")] {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", path)];
             let played = play_with("from_env", &env).succeeded();
             let default = format!("/tmp/libkineto_activities_{}.json", played.pid);

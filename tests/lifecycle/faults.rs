@@ -181,7 +181,6 @@ pub(crate) const TESTS: &[Test] = &[
             (here.join("fifo"), ErrorKind::Io, "save to a file"),
             (here.join("folder"), ErrorKind::Io, "name a file in that folder"),
             (here.join("none/"), ErrorKind::Io, "name a file in that folder"),
-            (here.join("x.pftrace"), ErrorKind::Unsupported, "use .json"),
             (here.join("x.json.zst"), ErrorKind::Unsupported, "use .json.gz"),
             (here.join("x.zip"), ErrorKind::Unsupported, "use .json.gz"),
             ("no-such-scheme://x.json".into(), ErrorKind::UnknownScheme, "no handler is registered"),
@@ -198,7 +197,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(error.kind() == kind && error.to_string().contains(advice), "{}: {error}", output.display());
         }
         let sink = |_: &str| -> io::Result<Box<dyn Write + Send>> { Err(io::ErrorKind::NotFound.into()) };
-        for output in ["sink://x.pftrace", "/dev/null"] {
+        for output in ["sink://x.zip", "/dev/null"] {
             assert!(KinetoLayer::builder().sink("sink", sink).output(output).build().is_ok(), "{output}");
         }
         assert!(KinetoLayer::builder().output(here.join("trace.out")).build().is_ok(), "JSON under another name");

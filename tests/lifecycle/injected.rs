@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Test] = &[("failed_call_of_the_system_is_counted_or_an
             }
             !report.contains("nothing failed")
         });
-        assert!(failed.count() > 1, "{what}");
+        assert!(failed.count() > 0, "{what}");
     }
 })];
 

@@ -84,7 +84,7 @@ pub(crate) const TESTS: &[Test] = &[
     }),
     ("a_sink_that_hangs_is_waited_for_no_longer_than_was_said", || {
         for (scenario, why) in
-            [("hanging_sink", "no progress for 1s"), ("hanging_sink_at_exit", "the process ended before")]
+            [("hanging_sink", "no progress for 1s"), ("hanging_sink_at_exit", "the process ended first")]
         {
             let played = play(scenario).succeeded();
             let why = format!("was not written: {why}");

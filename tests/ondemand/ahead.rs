@@ -25,14 +25,14 @@ fn text_ahead(place: &Place, name: &str, minutes: u64) -> String {
 fn far_start_lets_other_requests_go_first() {
     let place = Place::new();
     let program = place.start_watching("serve");
-    let answer = ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
+    let answer = ask(&place, &program, &text_ahead(&place, "far.json", 50), "cancels it\n");
     assert!(answer.contains("starts in 29"), "{answer}");
     for name in ["a.json", "b.json"] {
         ask(&place, &program, &place.text_for_a_time(name, 1), "done\n");
         Trace::wait_for(&place.trace_of(&program, name));
     }
     let (said, _) = program.end();
-    assert!(said.contains("was cancelled because the program ends"), "{said}");
+    assert!(said.contains("was cancelled: the program ends"), "{said}");
 }
 
 fn start_ahead_is_kept_while_another_goes_first() {
@@ -40,7 +40,7 @@ fn start_ahead_is_kept_while_another_goes_first() {
     let program = place.start_watching("serve");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 4_000;
     let when = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100\nACTIVITIES_WARMUP_PERIOD_SECS=0");
-    ask(&place, &program, &place.text_for("ahead.json", &when), "takes it back\n");
+    ask(&place, &program, &place.text_for("ahead.json", &when), "cancels it\n");
     ask(&place, &program, &place.text_for_a_time("first.json", 10), "done\n");
     Trace::wait_for(&place.trace_of(&program, "first.json"));
     Trace::wait_for(&place.trace_of(&program, "ahead.json"));
@@ -51,12 +51,12 @@ fn start_ahead_is_kept_while_another_goes_first() {
 fn cancel_takes_back_what_waits_and_what_runs() {
     let place = Place::new();
     let program = place.start_watching("serve");
-    ask(&place, &program, &text_ahead(&place, "far.json", 50), "takes it back\n");
+    ask(&place, &program, &text_ahead(&place, "far.json", 50), "cancels it\n");
     fs::write(path_of(&place, &program, "request"), place.text_for_a_time("long.json", 3_600_000)).unwrap();
-    program.wait_for("started what");
+    program.wait_for("recording started");
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("2 requests cancelled by a file of user"), "{answer}");
-    assert_eq!(program.said().matches("was cancelled because a file of user").count(), 2);
+    assert_eq!(program.said().matches("was cancelled: a file of user").count(), 2);
     assert_eq!(place.traces().len(), 0);
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("0 requests cancelled"), "{answer}");
@@ -70,7 +70,7 @@ fn daemon_is_asked_while_a_start_lies_ahead() {
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     stub.answer(&stub.poll_for_a_trace(), &text_ahead(&place, "far.json", 50));
-    program.wait_for("CANCEL=true takes it back");
+    program.wait_for("CANCEL=true cancels it");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 1));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     stub.answer(&stub.poll_for_a_trace(), "CANCEL=1");

@@ -24,7 +24,7 @@ fn collectors_begin_with_the_first_request() {
     (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
     assert!(!program.said().contains("collector"), "{}", program.said());
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 600_000));
-    program.wait_for("started what");
+    program.wait_for("recording started");
     program.tell("full");
     let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert!(!trace.slices("work").is_empty());
@@ -57,7 +57,7 @@ fn a_second_request_stays_with_the_daemon() {
     let second = Trace::wait_for(&place.trace(&format!("b_{}.json", pids[0])));
     assert!(second.window().0 >= first.window().0 + first.window().1);
     let (said, _) = program.end();
-    assert!(!said.contains("waits for another one"), "{said}");
+    assert!(!said.contains("is queued behind"), "{said}");
 }
 
 fn requests_that_come_all_the_same_wait_or_are_refused() {
@@ -73,9 +73,9 @@ fn requests_that_come_all_the_same_wait_or_are_refused() {
     for name in ["a", "b"] {
         Trace::wait_for(&place.trace(&format!("{name}_{pid}.json")));
     }
-    program.wait_for("is refused because another request is waiting already");
+    program.wait_for("was refused: another request is waiting already");
     let (said, _) = program.end();
-    assert!(said.contains("waits for another one to end"), "{said}");
+    assert!(said.contains("is queued behind"), "{said}");
     assert_eq!(place.traces().len(), 2);
 }
 
@@ -84,11 +84,11 @@ fn the_programs_start_takes_the_session() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 60_000));
-    program.wait_for("started what");
+    program.wait_for("recording started");
     program.tell("stop in vain");
-    program.wait_for("the recording that is going on was asked for from outside");
+    program.wait_for("the running recording belongs to an external request");
     program.tell("start");
-    program.wait_for("was cancelled because the program has started a recording of its own");
+    program.wait_for("was cancelled: the program started its own recording");
     program.tell("stop");
     program.wait_for("done: stop\n");
     // And then it is the requests' again.
@@ -105,14 +105,14 @@ fn the_programs_memory_profile_goes_first() {
     let mut program = place.start("commanded");
     let memory = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=60000";
     stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
-    program.wait_for("started what");
+    program.wait_for("recording started");
     program.tell("stop memory in vain");
-    program.wait_for("the recording that is going on was asked for from outside");
+    program.wait_for("the running recording belongs to an external request");
     program.tell("start memory");
-    program.wait_for("was cancelled because the program has started a memory profile of its own");
+    program.wait_for("was cancelled: the program started its own memory profile");
     // One that comes meanwhile does not take it.
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("n.json", 1)));
-    program.wait_for("is refused because a memory profile is being taken already");
+    program.wait_for("was refused: a memory profile is running already");
     program.tell("stop memory");
     program.wait_for("done: stop memory\n");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
@@ -127,8 +127,7 @@ fn memory_profile_is_refused_without_an_allocator() {
     let program = place.start("serve");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=3600000";
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
-    program
-        .wait_for("is refused because no allocator has reported anything; make memory::Tracked the global allocator");
+    program.wait_for("was refused: no allocator has reported anything; make memory::Tracked the global allocator");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 1));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     program.end();
@@ -142,7 +141,7 @@ fn the_programs_collectors_are_its_own() {
     let mut program = place.start("collects");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=600000";
     stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
-    program.wait_for("started what");
+    program.wait_for("recording started");
     for word in ["start", "full"] {
         program.tell(word);
         program.wait_for(&format!("done: {word}"));
@@ -181,7 +180,7 @@ fn while_the_program_records_requests_stay_where_they_are() {
     };
     // One that comes all the same is refused, and says why.
     stub.answer(&poll, &place.text_for_a_time("a.json", 10));
-    program.wait_for("is refused because a recording of the program's own is going on");
+    program.wait_for("was refused: the program is recording itself");
     program.tell("stop");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));

@@ -55,7 +55,7 @@ fn verbose_messages_are_those_of_the_modules_in_the_file() {
     let verbose = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nVERBOSE_LOG_LEVEL=0";
     let program = start(&place, "serve", &format!("{verbose}\nVERBOSE_LOG_MODULES=Config.cpp,runner.rs"));
     trace(&place, &stub, &program, "a.json");
-    program.wait_for("a request has come by dynolog");
+    program.wait_for("received a request by dynolog");
     assert!(!program.said().contains("asked the dynolog daemon"), "{}", program.said());
     write(&place, verbose);
     program.wait_for("VERBOSE_LOG_MODULES= (at once)");
@@ -92,7 +92,7 @@ fn the_next_request_is_recorded_as_the_file_says() {
     let mut program = start(&place, "collects", "HOST_NAME=first");
     let text = place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600");
     stub.answer(&stub.poll_for_a_trace(), &text);
-    program.wait_for("started what");
+    program.wait_for("recording started");
     write(&place, "HOST_NAME=second\nACTIVITY_TYPES=kernel\nWITH_LOCATION=1\nWITH_ARGS=no");
     program.wait_for(
         "ACTIVITY_TYPES=kernel, WITH_LOCATION=true, HOST_NAME=second (from the next recording on); WITH_ARGS=false \
@@ -155,12 +155,12 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     let host_name = |name: &str| trace(&place, &stub, &program, name).json["host_name"].clone();
     assert_eq!(host_name("before.json"), "first");
     write(&place, "HOST_NAME=second\nGZIP_LEVEL=99");
-    let broken = "libkineto.conf: line 2: `GZIP_LEVEL=99`: expected a whole number from 0 to 9; correct it; until then \
-                  all stays as it is";
+    let broken = "libkineto.conf: line 2: `GZIP_LEVEL=99`: expected a whole number from 0 to 9; correct it (keeping the \
+                  previous configuration)";
     program.wait_for(broken);
     assert_eq!(host_name("a.json"), "first");
     fs::remove_file(place.file("libkineto.conf")).unwrap();
-    let removed = "name a file that can be read in KINETO_CONFIG, or none; until then all stays as it is";
+    let removed = "name a file that can be read in KINETO_CONFIG, or none (keeping the previous configuration)";
     program.wait_for(removed);
     assert_eq!(host_name("b.json"), "first");
     // One that takes its place in one go.

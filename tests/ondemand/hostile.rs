@@ -89,7 +89,7 @@ fn requests_beyond_all_bounds() {
     stub.answer(&stub.poll_for_a_trace(), &"A=B\n".repeat(40_000));
     is_traced(&place, &stub, &program);
     let (said, _) = program.end();
-    assert!(said.matches(" is refused: ").count() >= texts.len(), "{said}");
+    assert!(said.matches(" was refused: ").count() >= texts.len(), "{said}");
 }
 
 fn paths_that_lead_elsewhere() {

@@ -88,7 +88,7 @@ fn observers_hear_why_a_request_is_cancelled() {
     program.wait_for("done: start\n");
     program.tell("stop");
     program.wait_for("done: stop\n");
-    let cancelled = "cancelled: the program has started a recording of its own";
+    let cancelled = "cancelled: the program started its own recording";
     assert_eq!(heard(&program), ["prepared", "started", cancelled, "prepared", "started", "stopped"]);
     program.end();
     assert!(place.traces().is_empty());

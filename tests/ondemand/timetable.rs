@@ -51,7 +51,7 @@ const WALL: i64 = 10_000_000;
 fn after_a_delay_everything_is_recorded() {
     let (place, before) = (Place::new(), now());
     let program = start(&place, "works at once", &[("KINETO_START_DELAY_MS", "300")]);
-    program.wait_for("started what the configuration has asked for");
+    program.wait_for("recording started (requested by the configuration");
     let path = file(&place, &program, "");
     let (said, _) = program.end();
     assert!(said.contains("everything until the program ends into") && !said.contains("ended early"), "{said}");
@@ -117,7 +117,7 @@ fn a_sink_that_panics_harms_one_window() {
         ("KINETO_ACTIVITIES_LOG_FILE", "broken://place/a.json"),
     ];
     let program = start(&place, "has a broken sink", &env);
-    program.wait_for_times("not written: what writes it panicked", 3);
+    program.wait_for_times("not written: the writer panicked", 3);
     program.wait_for("window 4");
     program.end();
 }
@@ -147,7 +147,7 @@ fn iterations_are_waited_for() {
     let program = start(&place, "serve", &env);
     program.wait_for("triggered by the configuration: 3 iterations into");
     let (said, _) = program.end();
-    assert!(said.contains("the request by the configuration was cancelled because the program ends"), "{said}");
+    assert!(said.contains("the request by the configuration was cancelled: the program ends"), "{said}");
     assert_eq!(place.traces().len(), 1);
 }
 
@@ -155,7 +155,7 @@ fn a_program_that_ends_in_a_window_has_it_written() {
     let place = Place::new();
     for scenario in ["works at once", "exits"] {
         let program = start(&place, scenario, &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
-        program.wait_for("started what");
+        program.wait_for("recording started");
         let path = file(&place, &program, "");
         let (said, _) = program.end();
         assert!(said.contains("(ended early: the program ends)"), "{said}");
@@ -177,7 +177,7 @@ fn a_program_that_ends_before_says_so() {
     let program = start(&place, "serve", &[("KINETO_START_DELAY_MS", "5900")]);
     program.wait_for("triggered by the configuration");
     let (said, _) = program.end();
-    assert!(said.contains("was cancelled because the program ends"), "{said}");
+    assert!(said.contains("was cancelled: the program ends"), "{said}");
     assert_eq!(place.traces().len(), 0);
 }
 
@@ -187,7 +187,7 @@ fn the_programs_own_recording_goes_first() {
     let mut program = start(&place, "commanded", &env);
     program.wait_for("written to");
     program.tell("start");
-    program.wait_for("is refused because a recording of the program's own is going on");
+    program.wait_for("was refused: the program is recording itself");
     program.tell("stop");
     program.wait_for("done: stop");
     let (before, deadline) = (place.traces().len(), Instant::now() + Duration::from_secs(60));
@@ -199,9 +199,9 @@ fn the_programs_own_recording_goes_first() {
     assert!(out.contains(" slices of its own"), "{out}");
     // The other way round, what goes on is thrown away.
     let mut program = start(&place, "commanded", &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
-    program.wait_for("started what");
+    program.wait_for("recording started");
     program.tell("start");
-    program.wait_for("was cancelled because the program has started a recording of its own");
+    program.wait_for("was cancelled: the program started its own recording");
     program.tell("stop");
     program.end();
 }
@@ -209,7 +209,7 @@ fn the_programs_own_recording_goes_first() {
 fn the_programs_schedule_goes_first() {
     let place = Place::new();
     let program = start(&place, "scheduled", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
-    program.wait_for("change nothing: the program has a schedule, which says when to record");
+    program.wait_for("are ignored: the program records by a schedule; unset them, or remove the schedule");
     let (said, _) = program.end();
     assert!(!said.contains("triggered") && place.traces().is_empty(), "{said}");
 }

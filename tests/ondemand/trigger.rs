@@ -67,7 +67,10 @@ fn a_touch_is_a_request() {
     assert!(trace.window().1 >= 490_000_000 && !trace.slices("work").is_empty());
     let answer = answer(&place, &program, "done\n");
     let lines: Vec<_> = answer.lines().collect();
-    assert!(lines[0].starts_with("triggered by a file of user ") && lines[1].starts_with("started what "), "{answer}");
+    assert!(
+        lines[0].starts_with("triggered by a file of user ") && lines[1].starts_with("recording started"),
+        "{answer}"
+    );
     assert!(lines[2].starts_with(&format!("request ended: written to {}: ", path.display())), "{answer}");
     assert!(!request(&place, &program).exists());
     let (said, _) = program.end();
@@ -90,7 +93,7 @@ fn a_text_is_a_request() {
     assert_eq!(trace.slices("iteration").len(), 3);
     fs::write(request(&place, &program), "ACTIVITIES_DURATION_SECS=100000").unwrap();
     let answer = answer(&place, &program, "failed\n");
-    assert!(answer.contains("is refused: the duration must be between 1 ms and 3600s"), "{answer}");
+    assert!(answer.contains("was refused: the duration must be between 1 ms and 3600s"), "{answer}");
     program.end();
     assert_eq!(place.traces().len(), 1);
 }
@@ -113,13 +116,13 @@ fn a_file_waits_while_something_is_recorded() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(request(&place, &program).exists());
     program.tell("stop");
-    program.wait_for("started what");
+    program.wait_for("recording started");
     fs::write(request(&place, &program), place.text_for_a_time("b.json", 10)).unwrap();
     let name = |name: &str| place.trace_of(&program, &format!("{name}.json"));
     let (first, second) = (Trace::wait_for(&name("a")), Trace::wait_for(&name("b")));
     assert!(second.window().0 >= first.window().0 + first.window().1);
     let (said, _) = program.end();
-    assert!(!said.contains("waits for another one"), "{said}");
+    assert!(!said.contains("is queued behind"), "{said}");
 }
 
 fn a_file_that_is_being_written_waits() {
@@ -143,17 +146,17 @@ fn files_that_are_not_to_be_trusted() {
     fs::write(&outside, "ACTIVITIES_DURATION_MSECS=1").unwrap();
     let refuses = |why: &str, prepare: &dyn Fn(&Path)| {
         leave(&place, &program, prepare);
-        program.wait_for(&format!(".request is refused because {why}"));
+        program.wait_for(&format!(".request was refused: {why}"));
         assert!(answer(&place, &program, "failed\n").contains(why));
         assert!(!request(&place, &program).exists());
     };
-    refuses("it is no regular file", &|path| std::os::unix::fs::symlink(&outside, path).unwrap());
-    refuses("the file has other names too", &|path| fs::hard_link(&outside, path).unwrap());
+    refuses("it is not a regular file", &|path| std::os::unix::fs::symlink(&outside, path).unwrap());
+    refuses("it has other hard links", &|path| fs::hard_link(&outside, path).unwrap());
     refuses("it has 70000 bytes", &|path| fs::write(path, "x".repeat(70_000)).unwrap());
-    refuses("it is no UTF-8", &|path| fs::write(path, [b'A', 0xc3, 0x28]).unwrap());
+    refuses("it is not UTF-8", &|path| fs::write(path, [b'A', 0xc3, 0x28]).unwrap());
     // One that nobody writes to is not waited for.
     leave(&place, &program, |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()));
-    program.wait_until(|| (program.said().matches("because it is no regular file").count() == 2).then_some(()));
+    program.wait_until(|| (program.said().matches(": it is not a regular file").count() == 2).then_some(()));
     is_traced(&place, &program);
     program.end();
     assert_eq!((place.traces().len(), fs::metadata(&outside).is_ok()), (1, true));
@@ -173,8 +176,7 @@ fn files_of_other_users() {
     fs::remove_file(place.trace("x")).unwrap();
     let program = place.start_watching("serve");
     leave(&place, &program, |path| foreign(path).unwrap());
-    program
-        .wait_for("it is of user 12345, whom this process does not trust; KINETO_DAEMON_UID=12345 says that it does");
+    program.wait_for("it belongs to user 12345, who is not trusted; set KINETO_DAEMON_UID=12345 to trust them");
     program.end();
     assert_eq!(place.traces().len(), 0);
     let program = place.start_watching_with("serve", &[("KINETO_DAEMON_UID", "12345")]);
@@ -193,7 +195,7 @@ fn a_file_of_an_earlier_process() {
     std::thread::sleep(Duration::from_millis(50));
     let folder = place.triggers().display().to_string();
     let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
-    program.wait_for("is refused because it is older than this process");
+    program.wait_for("was refused: it is older than this process");
     assert!(!path.exists());
     fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
     Trace::wait_for(&place.trace("a_1.json"));
@@ -236,7 +238,7 @@ fn a_request_by_file_ends_with_the_guard() {
     let place = Place::new();
     let mut program = place.start_watching("commanded");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
-    program.wait_for("started what");
+    program.wait_for("recording started");
     program.tell("work");
     program.wait_for("done: work");
     let path = place.trace_of(&program, "a.json");

@@ -11,7 +11,7 @@ use tracing_kineto::integration::Xpu;
 use tracing_kineto::integration::trial::Trial;
 #[cfg(feature = "cuda")]
 use tracing_kineto::integration::{CudaEvents, Cupti, EventTimers};
-use tracing_kineto::integration::{DeferredEvents, Places, Selection};
+use tracing_kineto::integration::{DeferredEvents, Options, Selection};
 use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
@@ -90,13 +90,13 @@ fn add_tools(long: &mut Long) {
     long.add(&Schedule::new(1, 2, 3).unwrap().repeat(4));
     let gpu = DeferredEvents::new("gpu");
     long.add(&gpu);
-    long.add(&Places::default());
+    long.add(&Options::default());
     #[cfg(feature = "cuda")]
-    long.add(&(CudaEvents::new(), EventTimers::new(CudaEvents::new()), Cupti::new(Places::default())));
+    long.add(&(CudaEvents::new(), EventTimers::new(CudaEvents::new()), Cupti::new(&Options::default())));
     #[cfg(feature = "rocm")]
-    long.add(&Rocm::new(Places::default()));
+    long.add(&Rocm::new(&Options::default()));
     #[cfg(feature = "xpu")]
-    long.add(&Xpu::new(Places::default()));
+    long.add(&Xpu::new(&Options::default()));
     long.add(&Trial::start(&gpu, &Selection::of(ActivityTypes::ALL)).unwrap());
     long.add(&Doctor::new().collector(gpu));
     long.add(&memory::scope(Category::Parameter));

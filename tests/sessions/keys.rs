@@ -61,35 +61,34 @@ fn collectors_are_asked_for_what_the_keys_say() {
 #[cfg(feature = "cuda")]
 fn collectors_are_asked_for_what_keys_of_cuda_say() {
     let usual = asked(NONE);
-    assert!(!usual.per_thread_buffers && !usual.graph_trace && !usual.teardown && !usual.device_memory);
-    assert_eq!((usual.range.is_none(), usual.nvtx_ranges), (true, false));
-    let selection = asked(&format!(
-        "{NONE}CUPTI_PER_THREAD_BUFFER_ENABLED=1\nCUDA_GRAPH_TRACE=1\nTEARDOWN_CUPTI=1\nPROFILE_DEVICE_MEMORY=1\n\
-         CUDA_PROFILER_RANGE=1\nNVTX_RANGES=1"
-    ));
-    assert!(selection.per_thread_buffers && selection.graph_trace && selection.teardown && selection.device_memory);
-    assert!(selection.range.is_some() && selection.nvtx_ranges);
+    assert_eq!((usual.range.is_none(), usual.device_memory), (true, false));
+    let keys = ["CUPTI_PER_THREAD_BUFFER_ENABLED", "CUDA_GRAPH_TRACE", "TEARDOWN_CUPTI", "NVTX_RANGES"];
+    assert!(keys.iter().all(|key| !usual.options.flag(key)));
+    let text = keys.map(|key| format!("{key}=1\n")).concat();
+    let selection = asked(&format!("{NONE}PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));
+    assert!(selection.range.is_some() && selection.device_memory);
+    assert!(keys.iter().all(|key| selection.options.flag(key)));
 }
 
 #[test]
 #[cfg(feature = "rocm")]
 fn collectors_are_asked_for_what_keys_of_rocm_say() {
-    let most = |text: &str| asked(&format!("{NONE}{text}")).roctracer_max_events;
-    assert_eq!((most(""), most("ROCTRACER_MAX_EVENTS=77")), (5_000_000, 77));
+    let most = |text: &str| asked(&format!("{NONE}{text}")).options.number("ROCTRACER_MAX_EVENTS");
+    assert_eq!((most(""), most("ROCTRACER_MAX_EVENTS=77")), (None, Some(77)));
 }
 
 #[test]
 #[cfg(feature = "xpu")]
 fn collectors_are_asked_for_what_keys_of_xpu_say() {
-    let usual = asked(NONE).scope;
-    assert_eq!((usual.metrics.len(), usual.per_kernel, usual.most), (0, false, 1500));
-    let scope = asked(&format!(
+    let options = asked(&format!(
         "{NONE}XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
          XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
     ))
-    .scope;
-    assert_eq!((scope.metrics.len(), scope.metrics[1].as_str(), scope.per_kernel), (2, "XVE_ACTIVE", true));
-    assert_eq!((scope.most, scope.devices.as_slice()), (9, &[1][..]));
+    .options;
+    assert_eq!(options.list("XPUPTI_PROFILER_METRICS"), ["GpuTime", "XVE_ACTIVE"]);
+    assert!(options.flag("XPUPTI_PROFILER_ENABLE_PER_KERNEL"));
+    assert_eq!(options.number("XPUPTI_PROFILER_MAX_SCOPES"), Some(9));
+    assert_eq!(options.list("XPUPTI_PROFILER_DEVICES"), ["1"]);
 }
 
 #[test]

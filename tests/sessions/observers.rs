@@ -102,7 +102,7 @@ fn without_kineto_nothing_is_recorded_and_the_trace_says_so() {
             spans();
             let trace = guard.profiler().stop().unwrap();
             assert_eq!(notes.take(), TOLD);
-            assert!(trace.why_empty().unwrap().contains("without kineto"), "{:?}", trace.why_empty());
+            assert!(trace.why_empty().unwrap().contains("excludes kineto"), "{:?}", trace.why_empty());
             assert_eq!((trace.stats().slices, trace.stats().bytes), (0, 0));
             guard.profiler().start().unwrap();
         }

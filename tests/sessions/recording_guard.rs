@@ -118,7 +118,7 @@ fn writer_gets_one_trace() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work("written"));
     guard.flush().unwrap();
     let error = guard.flush().unwrap_err();
-    assert!(error.to_string().contains("the writer has got a trace already"), "{error}");
+    assert!(error.to_string().contains("the writer has received a trace already"), "{error}");
     drop(guard.finish().unwrap());
     let events = Events::from_reader(kept.0.lock().unwrap().as_slice()).unwrap();
     assert_eq!(events.iter().filter(|event| event.name() == "written").count(), 1);

@@ -216,7 +216,7 @@ fn a_schedule_may_be_set_and_taken_away_while_nothing_is_recorded() {
             let outcome = profiler.step();
             assert_eq!((outcome.step, outcome.state), (1, StepState::Recording { is_last: false }));
             assert_eq!(File::of(profiler.stop().unwrap()).parents(), "", "no schedule, no annotation");
-            assert!(profiler.step().to_string().contains("no recording is going on"));
+            assert!(profiler.step().to_string().contains("no recording is running"));
             assert_eq!(profiler.iteration(), 3);
         },
     );
@@ -288,7 +288,7 @@ fn a_filter_that_hides_the_annotations_is_named_once() {
     // In front of all layers.
     for (filter, expected) in [
         (Targets::new().with_target("sessions::schedule", LevelFilter::TRACE), "a filter in front of all layers"),
-        (Targets::new().with_default(LevelFilter::ERROR), "no layer lets spans of level INFO through"),
+        (Targets::new().with_default(LevelFilter::ERROR), "every layer filters out level INFO"),
     ] {
         let (layer, guard) = layer(|b| b.record_from_start(false).schedule(cycles(0, 0, 9)).log_sink(sink.clone()));
         let registry = tracing_subscriber::registry().with(layer).with(filter);
@@ -368,10 +368,10 @@ fn a_recording_that_the_schedule_does_not_save_is_in_the_outcome_with_the_reason
             let cycle = outcome.cycle.unwrap();
             assert_eq!(File::of(cycle.trace).parents(), "ProfilerStep#0< work<ProfilerStep#0");
             assert!(cycle.error.unwrap().to_string().contains("without RecordAndSave"));
-            assert_told(&told, "what was recorded is dropped");
+            assert_told(&told, "the recording is dropped");
             profiler.step();
             assert!(profiler.step().cycle.is_none());
-            assert_told(&told, "goes from Warmup to None");
+            assert_told(&told, "nothing was recorded: the schedule goes from Warmup");
         },
     );
     assert!(kept.files().is_empty());
@@ -397,8 +397,8 @@ fn handlers_may_fail_and_panic_and_the_next_cycle_is_handed_out_all_the_same() {
             let cycles: Vec<_> = (0..3).map(|_| profiler.step().cycle.unwrap()).collect();
             let texts: Vec<_> = cycles.iter().map(ToString::to_string).collect();
             let errors = [
-                "cycle 1 ended: the handler of traces failed: no room",
-                "cycle 2 ended: the handler of traces panicked",
+                "cycle 1 ended: the trace handler failed: no room",
+                "cycle 2 ended: the trace handler panicked; fix its code",
             ];
             assert_eq!(texts, [errors[0], errors[1], "cycle 3 ended: saved as somewhere.json"]);
             assert!(cycles[..2].iter().all(|cycle| cycle.error.as_ref().unwrap().kind() == ErrorKind::Handler));
@@ -431,7 +431,7 @@ fn a_handler_that_comes_back_to_the_profiler_is_refused_and_not_hung() {
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 2, "after step 1, and what step 3 has recorded");
     for (step, errors, status) in seen.iter() {
-        assert!(step.contains("a handler of traces cannot step"), "{step}");
+        assert!(step.contains("a trace handler cannot step"), "{step}");
         assert_eq!((errors, status), (&[ErrorKind::AlreadyActive; 3], &Status::Idle));
     }
 }
@@ -748,7 +748,7 @@ fn a_profiler_that_is_switched_off_says_so() -> Result<(), Error> {
     let (layer, guard) = KinetoLayer::from_env()?;
     assert!(layer.is_none());
     let profiler = guard.profiler();
-    assert!(profiler.step().to_string().contains("switched off"));
+    assert!(profiler.step().to_string().contains("the profiler is disabled"));
     assert_eq!(profiler.schedule(cycles(0, 0, 1)).unwrap_err().kind(), ErrorKind::NotActive);
     assert_eq!((profiler.iteration(), profiler.traces().len(), profiler.trace_id()), (0, 0, None));
     Ok(())

@@ -188,5 +188,5 @@ fn the_smallest_limit_loses_everything_and_says_so() {
     with_default(&dispatch, || info_span!("bare").in_scope(|| ()));
     let trace = guard.finish().unwrap();
     assert_eq!((slices(&trace), trace.stats().lost(Loss::SlicesOverLimit)), (0, 1));
-    assert!(trace.why_empty().unwrap().contains("the buffer limit left no room"));
+    assert!(trace.why_empty().unwrap().contains("the buffer limit is too small"));
 }

@@ -106,7 +106,7 @@ fn what_a_thread_has_said_holds_for_one_recording() {
         profiler.disable_in_this_thread().unwrap();
         span("a");
         let empty = File::of(profiler.stop().unwrap());
-        assert!(empty.trace.why_empty().unwrap().contains("no thread that is recorded"));
+        assert!(empty.trace.why_empty().unwrap().contains("no selected thread"));
         assert_eq!(empty.json["tracing_kineto"]["threads"], "some are left out");
         profiler.start().unwrap();
         // It was of the recording before.

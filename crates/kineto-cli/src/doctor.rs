@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 fn examine(arguments: Arguments) -> ExitCode {
     let mut doctor = Doctor::new().with_start(arguments.start);
     if let Some(path) = arguments.cupti {
-        doctor = doctor.cupti(path);
+        doctor = doctor.option("KINETO_CUPTI_PATH", path);
     }
     let diagnosis = doctor.examine();
     say(&if arguments.json { diagnosis.to_json() + "\n" } else { diagnosis.to_string() });

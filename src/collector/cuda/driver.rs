@@ -1,9 +1,9 @@
 //! The part of the CUDA driver's API that a profiler needs, called through the library that is there.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
+use super::cuda_version;
 use super::init::is_inside_init;
 use crate::collector::library::{Attempt, Candidate, Library};
-use crate::collector::nvidia::cuda_version;
 use crate::collector::{DeviceDescription, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -104,7 +104,7 @@ impl Driver {
         self.library
     }
 
-    /// Whether it has the door through which CUPTI 13.2 and later reach into it: without that, they end the process.
+    /// Whether it has the entry point through which CUPTI 13.2 and later reach into it: without that, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
         self.library.path(c"cuGetExportTable").is_some()
     }
@@ -114,10 +114,12 @@ impl Driver {
         self.library.path(c"cuDriverGetVersion")
     }
 
-    /// Returns the devices' numbers with the ids that `nvidia-smi -L` shows, "GPU-…", as far as they can be asked.
-    pub(crate) fn ids(&self) -> Vec<(i32, String)> {
+    /// Returns the devices with the ids that `nvidia-smi -L` shows, "GPU-…", if they are known.
+    pub(crate) fn described_devices(&self) -> Vec<(DeviceDescription, Option<String>)> {
         let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
-        calls.handles().into_iter().filter_map(|(number, handle)| Some((number, calls.id(handle)?))).collect()
+        let handles = calls.handles();
+        let id = |number| handles.iter().find(|(known, _)| *known == number).and_then(|(_, handle)| calls.id(*handle));
+        self.devices().iter().map(|device| (device.clone(), id(device.id))).collect()
     }
 }
 

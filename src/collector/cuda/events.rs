@@ -1,9 +1,9 @@
 //! Times on CUDA's devices by the driver's events.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
+use super::cuda_version;
 use super::driver::Driver;
 use crate::collector::library::Library;
-use crate::collector::nvidia::cuda_version;
 use crate::collector::{Capabilities, DeviceDescription, DeviceTimer, NotTimed, Token, Unavailable, Why};
 use crate::os::fork;
 use std::collections::HashMap;

@@ -12,13 +12,7 @@ pub use events::CudaEvents;
 pub(crate) use init::inside_init;
 pub(crate) use init::is_inside_init;
 
-use super::{Collector, EventTimers, Unavailable};
-use std::sync::Arc;
-
-/// Returns the collector that times spans by CUDA's events.
-///
-/// # Errors
-/// Only in a build without the feature `cuda`.
-pub(crate) fn timers() -> Result<Arc<dyn Collector>, Unavailable> {
-    Ok(Arc::new(EventTimers::new(CudaEvents::new())))
+/// Returns a version of CUDA as text: "CUDA 13.0" for 13000.
+pub(crate) fn cuda_version(version: i32) -> String {
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }

@@ -3,7 +3,7 @@
 use super::records::{Marker, MarkerData};
 use super::shapes;
 use crate::buffer::Loss;
-use crate::collector::nvidia::OWN_NVTX_DOMAIN;
+use crate::collector::OWN_NVTX_DOMAIN;
 use crate::collector::{ApiCall, Batch, Name, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;

@@ -5,16 +5,19 @@
 //! as they keep us out. CUPTI writes into buffers of ours ([`pool`](super::pool)), which a thread ([`worker`]) reads
 //! ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
 
+mod advice;
 mod callbacks;
 mod error;
 mod ffi;
 mod holders;
 mod hub;
+mod kernel_driver;
 mod kernels;
 mod kinds;
 mod ledger;
 mod markers;
 mod names;
+mod nvtx;
 mod reader;
 mod records;
 mod search;
@@ -25,10 +28,13 @@ mod subscription;
 mod worker;
 
 use super::clock::{now, on_their_clock};
-use super::library::{Attempt, Places};
+use super::lazy_library::LazyLibrary;
+use super::library::Attempt;
 use super::orders::EndLimits;
-use super::sought::Sought;
-use super::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
+use super::vendor::VendorFolder;
+use super::{
+    Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Selection, Unavailable,
+};
 use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -49,7 +55,7 @@ use worker::{End, Orders};
 /// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
 /// process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
 pub struct Cupti {
-    loaded: Sought<Loaded>,
+    loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
@@ -66,6 +72,14 @@ thread_local! {
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
+/// What the table of vendors refers to.
+pub(super) const VENDOR: VendorFolder = VendorFolder {
+    new_collector: |options| Arc::new(Cupti::new(options)),
+    new_timers: Some(|| Arc::new(EventTimers::new(CudaEvents::new()))),
+    warnings: advice::option_warning,
+    examine: advice::examine,
+};
+
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
@@ -78,9 +92,13 @@ struct Running {
 }
 
 impl Cupti {
-    /// Makes a collector that looks for libcupti in these places too. Does nothing yet.
-    pub fn new(places: Places) -> Cupti {
-        Cupti { loaded: Sought::new(places), running: fork::Own::default(), takes_ids: AtomicBool::new(false) }
+    /// Makes a collector that finds libcupti by these options (`KINETO_CUPTI_PATH`, `CUDA_HOME` …). Opens nothing yet.
+    pub fn new(options: &Options) -> Cupti {
+        Cupti {
+            loaded: LazyLibrary::new(options.clone()),
+            running: fork::Own::default(),
+            takes_ids: AtomicBool::new(false),
+        }
     }
 
     /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
@@ -108,6 +126,11 @@ impl Collector for Cupti {
         start::types()
     }
 
+    fn is_selected(&self, selection: &Selection) -> bool {
+        let by_types = !self.types().intersection(selection.types).is_empty();
+        by_types || selection.range.is_some() || selection.options.flag("NVTX_RANGES")
+    }
+
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         self.load().map(Loaded::capabilities)
     }
@@ -123,7 +146,7 @@ impl Collector for Cupti {
         let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
         HUB.watch(selection.range.clone());
         let (capabilities, orders, kinds) = loaded.start(selection, &sink, lease)?;
-        let (teardown, is_unproven) = (selection.teardown, capabilities.proven == Some(false));
+        let (teardown, is_unproven) = (selection.options.flag("TEARDOWN_CUPTI"), capabilities.proven == Some(false));
         *running = Some(Running { orders, kinds, sink, teardown, is_unproven });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
@@ -160,10 +183,6 @@ impl Collector for Cupti {
     }
 
     fn sees_ranges(&self) -> bool {
-        true
-    }
-
-    fn sees_nvtx(&self) -> bool {
         true
     }
 

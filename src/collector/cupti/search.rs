@@ -3,7 +3,8 @@
 //! What the process has already wins, then the file that the user names. Of all others, those are left out that are for a
 //! newer CUDA than the driver: they fail at best.
 
-use crate::collector::library::{Attempt, Candidate, Library, Places, matching, numbers};
+use crate::collector::Options;
+use crate::collector::library::{Attempt, Candidate, Library, matching, numbers};
 use std::path::{Path, PathBuf};
 
 /// The names that the loader knows libraries by, with the major version of CUDA that each is for.
@@ -23,12 +24,12 @@ const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/nvidia/cu1*/lib", "lib/python3*/site-packages/nvidia/cuda_cupti/lib"];
 
 /// Finds libcupti for a driver of that version, 13000 for 13.0; adds what was tried to `attempts`.
-pub(super) fn find(places: &Places, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
+pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let newest = u64::try_from(driver / 1000).unwrap_or(0);
     let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
-    let named = places.cupti.iter().flat_map(|path| match path.is_dir() {
-        true => in_folder(path),
-        false => vec![Candidate::File(path.clone())],
+    let named = named(options).into_iter().flat_map(|path| match path.is_dir() {
+        true => in_folder(&path),
+        false => vec![Candidate::File(path)],
     });
     let first = first.chain(named);
     if let Some(library) = Library::first(first, attempts) {
@@ -43,7 +44,7 @@ pub(super) fn find(places: &Places, driver: i32, attempts: &mut Vec<Attempt>) ->
         major <= newest
     };
     let by_loader = NAMES.iter().map(|(name, _)| Candidate::Loader((*name).to_owned()));
-    let in_folders = || folders(places).into_iter().flat_map(|folder| in_folder(&folder));
+    let in_folders = || folders(options).into_iter().flat_map(|folder| in_folder(&folder));
     // Folders are looked into only if the loader finds nothing.
     let by_loader: Vec<_> = by_loader.filter(|candidate| major(candidate) <= newest).collect();
     Library::first(by_loader.into_iter(), attempts).or_else(|| {
@@ -52,12 +53,19 @@ pub(super) fn find(places: &Places, driver: i32, attempts: &mut Vec<Attempt>) ->
     })
 }
 
-/// Returns the folders to look into, in order.
-fn folders(places: &Places) -> Vec<PathBuf> {
-    let toolkits = places.toolkits.iter().cloned().chain(TOOLKITS.iter().map(PathBuf::from));
+/// Returns the file or folder that the user names. The libcupti that receives NVTX ranges is the one that must record them.
+fn named(options: &Options) -> Option<PathBuf> {
+    let is_cupti = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
+    let receives_nvtx = || options.path("NVTX_INJECTION64_PATH").filter(is_cupti);
+    options.path("KINETO_CUPTI_PATH").or_else(|| receives_nvtx().filter(|_| options.flag("NVTX_RANGES")))
+}
+
+/// Returns the folders to search, in order.
+fn folders(options: &Options) -> Vec<PathBuf> {
+    let toolkits = options.paths(&["CUDA_HOME", "CUDA_PATH"]).into_iter().chain(TOOLKITS.iter().map(PathBuf::from));
     let of_toolkits = toolkits.flat_map(|toolkit| IN_TOOLKIT.map(|folder| toolkit.join(folder)));
-    let of_conda = places.conda.iter().map(|conda| conda.join("lib"));
-    let environments = places.virtual_env.iter().chain(&places.conda);
+    let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
+    let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
     let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
     let patterns = of_toolkits.chain(of_conda).chain(of_python);
     patterns.flat_map(|pattern| matching(&pattern)).collect()
@@ -91,7 +99,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn each_place_is_looked_into_in_its_order() {
+    fn search_tries_places_in_order() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for name in [
@@ -108,17 +116,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "no library").unwrap();
         }
-        let places = Places {
-            toolkits: vec![root.join("home")],
-            conda: Some(root.join("conda")),
-            virtual_env: Some(root.join("venv")),
-            ..Places::default()
-        };
+        let mut options = Options::default();
+        for (name, folder) in [("CUDA_HOME", "home"), ("CONDA_PREFIX", "conda"), ("VIRTUAL_ENV", "venv")] {
+            options.set(name, root.join(folder).to_str().unwrap());
+        }
         let mut attempts = Vec::new();
         // None of them is a library, so all that fit are tried.
-        assert!(find(&places, 12_040, &mut attempts).is_none());
+        assert!(find(&options, 12_040, &mut attempts).is_none());
         let ours = |attempt: &&Attempt| attempt.what.starts_with(root.to_str().unwrap());
-        let told: Vec<_> =
+        let seen: Vec<_> =
             attempts.iter().filter(ours).map(|attempt| &attempt.what[root.to_str().unwrap().len() + 1..]).collect();
         let left_out = [
             "home/targets/x86_64-linux/lib/libcupti.so.13",
@@ -131,22 +137,38 @@ mod tests {
             "conda/lib/libcupti.so.12",
             "venv/lib/python3.12/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12",
         ];
-        assert_eq!(told, [&left_out[..], &tried[..]].concat());
+        assert_eq!(seen, [&left_out[..], &tried[..]].concat());
         let loader = |attempt: &Attempt| attempt.what.ends_with(", by the loader");
         let first = attempts.iter().find(|attempt| loader(attempt)).unwrap();
         assert_eq!(first.what, "libcupti.so.12, by the loader", "13 is for a newer driver");
     }
 
     #[test]
-    fn the_file_that_the_user_names_comes_first_whatever_its_version() {
-        let places = Places { cupti: Some("/nowhere/libcupti.so.13".into()), ..Places::default() };
+    fn named_file_comes_first_whatever_its_version() {
+        let mut options = Options::default();
+        options.set("KINETO_CUPTI_PATH", "/nowhere/libcupti.so.13");
         let mut attempts = Vec::new();
-        find(&places, 11_040, &mut attempts);
+        find(&options, 11_040, &mut attempts);
         assert_eq!(attempts[0].to_string(), "/nowhere/libcupti.so.13: not there");
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("libcupti.so.12"), "no library").unwrap();
         attempts.clear();
-        find(&Places { cupti: Some(folder.path().into()), ..Places::default() }, 11_040, &mut attempts);
+        options.set("KINETO_CUPTI_PATH", folder.path().to_str().unwrap());
+        find(&options, 11_040, &mut attempts);
         assert!(attempts[0].what.ends_with("/libcupti.so.12"), "a folder: {attempts:?}");
+    }
+
+    #[test]
+    fn libcupti_that_receives_nvtx_is_the_one_in_use() {
+        let find = |ranges: bool, path: &str, injection: &str| {
+            let mut options = Options::default();
+            options.set("NVTX_RANGES", ranges);
+            options.set("KINETO_CUPTI_PATH", path);
+            options.set("NVTX_INJECTION64_PATH", injection);
+            named(&options)
+        };
+        assert_eq!(find(true, "", "/x/libcupti.so.13"), Some("/x/libcupti.so.13".into()));
+        assert_eq!(find(true, "/y.so", "/x/libcupti.so.13"), Some("/y.so".into()));
+        assert_eq!((find(false, "", "/x/libcupti.so.13"), find(true, "", "/cupti/nsys.so")), (None, None));
     }
 }

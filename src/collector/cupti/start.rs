@@ -5,17 +5,17 @@ use super::error::CuptiError;
 use super::ffi::{Api, DRIVER, RUNTIME, Subscriber};
 use super::hub::{HUB, Lease};
 use super::kinds::Kinds;
+use super::nvtx::find_nvtx_fault;
 use super::reader::Reader;
 use super::records::kind;
 use super::subscription::Subscription;
 use super::worker::{Orders, Worker};
 use super::{holders, names, search};
-use crate::collector::cuda::{Driver, is_inside_init};
-use crate::collector::library::{Attempt, Places};
-use crate::collector::nvidia::{cuda_version, nvtx_fault};
+use crate::collector::cuda::{Driver, cuda_version, is_inside_init};
+use crate::collector::library::Attempt;
 use crate::collector::orders::SaysEnded;
 use crate::collector::pool::{Instead, Scraps};
-use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,12 +59,12 @@ impl Loaded {
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+    pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         if !cfg!(target_os = "linux") {
             return Err(Unavailable::new(Why::Unsupported, "CUDA is recorded on Linux alone", ""));
         }
         let driver = Driver::open(attempts)?;
-        let library = search::find(places, driver.version(), attempts).ok_or_else(|| {
+        let library = search::find(options, driver.version(), attempts).ok_or_else(|| {
             let message = format!("there is no libcupti for {}", cuda_version(driver.version()));
             let advice = "`pip install nvidia-cuda-cupti` (nvidia-cuda-cupti-cu12 for CUDA 12), or set KINETO_CUPTI_PATH \
                           to the file";
@@ -102,9 +102,8 @@ impl Loaded {
                 ("cuda_driver_version".to_owned(), self.driver.version().to_string()),
             ],
             library: self.path.clone(),
-            proven: None,
-            memory_of: None,
             notes,
+            ..Capabilities::default()
         }
     }
 
@@ -132,10 +131,12 @@ impl Loaded {
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
         }
-        if selection.nvtx_ranges
+        if selection.options.flag("NVTX_RANGES")
             && let Some(library) = &self.path
         {
-            capabilities.notes.extend(nvtx_fault(selection.nvtx_injection.as_deref(), library));
+            capabilities
+                .notes
+                .extend(find_nvtx_fault(selection.options.path("NVTX_INJECTION64_PATH").as_deref(), library));
         }
         Ok((capabilities, orders, kinds))
     }
@@ -167,7 +168,7 @@ impl Loaded {
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
         let api = self.api;
-        if selection.per_thread_buffers
+        if selection.options.flag("CUPTI_PER_THREAD_BUFFER_ENABLED")
             && let Err(error) = api.use_per_thread_buffers()
         {
             capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
@@ -209,7 +210,8 @@ impl Loaded {
         capabilities.types = ActivityTypes::EMPTY;
         let all = KINDS.iter().flat_map(|(kind, numbers)| numbers.iter().map(|number| (*kind, *number)));
         // Kernels outside of graphs have records of their own still.
-        let graphs = selection.graph_trace.then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
+        let graphs =
+            selection.options.flag("CUDA_GRAPH_TRACE").then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
         for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
             let outcome = if enabled.contains(&number) { Ok(()) } else { self.api.enable(number) };
             match outcome {
@@ -218,6 +220,7 @@ impl Loaded {
                     capabilities.types |= ActivityTypes::from_type(kind);
                 }
                 Err(error) => {
+                    capabilities.is_incomplete = true;
                     // What to do about it is said once.
                     let advice = if refused == Some(error) { String::new() } else { error.hint() };
                     capabilities.notes.push(format!("{kind} is not recorded, or not all of it: {error}{advice}"));
@@ -225,7 +228,7 @@ impl Loaded {
                 }
             }
         }
-        if selection.nvtx_ranges {
+        if selection.options.flag("NVTX_RANGES") {
             self.enable_markers(selection, capabilities, &mut enabled);
         }
         if selection.device_memory {

@@ -12,13 +12,14 @@ mod shapes;
 mod streams;
 mod tracer;
 
-use super::{Attempt, Capabilities, Collector, DeviceDescription, Places, RecordSink, Selection, Unavailable, Why};
+use super::vendor::VendorFolder;
+use super::{Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use sdk::Sdk;
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tracer::Tracer;
 
@@ -44,13 +45,22 @@ impl fmt::Debug for Rocm {
     }
 }
 
+/// What the table of vendors refers to.
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Rocm::new(options)));
+
+/// Returns the most rows of devices, calls and work together; by default 5,000,000, as in libkineto.
+fn max_rows(options: &Options) -> u64 {
+    options.number("ROCTRACER_MAX_EVENTS").map_or(5_000_000, |most| u64::try_from(most).unwrap_or(0))
+}
+
 /// The collector's name, whichever way is gone.
 const NAME: &str = "rocm";
 
 impl Rocm {
-    /// Makes a collector that looks for AMD's libraries in these places too. Does nothing yet.
-    pub fn new(places: Places) -> Rocm {
-        let ways: [Box<dyn Collector>; 2] = [Box::new(Sdk::new(places.clone())), Box::new(Tracer::new(places))];
+    /// Makes a collector that finds AMD's libraries by these options (`KINETO_ROCPROFILER_PATH`, `ROCM_PATH` …). Opens nothing yet.
+    pub fn new(options: &Options) -> Rocm {
+        let ways: [Box<dyn Collector>; 2] =
+            [Box::new(Sdk::new(options.clone())), Box::new(Tracer::new(options.clone()))];
         Rocm { ways, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
     }
 

@@ -1,7 +1,7 @@
 //! Where AMD's libraries are looked for, and whether there is reason to.
 
-use crate::collector::library::{Attempt, Candidate, Library, Places, matching};
-use crate::collector::{Unavailable, Why};
+use crate::collector::library::{Attempt, Candidate, Library, matching};
+use crate::collector::{Options, Unavailable, Why};
 use std::path::{Path, PathBuf};
 
 /// The names of HIP's runtime.
@@ -43,7 +43,7 @@ pub(super) fn gate() -> Result<(), Unavailable> {
 pub(super) fn find(
     names: &[&str],
     named: Option<&Path>,
-    places: &Places,
+    options: &Options,
     attempts: &mut Vec<Attempt>,
 ) -> Option<Library> {
     let in_folder = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
@@ -56,17 +56,18 @@ pub(super) fn find(
     let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
     // Folders are looked into only if the loader finds nothing.
     Library::first(first, attempts).or_else(|| {
-        let files = folders(places).into_iter().flat_map(|folder| in_folder(&folder));
+        let files = folders(options).into_iter().flat_map(|folder| in_folder(&folder));
         Library::first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
     })
 }
 
 /// Returns the folders to look into, in order.
-fn folders(places: &Places) -> Vec<PathBuf> {
-    let installations = places.rocm.iter().cloned().chain(INSTALLATIONS.iter().map(PathBuf::from));
+fn folders(options: &Options) -> Vec<PathBuf> {
+    let named = options.paths(&["ROCM_PATH", "ROCM_HOME", "HIP_PATH"]);
+    let installations = named.into_iter().chain(INSTALLATIONS.iter().map(PathBuf::from));
     let of_rocm = installations.flat_map(|rocm| IN_INSTALLATION.map(|folder| rocm.join(folder)));
-    let of_conda = places.conda.iter().map(|conda| conda.join("lib"));
-    let environments = places.virtual_env.iter().chain(&places.conda);
+    let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
+    let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
     let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
     of_rocm.chain(of_conda).chain(of_python).flat_map(|pattern| matching(&pattern)).collect()
 }
@@ -77,7 +78,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn each_place_is_looked_into_in_its_order() {
+    fn search_tries_places_in_order() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for folder in
@@ -87,15 +88,15 @@ mod tests {
             fs::write(root.join(folder).join("libnothing.so.1"), "no library").unwrap();
         }
         fs::remove_file(root.join("empty/lib/libnothing.so.1")).unwrap();
-        let places = Places {
-            rocm: vec![root.join("rocm"), root.join("empty")],
-            conda: Some(root.join("conda")),
-            virtual_env: Some(root.join("venv")),
-            ..Places::default()
-        };
+        let mut options = Options::default();
+        for (name, folder) in
+            [("ROCM_PATH", "rocm"), ("HIP_PATH", "empty"), ("CONDA_PREFIX", "conda"), ("VIRTUAL_ENV", "venv")]
+        {
+            options.set(name, root.join(folder).to_str().unwrap());
+        }
         let mut attempts = Vec::new();
-        assert!(find(&["libnothing.so.1"], Some(&root.join("named")), &places, &mut attempts).is_none());
-        let told = attempts.iter().map(|attempt| attempt.what.replace(root.to_str().unwrap(), ""));
+        assert!(find(&["libnothing.so.1"], Some(&root.join("named")), &options, &mut attempts).is_none());
+        let tried = attempts.iter().map(|attempt| attempt.what.replace(root.to_str().unwrap(), ""));
         let all = [
             "/named/libnothing.so.1",
             "libnothing.so.1, by the loader",
@@ -103,7 +104,7 @@ mod tests {
             "/conda/lib/libnothing.so.1",
             "/venv/lib/python3.12/site-packages/_rocm_sdk_core/lib/libnothing.so.1",
         ];
-        assert_eq!(told.collect::<Vec<_>>(), all);
+        assert_eq!(tried.collect::<Vec<_>>(), all);
     }
 
     #[test]

@@ -24,10 +24,11 @@ mod views;
 mod worker;
 
 use super::clock::now;
-use super::library::{Attempt, Places};
+use super::lazy_library::LazyLibrary;
+use super::library::Attempt;
 use super::orders::EndLimits;
-use super::sought::Sought;
-use super::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
+use super::vendor::VendorFolder;
+use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
 use crate::buffer::Loss;
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -48,7 +49,7 @@ use worker::Orders;
 /// Works with libpti_view 0.12 to 1.2 and, as far as records only grow, newer ones. There may be any number of these in
 /// a process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
 pub struct Xpu {
-    loaded: Sought<Loaded>,
+    loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
     /// Whether ids are taken.
     takes_ids: AtomicBool,
@@ -65,6 +66,9 @@ thread_local! {
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
+/// What the table of vendors refers to.
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Xpu::new(options)));
+
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
@@ -74,9 +78,13 @@ struct Running {
 }
 
 impl Xpu {
-    /// Makes a collector that looks for libpti_view in these places too. Does nothing yet.
-    pub fn new(places: Places) -> Xpu {
-        Xpu { loaded: Sought::new(places), running: fork::Own::default(), takes_ids: AtomicBool::new(false) }
+    /// Makes a collector that finds libpti_view by these options (`KINETO_PTI_PATH`, `ONEAPI_ROOT` …). Opens nothing yet.
+    pub fn new(options: &Options) -> Xpu {
+        Xpu {
+            loaded: LazyLibrary::new(options.clone()),
+            running: fork::Own::default(),
+            takes_ids: AtomicBool::new(false),
+        }
     }
 
     /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
@@ -94,7 +102,7 @@ impl Xpu {
         if HUB.home.is_inherited() {
             return Err(Unavailable::in_fork("used Intel's GPUs"));
         }
-        self.loaded.find(|places, attempts| Loaded::find(places, attempts).inspect(|_| HUB.home.settle()))
+        self.loaded.find(|options, attempts| Loaded::find(options, attempts).inspect(|_| HUB.home.settle()))
     }
 }
 

@@ -6,7 +6,7 @@ use super::reader::{Place, Reader};
 use super::scope_ffi::{Metric, Scope, ScopeApi};
 use super::shapes;
 use crate::buffer::Loss;
-use crate::collector::{Batch, CounterSample, DeviceWork, Name, RecordSink, ScopeMetrics, text};
+use crate::collector::{Batch, CounterSample, DeviceWork, Name, Options, RecordSink, text};
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::ffi::CString;
 
@@ -16,6 +16,12 @@ pub(super) struct Sampling {
     api: &'static ScopeApi,
     scope: Scope,
     is_running: bool,
+}
+
+/// Returns the most kernels that are sampled; 1500 unless the key is above 0.
+fn max_kernels(options: &Options) -> u64 {
+    let most = options.number("XPUPTI_PROFILER_MAX_SCOPES").and_then(|most| u64::try_from(most).ok());
+    most.filter(|most| *most > 0).unwrap_or(1500)
 }
 
 /// The names of a metric in a recording: by itself, and with its unit.
@@ -32,18 +38,19 @@ impl Sampling {
     /// Why nothing is sampled, as a sentence.
     pub(super) fn start(
         api: &'static ScopeApi,
-        wanted: &ScopeMetrics,
+        options: &Options,
         gpus: &[Gpu],
     ) -> Result<(Sampling, Option<String>), String> {
-        if wanted.metrics.is_empty() {
+        let (metrics, devices) = (options.list("XPUPTI_PROFILER_METRICS"), options.list("XPUPTI_PROFILER_DEVICES"));
+        if metrics.is_empty() {
             return Err("no metric is named (XPUPTI_PROFILER_METRICS)".to_owned());
         }
-        if !wanted.per_kernel {
+        if !options.flag("XPUPTI_PROFILER_ENABLE_PER_KERNEL") {
             return Err("PTI samples metrics for each kernel alone (XPUPTI_PROFILER_ENABLE_PER_KERNEL=true)".to_owned());
         }
-        let metrics: Result<Vec<_>, _> = wanted.metrics.iter().map(|name| CString::new(name.as_str())).collect();
+        let metrics: Result<Vec<_>, _> = metrics.iter().map(|name| CString::new(name.as_str())).collect();
         let metrics = metrics.map_err(|_| "the name of a metric holds a zero".to_owned())?;
-        let number = wanted.devices.first().copied().unwrap_or(0);
+        let number = devices.first().and_then(|device| device.parse().ok()).unwrap_or(0);
         let gpu = usize::try_from(number).ok().and_then(|number| gpus.get(number));
         let gpu = gpu.ok_or_else(|| format!("there is no GPU {number} (XPUPTI_PROFILER_DEVICES)"))?;
         let said = |during: &str, error: PtiError| format!("{during}: {error}{}", error.hint());
@@ -54,10 +61,10 @@ impl Sampling {
         let sampling = Sampling { api, scope, is_running: true };
         api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error))?;
         // Without room of its own size PTI makes some as it goes.
-        let _ = api.make_room(scope, wanted.most);
+        let _ = api.make_room(scope, max_kernels(options));
         api.start(scope).map_err(|error| said("ptiMetricsScopeStartCollection", error))?;
         let one = "PTI samples metrics of one device at a time: those of the first in XPUPTI_PROFILER_DEVICES";
-        let note = (wanted.devices.len() > 1).then(|| one.to_owned());
+        let note = (devices.len() > 1).then(|| one.to_owned());
         Ok((sampling, note))
     }
 
@@ -174,5 +181,20 @@ impl Sampled<'_> {
         };
         sample(start, &Named::words(named, |it| it.name, value));
         sample(end, &Named::words(named, |it| it.name, |_| 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_of_kernels_has_a_default() {
+        let mut options = Options::default();
+        assert_eq!(max_kernels(&options), 1500);
+        for (number, most) in [(0, 1500), (-1, 1500), (3, 3)] {
+            options.set("XPUPTI_PROFILER_MAX_SCOPES", number);
+            assert_eq!(max_kernels(&options), most);
+        }
     }
 }

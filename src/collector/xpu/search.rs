@@ -1,8 +1,8 @@
 //! Where libpti_view is looked for, and whether there is a GPU of Intel's that it could be for.
 
 use super::level_zero::{LOADER, LevelZero};
-use crate::collector::library::{Attempt, Candidate, Library, Places, matching};
-use crate::collector::{Unavailable, Why};
+use crate::collector::library::{Attempt, Candidate, Library, matching};
+use crate::collector::{Options, Unavailable, Why};
 use std::path::Path;
 
 /// The names that the loader knows the library by: 1.x, and 0.11 to 0.17.
@@ -37,14 +37,15 @@ fn intel_gpus(pattern: &Path) -> usize {
 }
 
 /// Finds libpti_view; adds what was tried to `attempts`.
-pub(super) fn library(places: &Places, attempts: &mut Vec<Attempt>) -> Option<Library> {
+pub(super) fn library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    let named = places.pti.iter().flat_map(|path| match path.is_dir() {
-        true => in_folder(path),
-        false => vec![Candidate::File(path.clone())],
+    let named = options.path("KINETO_PTI_PATH").into_iter().flat_map(|path| match path.is_dir() {
+        true => in_folder(&path),
+        false => vec![Candidate::File(path)],
     });
-    let environments = places.virtual_env.iter().chain(&places.conda).map(|environment| environment.join("lib"));
-    let oneapi = places.oneapi.iter().map(|oneapi| oneapi.join("pti/latest/lib"));
+    let environments =
+        options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter().map(|environment| environment.join("lib"));
+    let oneapi = options.path("ONEAPI_ROOT").map(|oneapi| oneapi.join("pti/latest/lib"));
     let in_folders = environments.chain(oneapi).flat_map(|folder| in_folder(&folder));
     let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
     let in_folders = named.chain(in_folders).inspect(|candidate| {
@@ -89,7 +90,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn each_place_is_looked_into_in_its_order() {
+    fn search_tries_places_in_order() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for name in [
@@ -104,17 +105,19 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "no library").unwrap();
         }
-        let mut places = Places {
-            pti: Some(root.join("named")),
-            virtual_env: Some(root.join("venv")),
-            conda: Some(root.join("conda")),
-            oneapi: Some(root.join("oneapi")),
-            ..Places::default()
-        };
+        let mut options = Options::default();
+        for (name, folder) in [
+            ("KINETO_PTI_PATH", "named"),
+            ("VIRTUAL_ENV", "venv"),
+            ("CONDA_PREFIX", "conda"),
+            ("ONEAPI_ROOT", "oneapi"),
+        ] {
+            options.set(name, root.join(folder).to_str().unwrap());
+        }
         let mut attempts = Vec::new();
-        assert!(library(&places, &mut attempts).is_none());
+        assert!(library(&options, &mut attempts).is_none());
         let begin = format!("{}/", root.display());
-        let told: Vec<_> = attempts.iter().filter_map(|attempt| attempt.what.strip_prefix(&begin)).collect();
+        let tried: Vec<_> = attempts.iter().filter_map(|attempt| attempt.what.strip_prefix(&begin)).collect();
         let expected = [
             "named/libpti_view.so.1.2.0",
             "named/libpti_view.so.0.17.0",
@@ -123,11 +126,11 @@ mod tests {
             "conda/lib/libpti_view.so.0",
             "oneapi/pti/latest/lib/libpti_view.so.1",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(tried, expected);
         assert!(attempts.last().unwrap().what.starts_with("libpti_view.so.0, by the loader"));
         attempts.clear();
-        places.pti = Some("/nowhere/libpti_view.so.1".into());
-        library(&places, &mut attempts);
+        options.set("KINETO_PTI_PATH", "/nowhere/libpti_view.so.1");
+        library(&options, &mut attempts);
         assert_eq!(attempts[0].to_string(), "/nowhere/libpti_view.so.1: not there");
     }
 

@@ -12,10 +12,10 @@ use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused, Views};
 use super::worker::{Orders, Worker};
-use crate::collector::library::{Attempt, Library, Places};
+use crate::collector::library::{Attempt, Library};
 use crate::collector::orders::SaysEnded;
 use crate::collector::pool::Instead;
-use crate::collector::{Capabilities, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,14 +45,14 @@ impl Loaded {
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+    pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         if !cfg!(target_os = "linux") {
             return Err(Unavailable::new(Why::Unsupported, "Intel's GPUs are recorded on Linux alone", ""));
         }
         search::device(attempts)?;
         let level_zero = LevelZero::open(attempts)?;
         let came_late = is_sycl_without_pti(&maps());
-        let library = search::library(places, attempts).ok_or_else(|| {
+        let library = search::library(options, attempts).ok_or_else(|| {
             let message = "there is no libpti_view that can be loaded";
             let advice = "`pip install intel-pti`, or set KINETO_PTI_PATH to the file";
             Unavailable::new(Why::LibraryNotFound, message, advice)
@@ -78,9 +78,8 @@ impl Loaded {
             },
             metadata: vec![("xpupti_version".to_owned(), format!("\"{}\"", self.version))],
             library: self.path.clone(),
-            proven: None,
-            memory_of: None,
             notes: if self.came_late { vec![late.to_owned()] } else { Vec::new() },
+            ..Capabilities::default()
         }
     }
 
@@ -121,7 +120,10 @@ impl Loaded {
         if let (Some(first), true) = (refused.first(), capabilities.types.is_empty()) {
             return Err(first.error.reason("ptiViewEnable"));
         }
-        capabilities.notes.extend(refused.iter().filter(|refused| !refused.is_beside).map(said_of));
+        for refused in refused.iter().filter(|refused| !refused.is_beside) {
+            capabilities.is_incomplete = true;
+            capabilities.notes.push(refusal_note(refused));
+        }
         let (views, orders) = (Arc::new(views), Arc::new(Orders::new(&HUB.pool)));
         lease.views = Some(views.clone());
         let (types, streams) = (capabilities.types, self.streams.clone());
@@ -147,7 +149,7 @@ impl Loaded {
             return None;
         }
         let api = self.scope.as_ref().map_err(Clone::clone);
-        match api.and_then(|api| Sampling::start(api, &selection.scope, &self.gpus)) {
+        match api.and_then(|api| Sampling::start(api, &selection.options, &self.gpus)) {
             Ok((sampling, note)) => {
                 capabilities.notes.extend(note);
                 Some(sampling)
@@ -174,8 +176,8 @@ fn functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Vers
     Ok((Api::new(library).map_err(missing)?, version))
 }
 
-/// Why a type is not recorded.
-fn said_of(refused: &Refused) -> String {
+/// Returns why a type is not recorded.
+fn refusal_note(refused: &Refused) -> String {
     let newer = if refused.kind == ActivityType::CollectiveComm { "; PTI 0.17 or newer has it" } else { "" };
     format!("{} is not recorded, or not all of it: {}{}{newer}", refused.kind, refused.error, refused.error.hint())
 }

@@ -1,8 +1,8 @@
 //! The client's side of NVTX 3: hands a tool a table of slots, into which it writes its functions.
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
+use crate::collector::OWN_NVTX_DOMAIN;
 use crate::collector::cuda::Driver;
-use crate::collector::nvidia::OWN_NVTX_DOMAIN;
 use crate::collector::{Library, Unavailable, Why};
 use crate::os::thread;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,7 +21,7 @@ pub(super) struct Client {
     domain: usize,
 }
 
-/// What is said of a range or of a mark.
+/// The attributes of a range or of a mark.
 #[derive(Debug)]
 pub(super) struct Range {
     /// Without NUL.
@@ -32,7 +32,7 @@ pub(super) struct Range {
     pub(super) payload: Option<Payload>,
 }
 
-/// A number beside the text.
+/// A number in addition to the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Payload {
     U64(u64),

@@ -97,7 +97,7 @@ fn range(span: &ObservedSpan) -> Range {
     Range { text: message::of(span), category: category(span.kind()), argb: 0xff00_0000 | color, payload }
 }
 
-/// The colour that a text such as "#ff8800" or "green" stands for.
+/// Parses a colour such as "#ff8800" or "green".
 fn named_color(text: &str) -> Option<u32> {
     const NAMES: [(&str, u32); 9] = [
         ("red", 0xff_0000),

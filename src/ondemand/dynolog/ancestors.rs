@@ -1,11 +1,11 @@
-//! The processes by which a request may name this one: itself and its ancestors.
+//! The process ids under which this process may be requested: its own and those of its ancestors.
 
 use std::fs;
 
-/// So many the daemon is told at most.
+/// The maximum number of ids sent to the daemon.
 const MOST: usize = 11;
 
-/// Returns this process and its ancestors, up to the one below the system's first, as libkineto tells them.
+/// Returns this process and its ancestors except process 1, as libkineto does.
 pub(super) fn ancestors() -> Vec<i32> {
     from(std::process::id().cast_signed(), |pid| parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
 }
@@ -20,7 +20,7 @@ fn from(own: i32, parent: impl Fn(i32) -> Option<i32>) -> Vec<i32> {
     pids
 }
 
-/// The parent in a line of `/proc/<pid>/stat`: the second word behind the command's name, which may hold anything.
+/// Returns the parent in a line of `/proc/<pid>/stat`: the second word after the command's name, which may contain anything.
 fn parent(stat: &str) -> Option<i32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_may_be_called_anything() {
+    fn parent_is_found_after_any_command_name() {
         assert_eq!(parent("29159 (cat) S 29156 29159 1"), Some(29156));
         assert_eq!(parent("7 (a) b) (c) R 5 7"), Some(5));
         assert_eq!(parent("7 (a R 5"), None);
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_ends_below_the_first_process_and_has_eleven_at_most() {
+    fn ancestors_exclude_process_1_and_are_limited() {
         assert_eq!(from(9, |pid| Some(pid / 3)), [9, 3]);
         assert_eq!(from(1, |_| Some(0)), [1]);
         assert_eq!(from(100, |pid| Some(pid - 1)).len(), MOST);

@@ -1,4 +1,4 @@
-//! The socket to the daemon: which datagrams it takes, and how it reaches a daemon that starts later.
+//! The socket to the daemon: which datagrams it accepts, and how it reaches a daemon that starts later.
 
 use super::wire::{self, Malformed};
 use crate::os::{datagram, fork};
@@ -12,16 +12,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
-/// A bound socket that is always connected: to the daemon, or to itself where there is none. Nothing here waits.
+/// A bound socket that is always connected: to the daemon, or to itself if there is none. It never blocks.
 ///
-/// The kernel refuses datagrams to a connected socket from any socket but its peer. So only the process that has the daemon's
-/// name can send requests, and its user must also be trusted.
+/// The kernel refuses datagrams to a connected socket except from its peer. So only the process that has the daemon's name can
+/// send requests, and its user must be trusted.
 #[derive(Debug)]
 pub(super) struct Fabric {
     socket: UnixDatagram,
     own: SocketAddr,
     daemon: SocketAddr,
-    /// The daemon's name, as the kernel reports it of a sender.
+    /// The daemon's name, as the kernel reports it for a sender.
     daemon_name: Vec<u8>,
     /// The file of the socket, if it has one.
     file: Option<SocketFile>,
@@ -36,34 +36,34 @@ struct SocketFile {
     path: PathBuf,
     /// Device and inode: another process may have a file of that name later.
     id: (u64, u64),
-    /// In which process it was made: a forked child leaves it alone.
+    /// The fork generation that created it: a forked child does not remove it.
     born: u64,
 }
 
 /// Why a poll was not sent.
 #[derive(Debug)]
-pub(super) enum Unsent {
+pub(super) enum SendError {
     /// There is no daemon.
     Absent(io::Error),
-    /// It does not read what it is sent.
+    /// Its receive queue is full.
     Full,
 }
 
-/// An answer that is one.
+/// A valid answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct DaemonReply {
     /// Empty if there is nothing to do.
     pub(super) text: String,
-    /// The process that has sent it, as the kernel has seen it.
+    /// The sending process, as the kernel reports it.
     pub(super) sender: i32,
 }
 
 /// Why a datagram is dropped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stray {
+pub(super) enum DropReason {
     /// It is not from the daemon's socket.
     Stranger(String),
-    /// It is from a user that nobody trusts.
+    /// It is from an untrusted user.
     User(Option<u32>),
     Malformed(Malformed),
 }
@@ -78,11 +78,11 @@ const PATH_MAX: usize = 107;
 const LEFTOVERS_MAX: usize = 10_000;
 
 impl Fabric {
-    /// Binds a socket under a name of its own: abstract, or in `folder`.
+    /// Binds a socket under a unique name: abstract, or in `folder`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] if no socket can be in that folder, whatever is done to it.
+    /// [`ErrorKind::InvalidInput`] if that folder can never hold a socket.
     pub(super) fn open(folder: Option<&Path>, trusted: Option<u32>) -> io::Result<Fabric> {
         let random = RandomState::new();
         let unique = [0, 1].map(|half| random.hash_one((half, std::process::id())));
@@ -94,7 +94,7 @@ impl Fabric {
         socket.connect_addr(&own)?;
         socket.set_nonblocking(true)?;
         datagram::ask_for_senders(&socket)?;
-        // The daemon is root's or this user's, unless another is trusted.
+        // The daemon runs as root or as this user, unless another user is trusted.
         let mode = if trusted.is_some() { 0o666 } else { 0o600 };
         let file = folder.map(|folder| SocketFile::of(folder.join(own_name), mode)).transpose()?;
         let buffer = vec![0; wire::LONGEST].into_boxed_slice();
@@ -105,31 +105,31 @@ impl Fabric {
         self.socket.as_raw_fd()
     }
 
-    /// Returns whether answers can still arrive: not once the socket's file was removed, as with its folder.
+    /// Whether answers can still arrive: not after the socket's file or folder was removed.
     pub(super) fn is_reachable(&self) -> bool {
         self.file.as_ref().is_none_or(SocketFile::is_there)
     }
 
-    /// Sends a datagram to the daemon, connecting to it if need be.
-    pub(super) fn send(&mut self, datagram: &[u8]) -> Result<(), Unsent> {
-        // One that has gone may have come back under its name.
+    /// Sends a datagram to the daemon, after connecting to it if necessary.
+    pub(super) fn send(&mut self, datagram: &[u8]) -> Result<(), SendError> {
+        // A daemon that has ended may have restarted under its name.
         let first = self.try_send(datagram);
         match first {
-            Err(Unsent::Absent(_)) => self.try_send(datagram),
+            Err(SendError::Absent(_)) => self.try_send(datagram),
             sent => sent,
         }
     }
 
-    fn try_send(&mut self, datagram: &[u8]) -> Result<(), Unsent> {
+    fn try_send(&mut self, datagram: &[u8]) -> Result<(), SendError> {
         if !self.is_connected {
-            self.connect().map_err(Unsent::Absent)?;
+            self.connect().map_err(SendError::Absent)?;
         }
         match self.socket.send(datagram) {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unsent::Full),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(SendError::Full),
             Err(error) => {
-                self.leave();
-                Err(Unsent::Absent(error))
+                self.disconnect();
+                Err(SendError::Absent(error))
             }
         }
     }
@@ -139,38 +139,38 @@ impl Fabric {
         let connected = self.socket.connect_addr(&self.daemon);
         self.is_connected = connected.is_ok();
         if !self.is_connected {
-            self.leave();
+            self.disconnect();
         }
         connected
     }
 
     /// Refuses all datagrams until it is connected again, and drops those that have arrived.
-    fn leave(&mut self) {
+    fn disconnect(&mut self) {
         self.is_connected = false;
         // This fails if the socket's file is gone; then no process can send to it either.
         let _ = self.socket.connect_addr(&self.own);
     }
 
-    /// Takes the next datagram, if there is one.
-    pub(super) fn receive(&mut self) -> Option<Result<Answer, Stray>> {
+    /// Receives the next datagram, if there is one.
+    pub(super) fn receive(&mut self) -> Option<Result<DaemonReply, DropReason>> {
         let arrived = datagram::receive(&self.socket, &mut self.buffer).ok()?;
         let bytes = self.buffer.get(..arrived.length).unwrap_or_default();
         Some(self.check(bytes, &arrived))
     }
 
-    fn check(&self, bytes: &[u8], arrived: &datagram::Arrived) -> Result<Answer, Stray> {
+    fn check(&self, bytes: &[u8], arrived: &datagram::Arrived) -> Result<DaemonReply, DropReason> {
         if arrived.name != self.daemon_name {
-            return Err(Stray::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
+            return Err(DropReason::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
         }
         let is_trusted = |user: u32| user == 0 || user == datagram::user() || Some(user) == self.trusted;
         let Some((sender, _)) = arrived.sender.filter(|(_, user)| is_trusted(*user)) else {
-            return Err(Stray::User(arrived.sender.map(|(_, user)| user)));
+            return Err(DropReason::User(arrived.sender.map(|(_, user)| user)));
         };
         if arrived.is_cut {
-            return Err(Stray::Malformed(Malformed::Cut(bytes.len())));
+            return Err(DropReason::Malformed(Malformed::Cut(bytes.len())));
         }
-        let text = wire::answer(bytes).map_err(Stray::Malformed)?;
-        Ok(Answer { text: text.to_owned(), sender })
+        let text = wire::answer(bytes).map_err(DropReason::Malformed)?;
+        Ok(DaemonReply { text: text.to_owned(), sender })
     }
 }
 
@@ -211,38 +211,41 @@ fn remove_leftovers(folder: &Path) {
     }
 }
 
-/// The address of a name, and how the kernel reports it: the zero byte at the end belongs to it.
+/// Returns the address of a name, and the name as the kernel reports it, with a zero byte at its end.
 fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>)> {
     let Some(folder) = folder else {
         let name = format!("{name}\0");
         let told = [b"\0", name.as_bytes()].concat();
         return Ok((SocketAddr::from_abstract_name(name)?, told));
     };
-    // The daemon ends where a name does not begin as its own folder does, so it cannot be made absolute here.
+    // The daemon exits if a name does not begin with its own folder, so the path cannot be made absolute here.
     if !folder.is_absolute() {
         let why =
-            format!("KINETO_IPC_SOCKET_DIR must be an absolute path, the daemon's too, and is {}", folder.display());
+            format!("KINETO_IPC_SOCKET_DIR must be an absolute path, also for the daemon, and is {}", folder.display());
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
     }
-    // As the daemon joins them, whatever the folder's end is.
+    // Joined as the daemon does, even if the folder ends with a slash.
     let mut path = folder.as_os_str().to_owned();
     path.push("/");
     path.push(name);
     if path.len() > PATH_MAX {
-        let why = format!("the path of a socket has {PATH_MAX} bytes at most, and this one {}", path.len());
+        let why =
+            format!("the socket's path has {} bytes, and {PATH_MAX} are allowed; use a shorter folder", path.len());
         return Err(io::Error::new(ErrorKind::InvalidInput, why));
     }
     let told = [path.as_bytes(), b"\0"].concat();
     Ok((SocketAddr::from_pathname(path)?, told))
 }
 
-impl fmt::Display for Stray {
+impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stray::Stranger(name) => write!(f, "it is from the socket \"{name}\", which is not the daemon's"),
-            Stray::User(Some(user)) => write!(f, "it is from user {user}, which is neither root nor this program's"),
-            Stray::User(None) => f.write_str("the kernel does not report which user it is from"),
-            Stray::Malformed(why) => why.fmt(f),
+            DropReason::Stranger(name) => write!(f, "it is from the socket \"{name}\", which is not the daemon's"),
+            DropReason::User(Some(user)) => {
+                write!(f, "it is from user {user}, which is neither root nor this program's")
+            }
+            DropReason::User(None) => f.write_str("the kernel does not report which user it is from"),
+            DropReason::Malformed(why) => why.fmt(f),
         }
     }
 }
@@ -252,7 +255,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A daemon in a folder of its own, and a socket connected to it.
+    /// A daemon in its own folder, and a socket connected to it.
     fn pair() -> (tempfile::TempDir, UnixDatagram, Fabric) {
         let folder = tempfile::tempdir().unwrap();
         let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
@@ -269,14 +272,14 @@ mod tests {
         bytes
     }
 
-    fn received(fabric: &mut Fabric) -> Option<Result<Answer, Stray>> {
+    fn received(fabric: &mut Fabric) -> Option<Result<DaemonReply, DropReason>> {
         datagram::wait(&[fabric.descriptor()], Duration::from_millis(200));
         fabric.receive()
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_folder_that_is_another_one_for_each_process_is_refused() {
+    fn relative_folder_is_refused() {
         let error = Fabric::open(Some(Path::new("sockets")), None).unwrap_err().to_string();
         assert!(
             error.contains("KINETO_IPC_SOCKET_DIR must be an absolute path") && error.contains("sockets"),
@@ -294,17 +297,17 @@ mod tests {
         daemon.send_to_addr(b"", &client).unwrap();
         daemon.send_to_addr(&answer("A=1")[..42], &client).unwrap();
         daemon.send_to_addr(&answer("A=1"), &client).unwrap();
-        assert_eq!(received(&mut fabric), Some(Err(Stray::Malformed(Malformed::Short(0)))));
+        assert_eq!(received(&mut fabric), Some(Err(DropReason::Malformed(Malformed::Short(0)))));
         let length = Malformed::Length { announced: 3, sent: 2 };
-        assert_eq!(received(&mut fabric), Some(Err(Stray::Malformed(length))));
+        assert_eq!(received(&mut fabric), Some(Err(DropReason::Malformed(length))));
         let sender = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(received(&mut fabric), Some(Ok(Answer { text: "A=1".to_owned(), sender })));
+        assert_eq!(received(&mut fabric), Some(Ok(DaemonReply { text: "A=1".to_owned(), sender })));
         assert_eq!(fabric.receive(), None);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn the_kernel_refuses_strangers_at_all_times() {
+    fn kernel_refuses_other_senders_at_all_times() {
         let folder = tempfile::tempdir().unwrap();
         let mallory = UnixDatagram::bind(folder.path().join("mallory")).unwrap();
         let mut fabric = Fabric::open(Some(folder.path()), None).unwrap();
@@ -325,7 +328,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn only_trusted_users_are_heard() {
+    fn only_trusted_users_are_accepted() {
         let (_folder, _daemon, mut fabric) = pair();
         let other = datagram::user() + 7;
         let heard = |fabric: &Fabric, user: Option<u32>| {
@@ -334,34 +337,34 @@ mod tests {
             fabric.check(&bytes, &datagram::Arrived { length: bytes.len(), is_cut: false, sender, name })
         };
         for user in [0, datagram::user()] {
-            assert_eq!(heard(&fabric, Some(user)), Ok(Answer { text: "A=1".to_owned(), sender: 4711 }));
+            assert_eq!(heard(&fabric, Some(user)), Ok(DaemonReply { text: "A=1".to_owned(), sender: 4711 }));
         }
-        assert_eq!(heard(&fabric, Some(other)), Err(Stray::User(Some(other))));
+        assert_eq!(heard(&fabric, Some(other)), Err(DropReason::User(Some(other))));
         fabric.trusted = Some(other);
         assert!(heard(&fabric, Some(other)).is_ok() && heard(&fabric, Some(other + 1)).is_err());
-        assert_eq!(heard(&fabric, None), Err(Stray::User(None)));
+        assert_eq!(heard(&fabric, None), Err(DropReason::User(None)));
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_daemon_that_goes_and_comes_back_is_found() {
+    fn restarted_daemon_is_found() {
         let (folder, daemon, mut fabric) = pair();
         drop(daemon);
-        assert!(matches!(fabric.send(b"a"), Err(Unsent::Absent(_))));
+        assert!(matches!(fabric.send(b"a"), Err(SendError::Absent(_))));
         std::fs::remove_file(folder.path().join(DAEMON)).unwrap();
-        assert!(matches!(fabric.send(b"b"), Err(Unsent::Absent(_))));
+        assert!(matches!(fabric.send(b"b"), Err(SendError::Absent(_))));
         let daemon = UnixDatagram::bind(folder.path().join(DAEMON)).unwrap();
         fabric.send(b"c").unwrap();
         let mut buffer = [0; 8];
         assert_eq!((daemon.recv(&mut buffer).unwrap(), buffer[0]), (1, b'c'));
-        // One that does not read is not waited for.
+        // A send never waits for the daemon.
         let full = (0..10_000).find_map(|_| fabric.send(b"d").err());
-        assert!(matches!(full, Some(Unsent::Full)), "{full:?}");
+        assert!(matches!(full, Some(SendError::Full)), "{full:?}");
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn abstract_names_end_with_a_zero_byte_and_long_paths_are_refused() {
+    fn abstract_names_end_with_zero_and_long_paths_fail() {
         let (_, told) = address(None, DAEMON).unwrap();
         assert_eq!(told, b"\0dynolog\0");
         let folder = PathBuf::from(format!("/tmp/{}", "x".repeat(100)));

@@ -1,4 +1,4 @@
-//! The client of the dynolog daemon: registers, polls, and takes what comes.
+//! The client of the dynolog daemon: registers, polls, and receives requests.
 
 mod ancestors;
 mod fabric;
@@ -6,44 +6,44 @@ mod pace;
 mod wire;
 
 use super::source::{Incoming, RequestSource};
-use crate::config::OnDemand;
+use crate::config::OnDemandConfig;
 use crate::diag::diag;
 use ancestors::ancestors;
-use fabric::{Fabric, Stray, Unsent};
+use fabric::{DropReason, Fabric, SendError};
 use pace::Pace;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use wire::Wanted;
+use wire::PollKind;
 
-/// A process as the daemon knows it.
+/// The daemon's client in this process.
 #[derive(Debug)]
-pub(super) struct Client {
-    /// `None` while it cannot be opened: the folder of the sockets may be made later.
+pub(super) struct DaemonClient {
+    /// `None` while it cannot be opened: the folder of the sockets may be created later.
     fabric: Option<Fabric>,
-    /// The folder of the sockets, and a user that is trusted besides root and this one.
-    place: (Option<PathBuf>, Option<u32>),
-    /// This process, and by whom else it may be named.
+    /// The folder of the sockets, and a user that is trusted in addition to root and this one.
+    location: (Option<PathBuf>, Option<u32>),
+    /// This process and its ancestors, under whose ids it may be requested.
     pids: Vec<i32>,
     job: i64,
-    /// The settings say to ask it.
-    asks: bool,
+    /// The settings enable polling.
+    is_polling: bool,
     pace: Pace,
     due: Instant,
-    /// When the poll was sent that has no answer yet.
+    /// When the unanswered poll was sent.
     asked: Option<Instant>,
     /// Since when there is no daemon, and why the last poll was not sent.
     absent: Option<(Instant, io::Error)>,
-    /// Since when no answer came in spite of polls.
+    /// Since when polls were not answered.
     unheard: Option<Instant>,
-    /// The daemon has answered, and no trouble was met since.
+    /// The daemon has answered, and no trouble occurred since.
     is_registered: bool,
     /// The troubles that were reported since its last answer.
     reported: Vec<Trouble>,
-    /// How many datagrams were dropped.
-    strays: u64,
-    /// The folder in which requests may have files written.
+    /// The number of dropped datagrams.
+    dropped: u64,
+    /// The folder of the requests' files.
     folder: PathBuf,
 }
 
@@ -56,26 +56,26 @@ enum Trouble {
     Absent,
     /// It does not answer.
     Silent,
-    /// A user that is not trusted has the daemon's name.
+    /// An untrusted user's process has the daemon's name.
     Impostor,
 }
 
-/// An answer that takes longer is not waited for with the next poll, and missed; it is taken whenever it comes.
+/// After that time without an answer, the next poll is sent and the answer counts as overdue.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A daemon that is started beside the program is not missed for so long.
+/// How long an absent daemon is not reported, in case it starts together with the program.
 const GRACE: Duration = Duration::from_secs(2);
-/// So many datagrams are looked at in one go.
+/// The maximum number of datagrams that are read at once.
 const BATCH: usize = 64;
 
-impl Client {
-    /// Binds a socket; the first turn registers. One that cannot be bound yet is tried again.
-    pub(super) fn new(settings: &OnDemand) -> io::Result<Client> {
-        let mut client = Client {
+impl DaemonClient {
+    /// Binds a socket; the first poll registers. A failed bind is repeated later.
+    pub(super) fn new(settings: &OnDemandConfig) -> io::Result<DaemonClient> {
+        let mut client = DaemonClient {
             fabric: None,
-            place: (settings.socket_folder.clone(), settings.trusted),
+            location: (settings.socket_folder.clone(), settings.trusted),
             pids: ancestors(),
             job: settings.job,
-            asks: settings.asks_daemon(),
+            is_polling: settings.asks_daemon(),
             pace: Pace::new(settings.interval),
             due: Instant::now(),
             asked: None,
@@ -83,7 +83,7 @@ impl Client {
             unheard: None,
             is_registered: false,
             reported: Vec::new(),
-            strays: 0,
+            dropped: 0,
             folder: settings.trace_folder.clone(),
         };
         match client.bind() {
@@ -94,7 +94,7 @@ impl Client {
 
     /// Replaces the socket by a new one.
     fn bind(&mut self) -> io::Result<&mut Fabric> {
-        let (folder, trusted) = &self.place;
+        let (folder, trusted) = &self.location;
         self.asked = None;
         Ok(self.fabric.insert(Fabric::open(folder.as_deref(), *trusted)?))
     }
@@ -108,19 +108,24 @@ impl Client {
                     if let Some(asked) = self.asked.take() {
                         self.pace.answered(now.saturating_duration_since(asked));
                     }
-                    self.greet();
+                    self.report_registered();
                     if !answer.text.is_empty() {
-                        let by = named(answer.sender);
+                        let by = requester_name(answer.sender);
                         requests.push(Incoming { text: answer.text, by, output: None, answer: None });
                     }
                 }
-                Some(Err(Stray::User(user))) => {
-                    self.turn_away(user, now);
+                Some(Err(DropReason::User(user))) => {
+                    self.reject_impostor(user, now);
                     break;
                 }
-                Some(Err(stray)) => {
-                    self.strays += 1;
-                    diag!(Warning, "ondemand", "datagram {} was dropped: {stray}", self.strays);
+                Some(Err(reason)) => {
+                    self.dropped += 1;
+                    diag!(
+                        Warning,
+                        "ondemand",
+                        "datagram {} was dropped: {reason}; no other program may use the daemon's socket",
+                        self.dropped
+                    );
                 }
             }
         }
@@ -128,7 +133,7 @@ impl Client {
     }
 
     /// Closes the socket when an untrusted user answers under the daemon's name, and polls again after [`PATIENCE`].
-    fn turn_away(&mut self, user: Option<u32>, now: Instant) {
+    fn reject_impostor(&mut self, user: Option<u32>, now: Instant) {
         (self.fabric, self.asked, self.unheard) = (None, None, None);
         self.due = now + PATIENCE;
         let (whose, advice) = match user {
@@ -145,14 +150,14 @@ impl Client {
     /// Sends a poll.
     fn poll(&mut self, now: Instant, busy: bool) {
         let is_overdue = self.unheard.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE);
-        let wanted = if busy { Wanted::Nothing } else { Wanted::Activities };
+        let wanted = if busy { PollKind::Nothing } else { PollKind::Activities };
         let poll = wire::poll(wanted, self.job, &self.pids);
         let fabric = match self.reachable(is_overdue) {
             Ok(fabric) => fabric,
             Err(why) => {
-                let advice = match &self.place.0 {
+                let advice = match &self.location.0 {
                     Some(folder) => format!("create {}, or make it writable", folder.display()),
-                    None => "it needs a file descriptor".to_owned(),
+                    None => "raise the limit on open files (ulimit -n)".to_owned(),
                 };
                 let what = format!("cannot be asked ({why})");
                 return self.report(Trouble::Unbound, &what, &advice);
@@ -163,9 +168,9 @@ impl Client {
                 (self.asked, self.absent) = (Some(now), None);
                 diag!(Verbose, "ondemand", "asked the dynolog daemon for {wanted:?}");
             }
-            // As it is for a while where many processes start together.
-            Err(Unsent::Full) => {}
-            Err(Unsent::Absent(why)) => {
+            // Normal for a while if many processes start together.
+            Err(SendError::Full) => {}
+            Err(SendError::Absent(why)) => {
                 let since = self.absent.take().map_or(now, |(since, _)| since);
                 (self.asked, self.unheard, self.absent) = (None, None, Some((since, why)));
                 if self.is_registered || now.saturating_duration_since(since) >= GRACE {
@@ -194,8 +199,8 @@ impl Client {
         Ok(fabric)
     }
 
-    /// Reports that the daemon has answered, once until it is missed.
-    fn greet(&mut self) {
+    /// Reports that the daemon has answered, once until the next trouble.
+    fn report_registered(&mut self) {
         if !self.is_registered {
             diag!(
                 Stage,
@@ -231,32 +236,32 @@ impl Client {
     }
 }
 
-impl RequestSource for Client {
+impl RequestSource for DaemonClient {
     fn descriptor(&self) -> Option<RawFd> {
         self.fabric.as_ref().map(Fabric::descriptor)
     }
 
-    fn turn(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
+    fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
         let requests = self.take_answers(now);
         if now >= self.due {
             self.due = now + self.pace.next();
             let is_open = self.asked.is_some_and(|asked| now.saturating_duration_since(asked) < PATIENCE);
-            if self.asks && !is_open {
-                // What has just come is to be done first.
+            if self.is_polling && !is_open {
+                // The requests that have just arrived come first.
                 self.poll(now, busy || !requests.is_empty());
             }
         }
         requests
     }
 
-    fn follow(&mut self, settings: &OnDemand) {
-        if settings.asks_daemon() && !self.asks {
-            // It may have forgotten this process, and was not asked meanwhile.
+    fn apply_settings(&mut self, settings: &OnDemandConfig) {
+        if settings.asks_daemon() && !self.is_polling {
+            // The daemon may have forgotten this process, because it was not polled.
             (self.is_registered, self.unheard) = (false, None);
             self.reported.clear();
         }
-        self.asks = settings.asks_daemon();
-        self.pace.follow(settings.interval);
+        self.is_polling = settings.asks_daemon();
+        self.pace.apply_settings(settings.interval);
         self.due = self.due.min(Instant::now() + self.pace.next());
     }
 
@@ -264,24 +269,28 @@ impl RequestSource for Client {
         self.due
     }
 
-    /// Waits a moment for the answer that is still to come, to the first poll too: a daemon that answers somebody who has
-    /// gone is held up for ten seconds, each time.
+    /// Waits a moment for an outstanding answer: a daemon that answers a closed socket blocks for ten seconds each time.
     fn close(&mut self, deadline: Instant) {
         const MOMENT: Duration = Duration::from_millis(20);
         let deadline = deadline.min(Instant::now() + MOMENT);
         while self.asked.is_some() && Instant::now() < deadline {
             crate::os::datagram::wait(self.descriptor().as_slice(), Duration::from_millis(5));
             for request in self.take_answers(Instant::now()) {
-                diag!(Warning, "ondemand", "a request by {} is refused because the program ends", request.by);
+                diag!(
+                    Warning,
+                    "ondemand",
+                    "the request by {} was refused: the program ends; send it to a running process",
+                    request.by
+                );
             }
         }
-        // A program that ended before that was due has its reason too.
+        // A short program gets the report before it is due.
         self.report_absent();
     }
 }
 
-/// The daemon as a requester, for people; the kernel gives one that is outside of this PID namespace no number.
-fn named(sender: i32) -> String {
+/// Returns the daemon's name in messages. The kernel reports 0 for a process outside this PID namespace.
+fn requester_name(sender: i32) -> String {
     if sender == 0 { "dynolog".to_owned() } else { format!("dynolog (pid {sender})") }
 }
 
@@ -290,22 +299,22 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
 
-    /// A daemon in a folder of its own, and a client that has not asked it yet.
-    fn pair() -> (tempfile::TempDir, UnixDatagram, Client) {
+    /// A daemon in its own folder, and a client that has not polled it yet.
+    fn pair() -> (tempfile::TempDir, UnixDatagram, DaemonClient) {
         let folder = tempfile::tempdir().unwrap();
         let daemon = UnixDatagram::bind(folder.path().join("dynolog")).unwrap();
         let socket_folder = Some(folder.path().to_owned());
-        let settings = OnDemand { use_daemon: true, socket_folder, ..OnDemand::default() };
-        let client = Client::new(&settings).unwrap();
+        let settings = OnDemandConfig { use_daemon: true, socket_folder, ..OnDemandConfig::default() };
+        let client = DaemonClient::new(&settings).unwrap();
         (folder, daemon, client)
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn the_answer_to_the_first_poll_is_taken_at_the_end() {
+    fn close_waits_for_the_first_answer() {
         let (_folder, daemon, mut client) = pair();
         let now = Instant::now();
-        assert!(client.turn(now, false).is_empty() && client.asked.is_some());
+        assert!(client.poll_requests(now, false).is_empty() && client.asked.is_some());
         let (_, asker) = daemon.recv_from(&mut [0; 256]).unwrap();
         let nothing = [&[0; 8], b"req".as_slice(), &[0; 29]].concat();
         daemon.send_to_addr(&nothing, &asker).unwrap();
@@ -315,7 +324,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_daemon_that_is_behind_is_missed_after_a_while() {
+    fn busy_daemon_is_reported_after_a_while() {
         let (_folder, daemon, mut client) = pair();
         let crowd = UnixDatagram::unbound().unwrap();
         crowd.connect_addr(&daemon.local_addr().unwrap()).unwrap();
@@ -331,19 +340,19 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_daemon_that_was_not_asked_for_a_while_is_not_missed() {
+    fn daemon_that_was_not_polled_is_not_reported() {
         let (_folder, _daemon, mut client) = pair();
-        let settings = |fabric| OnDemand { fabric: Some(fabric), ..OnDemand::default() };
+        let settings = |fabric| OnDemandConfig { fabric: Some(fabric), ..OnDemandConfig::default() };
         let now = Instant::now();
         client.poll(now, false);
-        client.follow(&settings(false));
-        client.follow(&settings(true));
+        client.apply_settings(&settings(false));
+        client.apply_settings(&settings(true));
         client.poll(now + 2 * PATIENCE, false);
         assert_eq!((&client.reported[..], client.unheard), (&[][..], Some(now + 2 * PATIENCE)));
     }
 
     #[test]
-    fn a_daemon_outside_of_the_pid_namespace_has_no_number() {
-        assert_eq!((named(0).as_str(), named(7).as_str()), ("dynolog", "dynolog (pid 7)"));
+    fn daemon_outside_the_pid_namespace_has_no_pid() {
+        assert_eq!((requester_name(0).as_str(), requester_name(7).as_str()), ("dynolog", "dynolog (pid 7)"));
     }
 }

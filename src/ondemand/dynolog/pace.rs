@@ -1,25 +1,25 @@
-//! How often the daemon is asked.
+//! How often the daemon is polled.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The time between two polls: as the settings say, else short while the daemon answers fast.
+/// The time between two polls: the configured interval, else short while the daemon answers fast.
 ///
-/// A daemon serves its host's processes one after the other, a hundred times a second. How long it takes to answer
-/// tells how many there are, so that those of a large host ask less often.
+/// A daemon serves its host's processes one after the other, a hundred times a second. Its latency shows how many there
+/// are, so processes on a large host poll less often.
 #[derive(Debug)]
 pub(super) struct Pace {
     fixed: Option<Duration>,
-    /// How long the last two answers took: a single slow one tells nothing.
+    /// The latency of the last two answers: a single slow one has no effect.
     latencies: [Duration; 2],
     random: RandomState,
     polls: u64,
 }
 
-/// The time that is waited where answers come at once, and where they take long.
+/// The interval if answers arrive at once, and if they take long.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(5);
-/// A process may take that part of the daemon's time.
+/// The inverse of the part of the daemon's time that a process may take.
 const SHARE: u32 = 50;
 
 impl Pace {
@@ -27,18 +27,18 @@ impl Pace {
         Pace { fixed, latencies: [Duration::ZERO; 2], random: RandomState::new(), polls: 0 }
     }
 
-    /// Goes by what the settings say now.
-    pub(super) fn follow(&mut self, fixed: Option<Duration>) {
+    /// Applies the configured interval.
+    pub(super) fn apply_settings(&mut self, fixed: Option<Duration>) {
         self.fixed = fixed;
     }
 
-    /// An answer has come after that time.
+    /// Records the latency of an answer.
     pub(super) fn answered(&mut self, latency: Duration) {
         self.latencies = [latency, self.latencies[0]];
     }
 
-    /// Returns how long to wait until the next poll: up to a tenth more or less than would be said, so that processes
-    /// which were started together do not ask together for ever.
+    /// Returns the time until the next poll. It varies by up to a tenth, so that processes that were started together do not
+    /// keep polling together.
     pub(super) fn next(&mut self) -> Duration {
         let latency = self.latencies[0].min(self.latencies[1]);
         let usual = self.fixed.unwrap_or_else(|| (latency * SHARE).clamp(SHORTEST, LONGEST));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_are_as_far_apart_as_is_said_or_as_the_daemon_is_slow() {
+    fn interval_is_fixed_or_follows_the_latency() {
         around(&mut Pace::new(Some(Duration::from_millis(40))), Duration::from_millis(40));
         let mut pace = Pace::new(None);
         around(&mut pace, SHORTEST);
@@ -72,7 +72,7 @@ mod tests {
         around(&mut pace, LONGEST);
         pace.answered(Duration::from_millis(1));
         around(&mut pace, SHORTEST);
-        pace.follow(Some(Duration::from_secs(60)));
+        pace.apply_settings(Some(Duration::from_secs(60)));
         around(&mut pace, Duration::from_secs(60));
     }
 }

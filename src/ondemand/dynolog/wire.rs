@@ -1,7 +1,7 @@
-//! The datagrams that a process and the dynolog daemon exchange, to the byte.
+//! The datagrams between a process and the dynolog daemon.
 //!
-//! Each is a header of 40 bytes, the payload's length and a type padded with zeros, and the payload behind it. Numbers
-//! are in the order of the machine, since both ends are on one.
+//! Each has a header of 40 bytes, with the payload's length and a type padded with zeros, followed by the payload. Numbers
+//! are in native byte order, since both ends are on one machine.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ const HEADER: usize = 40;
 const TYPE: usize = 32;
 /// The type of a poll and of its answer.
 const REQUEST: &[u8] = b"req";
-/// No datagram that a peer can send is longer, at the kernel's usual limit.
+/// The longest datagram, at the kernel's default limit.
 pub(super) const LONGEST: usize = 256 * 1024;
 
 /// What a poll asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(super) enum Wanted {
-    /// Nothing: the process is busy, and only says that it is still there.
+pub(super) enum PollKind {
+    /// Nothing: the process is busy, and only stays registered.
     Nothing = 0,
     /// A request for a trace.
     Activities = 2,
 }
 
 /// Returns a poll of the process `pids[0]`, whose ancestors follow it, in the job `job`. The first one registers it.
-pub(super) fn poll(wanted: Wanted, job: i64, pids: &[i32]) -> Vec<u8> {
+pub(super) fn poll(wanted: PollKind, job: i64, pids: &[i32]) -> Vec<u8> {
     let payload = 16 + 4 * pids.len();
     let mut datagram = Vec::with_capacity(HEADER + payload);
     datagram.extend((payload as u64).to_ne_bytes());
@@ -38,25 +38,25 @@ pub(super) fn poll(wanted: Wanted, job: i64, pids: &[i32]) -> Vec<u8> {
     datagram
 }
 
-/// Why a datagram is no answer to a poll.
+/// Why a datagram is not a valid answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// It has fewer bytes than a header.
     Short(usize),
-    /// It has more bytes than are read of one.
+    /// It has more bytes than the receive buffer.
     Cut(usize),
     /// It has another length than its header says.
     Length { announced: u64, sent: usize },
     /// It is of another type.
     Type,
-    /// It is no text.
+    /// It is not UTF-8.
     Text,
 }
 
 /// Reads an answer: the text of a request, empty if there is none.
 ///
 /// # Errors
-/// If it is no answer; nothing of it is used then.
+/// If it is not a valid answer.
 pub(super) fn answer(datagram: &[u8]) -> Result<&str, Malformed> {
     let (header, payload) = datagram.split_at_checked(HEADER).ok_or(Malformed::Short(datagram.len()))?;
     let (length, kind) = header.split_first_chunk().ok_or(Malformed::Short(datagram.len()))?;
@@ -77,8 +77,8 @@ impl fmt::Display for Malformed {
             Malformed::Short(sent) => write!(f, "it has {sent} bytes, fewer than a header"),
             Malformed::Cut(read) => write!(f, "it has more than {read} bytes"),
             Malformed::Length { announced, sent } => write!(f, "it announces {announced} bytes and has {sent}"),
-            Malformed::Type => f.write_str("it is no answer to a poll"),
-            Malformed::Text => f.write_str("it is no UTF-8"),
+            Malformed::Type => f.write_str("it is not an answer to a poll"),
+            Malformed::Text => f.write_str("it is not UTF-8"),
         }
     }
 }
@@ -99,16 +99,16 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_poll_has_the_bytes_that_the_daemon_expects() {
-        // As seen of a process 29159 with two ancestors, in no job.
+    fn poll_has_the_bytes_that_the_daemon_expects() {
+        // As captured from process 29159 with two ancestors and no job.
         let mut expected = vec![0x1c, 0, 0, 0, 0, 0, 0, 0];
         expected.extend(b"req");
         expected.extend([0; 29]);
         expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([0; 8]);
         expected.extend([0xe7, 0x71, 0, 0, 0xe4, 0x71, 0, 0, 0xe2, 0x71, 0, 0]);
-        assert_eq!(poll(Wanted::Activities, 0, &[29159, 29156, 29154]), expected);
-        let idle = poll(Wanted::Nothing, -2, &[1]);
+        assert_eq!(poll(PollKind::Activities, 0, &[29159, 29156, 29154]), expected);
+        let idle = poll(PollKind::Nothing, -2, &[1]);
         assert_eq!((idle.len(), idle[40], &idle[48..56]), (60, 0, &(-2i64).to_ne_bytes()[..]));
     }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_has_a_reason() {
+    fn invalid_answers_have_a_reason() {
         let good = datagram(b"req", b"A=1");
         for length in 0..HEADER {
             assert_eq!(answer(&good[..length]), Err(Malformed::Short(length)));

@@ -1,4 +1,4 @@
-//! A program's own records: pushed one by one, then part of a recording, or a trace by themselves.
+//! A program's own records: pushed one by one into a builder, then part of a recording, or a trace by themselves.
 
 mod owned;
 mod rows;
@@ -7,17 +7,17 @@ use crate::collector::Budget;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ActivityType, ActivityTypes, ArgValue, Body};
-use owned::{Lane, Owned};
+use owned::{OwnActivity, TrackId};
 pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes activities that the program has timed itself: another profiler's, a runtime's, those of a file.
+/// Collects activities that the program has timed itself: of another profiler, a runtime, or a file.
 ///
-/// As libkineto's `CpuTraceBuffer` and the functions that torch fills it with. When it is full of what it was made for, hand
-/// it to [`Profiler::transfer`](crate::Profiler::transfer), which puts it into the recording that goes on, or make a
-/// [`Trace`](crate::Trace) of it alone with [`finish`](CpuTraceBuilder::finish), for which no layer is needed.
+/// It corresponds to libkineto's `CpuTraceBuffer`. [`Profiler::transfer`](crate::Profiler::transfer) adds its activities to
+/// the running recording. [`finish`](CpuTraceBuilder::finish) returns a [`Trace`](crate::Trace) of them alone, which needs no
+/// layer.
 ///
 /// ```
 /// use tracing_kineto::activity::{Activity, ActivityType, ArgValue, Body, Track};
@@ -35,9 +35,9 @@ use std::sync::Arc;
 pub struct CpuTraceBuilder {
     name: String,
     start: Timestamp,
-    records: Vec<Owned>,
-    room: Room,
-    /// How many activities found no room.
+    records: Vec<OwnActivity>,
+    memory: MemoryLimit,
+    /// The number of activities that exceeded the limit.
     refused: u64,
 }
 
@@ -50,63 +50,63 @@ impl fmt::Debug for CpuTraceBuilder {
     }
 }
 
-/// The records of a builder that takes no more.
+/// The records of a closed builder.
 #[derive(Debug)]
 pub(crate) struct CpuTrace {
-    /// Empty if nothing shows that it was one.
+    /// The builder's name; empty if the trace does not show it.
     pub(in crate::trace) name: String,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
-    records: Vec<Owned>,
-    /// Those of each row, in order of their start, what lasts longer first.
-    rows: BTreeMap<(Lane, Lane), Vec<usize>>,
+    records: Vec<OwnActivity>,
+    /// The records of each row, in order of their start; the longest of equal starts first.
+    rows: BTreeMap<(TrackId, TrackId), Vec<usize>>,
     pub(in crate::trace) refused: u64,
-    room: Room,
+    memory: MemoryLimit,
 }
 
-/// The memory of the records: no more than a limit, and out of a session's budget once they are part of one.
+/// Limits the memory of the records, and takes it from a session's budget once they belong to a recording.
 #[derive(Debug)]
-struct Room {
+struct MemoryLimit {
     limit: u64,
     bytes: u64,
     budget: Option<Arc<dyn Budget>>,
 }
 
 impl CpuTraceBuilder {
-    /// What a builder takes at most, in bytes, unless it is told otherwise: 64 MiB.
+    /// The default limit of a builder: 64 MiB.
     pub const DEFAULT_LIMIT_BYTES: u64 = 64 << 20;
 
-    /// Makes a builder for what begins at `start`; `name` is shown on a row of its own ("Spans"), as libkineto's.
+    /// Creates a builder of activities from `start` on; `name` is shown on the row "Spans", as in libkineto.
     pub fn new(start: Timestamp, name: impl Into<String>) -> CpuTraceBuilder {
-        let room = Room { limit: CpuTraceBuilder::DEFAULT_LIMIT_BYTES, bytes: 0, budget: None };
-        CpuTraceBuilder { name: name.into(), start, records: Vec::new(), room, refused: 0 }
+        let memory = MemoryLimit { limit: CpuTraceBuilder::DEFAULT_LIMIT_BYTES, bytes: 0, budget: None };
+        CpuTraceBuilder { name: name.into(), start, records: Vec::new(), memory, refused: 0 }
     }
 
-    /// A builder whose records count towards a session's budget from the first on, and that nothing is shown of.
+    /// Creates a nameless builder whose records count towards a session's budget.
     pub(crate) fn within(budget: Arc<dyn Budget>) -> CpuTraceBuilder {
         let mut builder = CpuTraceBuilder::new(Timestamp::default(), "");
-        builder.room.budget = Some(budget);
+        builder.memory.budget = Some(budget);
         builder
     }
 
-    /// Takes no more than that many bytes. Default: [`DEFAULT_LIMIT_BYTES`](CpuTraceBuilder::DEFAULT_LIMIT_BYTES).
+    /// Sets the limit in bytes. Default: [`DEFAULT_LIMIT_BYTES`](CpuTraceBuilder::DEFAULT_LIMIT_BYTES).
     #[must_use]
     pub fn limit_bytes(mut self, bytes: u64) -> Self {
-        self.room.limit = bytes;
+        self.memory.limit = bytes;
         self
     }
 
-    /// Copies an activity and returns its number, from 0: in any order, of any rows.
+    /// Copies an activity and returns its number, from 0. The order is free, as are the rows.
     ///
-    /// Slices are of a [host type](ActivityType::is_cpu), instants and counters of
-    /// [`CpuInstantEvent`](ActivityType::CpuInstantEvent). Ids, links, arrows and arguments are kept as they are. The process
-    /// 0 stands for this one. A slice that ends before it starts has not ended: it is drawn until the builder's end and
-    /// marked `"finished": false`, as in libkineto. On a row that the recording has too, slices lie among its own; those that
-    /// nest with no other go to a second row.
+    /// Slices must have a [host type](ActivityType::is_cpu), instants and counters the type
+    /// [`CpuInstantEvent`](ActivityType::CpuInstantEvent). Ids, links, arrows and arguments are kept. Process 0 means this
+    /// one. A slice that ends before it starts is unfinished: it is drawn until the builder's end and marked
+    /// `"finished": false`, as in libkineto. Slices on a row of the recording are merged into it; those that do not nest go
+    /// to a second row.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) for other types; [`TooLarge`](ErrorKind::TooLarge) if there is no room left,
-    /// which the trace's statistics count too.
+    /// [`Unsupported`](ErrorKind::Unsupported) for other types. [`TooLarge`](ErrorKind::TooLarge) at the limit; the trace's
+    /// statistics count these too.
     pub fn push(&mut self, activity: &Activity<'_>) -> Result<usize, Error> {
         let fits = match activity.body {
             Body::Slice { .. } => activity.kind.is_cpu(),
@@ -114,16 +114,16 @@ impl CpuTraceBuilder {
         };
         if !fits {
             let why = format!(
-                "{:?} is {}, which a program cannot push so; push slices of host types, and instants and counters as \
-                 {}",
+                "cannot push {:?} of type {}: the type does not fit; push slices of host types, and instants and counters \
+                 as {}",
                 activity.name,
                 activity.kind,
                 ActivityType::CpuInstantEvent,
             );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let record = Owned::new(activity);
-        if !self.room.take(record.bytes()) {
+        let record = OwnActivity::new(activity);
+        if !self.memory.take(record.bytes()) {
             self.refused += 1;
             return Err(self.full());
         }
@@ -131,10 +131,10 @@ impl CpuTraceBuilder {
         Ok(self.records.len() - 1)
     }
 
-    /// Sets an argument of the activity with that number, in place of the one with that key, else behind all others.
+    /// Sets an argument of the activity with that number. It replaces the one with that key, or is added as the last.
     ///
     /// # Errors
-    /// [`TooLarge`](ErrorKind::TooLarge) if there is no room left, or no activity with that number.
+    /// [`TooLarge`](ErrorKind::TooLarge) at the limit, or if no activity has that number.
     pub fn set_arg(&mut self, number: usize, key: &str, value: ArgValue<'_>) -> Result<(), Error> {
         let Some(record) = self.records.get_mut(number) else {
             let why = format!("there is no activity {number}; take the number that `push` returned");
@@ -143,19 +143,19 @@ impl CpuTraceBuilder {
         let before = record.bytes();
         let old = record.set_arg(key, value);
         let grown = record.bytes().saturating_sub(before);
-        if self.room.take(grown) {
+        if self.memory.take(grown) {
             return Ok(());
         }
         record.put_back(key, old);
         Err(self.full())
     }
 
-    /// Returns how many activities it has.
+    /// Returns the number of activities.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Returns whether it has none.
+    /// Whether there are no activities.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -166,41 +166,43 @@ impl CpuTraceBuilder {
     }
 
     fn full(&self) -> Error {
-        let room = &self.room;
-        let why = match &room.budget {
-            Some(_) => "the recording has no room left for it; raise buffer_limit_bytes".to_owned(),
-            None => format!("the builder is full ({} bytes of {}); raise limit_bytes", room.bytes, room.limit),
+        let memory = &self.memory;
+        let why = match &memory.budget {
+            Some(_) => "the recording is full: the buffer limit is reached; raise buffer_limit_bytes".to_owned(),
+            None => {
+                format!("the builder is full: {} of {} bytes are used; raise limit_bytes", memory.bytes, memory.limit)
+            }
         };
         Error::new(ErrorKind::TooLarge, why)
     }
 
-    /// Takes what it has out of a session's budget; `None` if that has no room.
+    /// Takes the records' memory from a session's budget; `None` if that is exhausted.
     pub(crate) fn count_towards(mut self, budget: Arc<dyn Budget>) -> Option<CpuTraceBuilder> {
-        if !budget.reserve_beside_work(self.room.bytes) {
+        if !budget.reserve_beside_work(self.memory.bytes) {
             return None;
         }
-        self.room.budget = Some(budget);
+        self.memory.budget = Some(budget);
         Some(self)
     }
 
-    /// Takes no more, and puts what there is in order.
+    /// Closes the builder, and sorts its records.
     pub(crate) fn close(self, end: Timestamp) -> CpuTrace {
-        let CpuTraceBuilder { name, start, mut records, room, refused } = self;
+        let CpuTraceBuilder { name, start, mut records, memory, refused } = self;
         let mut rows: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (number, record) in records.iter_mut().enumerate() {
             record.end_by(end);
             rows.entry(record.track.clone()).or_default().push(number);
         }
-        let order = |number: &usize| records.get(*number).map(Owned::order);
-        // Stable: what begins and ends at once stays in the order in which it was pushed.
+        let order = |number: &usize| records.get(*number).map(OwnActivity::order);
+        // Stable: records with equal times keep the order in which they were pushed.
         rows.values_mut().for_each(|row| row.sort_by_key(order));
-        CpuTrace { name, start, end, records, rows, refused, room }
+        CpuTrace { name, start, end, records, rows, refused, memory }
     }
 }
 
-/// How many there are of what statistics count.
+/// The counts for statistics.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::trace) struct Counts {
+pub(in crate::trace) struct OwnCounts {
     pub(in crate::trace) slices: u64,
     pub(in crate::trace) events: u64,
     pub(in crate::trace) unfinished: u64,
@@ -208,18 +210,18 @@ pub(in crate::trace) struct Counts {
 
 impl CpuTrace {
     /// Whether one of the records has one of these arguments.
-    pub(in crate::trace) fn says(&self, keys: &[&str]) -> bool {
-        self.records.iter().any(|record| record.says(keys))
+    pub(in crate::trace) fn has_any_arg(&self, keys: &[&str]) -> bool {
+        self.records.iter().any(|record| record.has_any_arg(keys))
     }
 
-    /// Returns how many bytes the records take.
+    /// Returns the size of the records in bytes.
     pub(in crate::trace) fn bytes(&self) -> u64 {
-        self.room.bytes
+        self.memory.bytes
     }
 
-    /// Counts what is of these types.
-    pub(in crate::trace) fn counts(&self, selected: ActivityTypes) -> Counts {
-        let mut counts = Counts::default();
+    /// Counts the records of these types.
+    pub(in crate::trace) fn counts(&self, selected: ActivityTypes) -> OwnCounts {
+        let mut counts = OwnCounts::default();
         for record in self.records.iter().filter(|record| selected.contains(record.kind)) {
             counts.unfinished += u64::from(!record.finished);
             match record.body {
@@ -231,7 +233,7 @@ impl CpuTrace {
     }
 }
 
-impl Room {
+impl MemoryLimit {
     fn take(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.limit.saturating_sub(self.bytes);
         let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_beside_work(bytes));
@@ -240,7 +242,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for MemoryLimit {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
             budget.release(self.bytes);
@@ -263,9 +265,9 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Bytes(AtomicU64);
+    struct TestBudget(AtomicU64);
 
-    impl Budget for Bytes {
+    impl Budget for TestBudget {
         fn reserve(&self, bytes: u64) -> bool {
             self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
         }
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_cannot_push_is_refused_by_name() {
+    fn activities_of_wrong_types_are_refused() {
         let mut builder = CpuTraceBuilder::new(ns(0), "x");
         let (mut kernel, mut instant) = (slice("k"), slice("i"));
         kernel.kind = ActivityType::ConcurrentKernel;
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_builder_takes_no_more_and_counts_it() {
+    fn full_builder_refuses_and_counts() {
         let mut builder = CpuTraceBuilder::new(ns(0), "x").limit_bytes(2000);
         let mut pushed = 0;
         let error = loop {
@@ -311,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn what_it_takes_of_a_budget_comes_back() {
-        let budget = Arc::new(Bytes(AtomicU64::new(3000)));
+    fn dropped_records_return_to_the_budget() {
+        let budget = Arc::new(TestBudget(AtomicU64::new(3000)));
         let mut builder = CpuTraceBuilder::new(ns(0), "x");
         builder.push(&slice("op")).unwrap();
         let builder = builder.count_towards(budget.clone()).unwrap();

@@ -1,35 +1,36 @@
 //! An activity that owns what it is made of.
 
+use crate::os::platform;
 use crate::time::Timestamp;
-use crate::trace::value::Value;
+use crate::trace::value::OwnedValue;
 use kineto_trace::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
 use std::cmp::Reverse;
 
 /// A copy of an activity.
 #[derive(Debug)]
-pub(super) struct Owned {
+pub(super) struct OwnActivity {
     pub(super) kind: ActivityType,
     name: Box<str>,
-    pub(super) track: (Lane, Lane),
+    pub(super) track: (TrackId, TrackId),
     pub(super) body: Body,
     /// It is a point in time, or a slice that has ended.
     pub(super) finished: bool,
     id: CorrelationId,
     linked: CorrelationId,
     flow: Option<Flow>,
-    args: Vec<(Box<str>, Value)>,
+    args: Vec<(Box<str>, OwnedValue)>,
 }
 
 /// A copy of a [lane](activity::Lane).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::trace) enum Lane {
+pub(in crate::trace) enum TrackId {
     Id(i64),
     Name(Box<str>),
 }
 
 /// Its arguments, and what the trace says of it.
 pub(super) struct OwnedArgs<'o> {
-    args: &'o [(Box<str>, Value)],
+    args: &'o [(Box<str>, OwnedValue)],
     pub(super) finished: bool,
     /// The thread, if it is not on its own row.
     pub(super) thread: Option<i64>,
@@ -39,14 +40,14 @@ pub(super) struct OwnedArgs<'o> {
 
 const FUNCTION_ID: &str = "Record function id";
 
-impl Owned {
-    pub(super) fn new(activity: &Activity<'_>) -> Owned {
-        let this_process = || Lane::Id(i64::from(std::process::id()));
-        let process = Some(Lane::of(activity.track.process)).filter(|lane| *lane != Lane::Id(0));
-        let mut record = Owned {
+impl OwnActivity {
+    pub(super) fn new(activity: &Activity<'_>) -> OwnActivity {
+        let this_process = || TrackId::Id(i64::from(platform::process_id()));
+        let process = Some(TrackId::of(activity.track.process)).filter(|lane| *lane != TrackId::Id(0));
+        let mut record = OwnActivity {
             kind: activity.kind,
             name: activity.name.into(),
-            track: (process.unwrap_or_else(this_process), Lane::of(activity.track.thread)),
+            track: (process.unwrap_or_else(this_process), TrackId::of(activity.track.thread)),
             body: activity.body,
             finished: !matches!(activity.body, Body::Slice { start, end } if end < start),
             id: activity.id,
@@ -59,8 +60,8 @@ impl Owned {
     }
 
     /// Sets an argument and returns what it was.
-    pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<Value> {
-        let value = Value::of(value);
+    pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<OwnedValue> {
+        let value = OwnedValue::of(value);
         match self.args.iter_mut().find(|(known, _)| **known == *key) {
             Some((_, known)) => Some(std::mem::replace(known, value)),
             None => {
@@ -70,8 +71,8 @@ impl Owned {
         }
     }
 
-    /// Takes a [`set_arg`](Owned::set_arg) back.
-    pub(super) fn put_back(&mut self, key: &str, old: Option<Value>) {
+    /// Takes a [`set_arg`](OwnActivity::set_arg) back.
+    pub(super) fn put_back(&mut self, key: &str, old: Option<OwnedValue>) {
         let Some(at) = self.args.iter().position(|(known, _)| **known == *key) else { return };
         match (old, self.args.get_mut(at)) {
             (Some(old), Some((_, value))) => *value = old,
@@ -80,7 +81,7 @@ impl Owned {
     }
 
     /// Whether it has one of these arguments.
-    pub(super) fn says(&self, keys: &[&str]) -> bool {
+    pub(super) fn has_any_arg(&self, keys: &[&str]) -> bool {
         self.args.iter().any(|(key, _)| keys.contains(&&**key))
     }
 
@@ -121,24 +122,24 @@ impl Owned {
 
     /// Returns about how many bytes it takes.
     pub(super) fn bytes(&self) -> u64 {
-        let args = self.args.iter().map(|(key, value)| size_of::<(Box<str>, Value)>() + key.len() + value.bytes());
+        let args = self.args.iter().map(|(key, value)| size_of::<(Box<str>, OwnedValue)>() + key.len() + value.bytes());
         let args = args.sum::<usize>();
-        (size_of::<Owned>() + size_of::<usize>() + self.name.len() + args) as u64
+        (size_of::<OwnActivity>() + size_of::<usize>() + self.name.len() + args) as u64
     }
 }
 
-impl Lane {
-    fn of(lane: activity::Lane<'_>) -> Lane {
+impl TrackId {
+    fn of(lane: activity::Lane<'_>) -> TrackId {
         match lane {
-            activity::Lane::Id(id) => Lane::Id(id),
-            activity::Lane::Name(name) => Lane::Name(name.into()),
+            activity::Lane::Id(id) => TrackId::Id(id),
+            activity::Lane::Name(name) => TrackId::Name(name.into()),
         }
     }
 
     pub(super) fn show(&self) -> activity::Lane<'_> {
         match self {
-            Lane::Id(id) => activity::Lane::Id(*id),
-            Lane::Name(name) => activity::Lane::Name(name),
+            TrackId::Id(id) => activity::Lane::Id(*id),
+            TrackId::Name(name) => activity::Lane::Name(name),
         }
     }
 }

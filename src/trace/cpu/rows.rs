@@ -1,10 +1,10 @@
 //! The rows of what a program has pushed: those of its threads among the recording's, all others by themselves.
 
 use super::CpuTrace;
-use super::owned::{Lane, Owned};
+use super::owned::{OwnActivity, TrackId};
 use crate::time::Timestamp;
-use crate::trace::nest::{Nest, Place};
-use crate::trace::walk::{Met, NEXT_ROW};
+use crate::trace::nest::{Nest, RowSlot};
+use crate::trace::walk::{NEXT_ROW, WalkCounts};
 use kineto_trace::activity::{ActivityTypes, Body, Track};
 use kineto_trace::fallible::List;
 use kineto_trace::rows::{ProcessRow, Rows, SpanRow, ThreadRow};
@@ -26,14 +26,14 @@ pub(in crate::trace) struct CpuRows<'t> {
 
 /// The records of one row, in order of their start.
 pub(in crate::trace) struct OwnRecords<'t> {
-    records: std::iter::Peekable<std::vec::IntoIter<&'t Owned>>,
+    records: std::iter::Peekable<std::vec::IntoIter<&'t OwnActivity>>,
     with_function_ids: bool,
 }
 
 /// One of them.
 #[derive(Clone, Copy)]
-pub(in crate::trace) struct Own<'t> {
-    record: &'t Owned,
+pub(in crate::trace) struct OwnRow<'t> {
+    record: &'t OwnActivity,
     with_function_id: bool,
 }
 
@@ -46,42 +46,42 @@ impl<'t> CpuRows<'t> {
 
     /// Returns the records of a thread.
     pub(in crate::trace) fn of_thread(self, thread: i64) -> OwnRecords<'t> {
-        self.of_row(&(Lane::Id(self.process), Lane::Id(thread)))
+        self.of_row(&(TrackId::Id(self.process), TrackId::Id(thread)))
     }
 
     /// Returns the name of a builder that has put something on a thread.
     pub(in crate::trace) fn name_of(self, thread: i64) -> Option<&'t str> {
-        self.name_on(&(Lane::Id(self.process), Lane::Id(thread)))
+        self.name_on(&(TrackId::Id(self.process), TrackId::Id(thread)))
     }
 
-    /// Hands on the processes other than this one.
+    /// Delivers the processes other than this one.
     pub(in crate::trace) fn processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
-        let own = Lane::Id(self.process);
-        let others: BTreeSet<&Lane> =
+        let own = TrackId::Id(self.process);
+        let others: BTreeSet<&TrackId> =
             self.others().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
         others.into_iter().try_for_each(|lane| {
             let on = |trace: &&Arc<CpuTrace>| trace.rows.keys().any(|track| track.0 == *lane);
             let (name, label, sort_index) = match lane {
-                Lane::Id(id) => (self.traces.iter().find(on).map_or("", |trace| &trace.name), "CPU", *id),
-                Lane::Name(name) => (&**name, "", 0),
+                TrackId::Id(id) => (self.traces.iter().find(on).map_or("", |trace| &trace.name), "CPU", *id),
+                TrackId::Name(name) => (&**name, "", 0),
             };
             rows.process(&ProcessRow { process: lane.show(), name, label, sort_index, at })
         })
     }
 
-    /// Hands on what lies on no thread of this process.
+    /// Delivers the activities that are on no thread of this process.
     pub(in crate::trace) fn all_others(
         self,
         (at, resolution_ns): (Timestamp, u64),
         rows: &mut dyn Rows,
-        met: &mut Met,
+        counts: &mut WalkCounts,
     ) -> io::Result<()> {
         for track in self.others() {
             let mut nest = Nest::new(0, resolution_ns);
             let mut records = self.of_row(track);
             while let Some(own) = records.next(None) {
                 let place = own.place(&mut nest);
-                met.overlapping += u64::from(place.is_some_and(|place| place.row > 0));
+                counts.overlapping += u64::from(place.is_some_and(|place| place.row > 0));
                 let thread = row(&track.1, place.map_or(0, |place| place.row));
                 own.show(place, Track { process: track.0.show(), thread: thread.show() }, rows)?;
             }
@@ -90,18 +90,20 @@ impl<'t> CpuRows<'t> {
                 let lane = row(&track.1, number);
                 let again = if number > 0 { format!(" ({})", number + 1) } else { String::new() };
                 let (name, sort_index) = match (&track.1, &lane) {
-                    (Lane::Id(id), _) => (format!("thread {id} ({name}){again}"), *id),
-                    (_, Lane::Name(name)) => (name.to_string(), 0),
+                    (TrackId::Id(id), _) => (format!("thread {id} ({name}){again}"), *id),
+                    (_, TrackId::Name(name)) => (name.to_string(), 0),
                     _ => (String::new(), 0),
                 };
+                let first = row(&track.1, 0);
+                let continues = (number > 0).then(|| Track { process: track.0.show(), thread: first.show() });
                 let track = Track { process: track.0.show(), thread: lane.show() };
-                rows.thread(&ThreadRow { track, name: &name, sort_index, at })?;
+                rows.thread(&ThreadRow { track, name: &name, sort_index, continues, at })?;
             }
         }
         Ok(())
     }
 
-    /// Hands on the row that shows each as a whole; those of one name are counted.
+    /// Delivers one row for each builder as a whole; builders of one name are numbered.
     pub(in crate::trace) fn spans(self, rows: &mut dyn Rows) -> io::Result<()> {
         let mut iterations: HashMap<&str, i64> = HashMap::new();
         for trace in self.traces.iter().filter(|trace| !trace.name.is_empty()) {
@@ -116,29 +118,29 @@ impl<'t> CpuRows<'t> {
     }
 
     /// The thread of this process that a row is.
-    fn thread_of(self, track: &(Lane, Lane)) -> Option<i64> {
+    fn thread_of(self, track: &(TrackId, TrackId)) -> Option<i64> {
         match track {
-            (Lane::Id(process), Lane::Id(thread)) if *process == self.process => Some(*thread),
+            (TrackId::Id(process), TrackId::Id(thread)) if *process == self.process => Some(*thread),
             _ => None,
         }
     }
 
-    fn others(self) -> BTreeSet<&'t (Lane, Lane)> {
+    fn others(self) -> BTreeSet<&'t (TrackId, TrackId)> {
         let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
         tracks.filter(|track| self.thread_of(track).is_none()).collect()
     }
 
-    fn name_on(self, track: &(Lane, Lane)) -> Option<&'t str> {
+    fn name_on(self, track: &(TrackId, TrackId)) -> Option<&'t str> {
         self.traces.iter().find(|trace| trace.rows.contains_key(track)).map(|trace| trace.name.as_str())
     }
 
-    fn of_row(self, track: &(Lane, Lane)) -> OwnRecords<'t> {
+    fn of_row(self, track: &(TrackId, TrackId)) -> OwnRecords<'t> {
         let of = |trace: &'t Arc<CpuTrace>| {
             let numbers = trace.rows.get(track).into_iter().flatten();
             numbers.filter_map(|number| trace.records.get(*number))
         };
         let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
-        let mut records: List<&Owned> = records.collect();
+        let mut records: List<&OwnActivity> = records.collect();
         if self.traces.len() > 1 {
             records.sort_by_key(|record| record.order());
         }
@@ -148,34 +150,39 @@ impl<'t> CpuRows<'t> {
 
 impl<'t> OwnRecords<'t> {
     /// Returns the next one, if it begins before what begins and ends at these times, or with it and lasts longer.
-    pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<Own<'t>> {
-        let comes = |record: &&Owned| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
+    pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<OwnRow<'t>> {
+        let comes = |record: &&OwnActivity| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
         let with_function_id = self.with_function_ids;
-        self.records.next_if(comes).map(|record| Own { record, with_function_id })
+        self.records.next_if(comes).map(|record| OwnRow { record, with_function_id })
     }
 }
 
-impl Own<'_> {
+impl OwnRow<'_> {
     /// Returns when it begins.
     pub(in crate::trace) fn start(self) -> Timestamp {
         self.record.order().0
     }
 
     /// Finds the row in which it nests; `None` if it has no length.
-    pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<Place> {
+    pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<RowSlot> {
         match self.record.body {
             Body::Slice { start, end } => Some(nest.place(start, end)),
             Body::Instant { .. } | Body::Counter { .. } => None,
         }
     }
 
-    /// Hands it on where it was placed.
-    pub(in crate::trace) fn show(self, place: Option<Place>, track: Track<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        let Own { record, with_function_id } = self;
+    /// Delivers the activity on its row.
+    pub(in crate::trace) fn show(
+        self,
+        place: Option<RowSlot>,
+        track: Track<'_>,
+        rows: &mut dyn Rows,
+    ) -> io::Result<()> {
+        let OwnRow { record, with_function_id } = self;
         let (mut args, mut body) = (record.args(), record.body);
-        if let Some(Place { row, start, end }) = place {
+        if let Some(RowSlot { row, start, end }) = place {
             body = Body::Slice { start, end };
-            if let (1.., Lane::Id(id)) = (row, &record.track.1) {
+            if let (1.., TrackId::Id(id)) = (row, &record.track.1) {
                 args.thread = Some(*id);
             }
             args.function = with_function_id.then(|| record.id()).flatten();
@@ -187,10 +194,10 @@ impl Own<'_> {
 }
 
 /// The `number`th row of a lane.
-fn row(lane: &Lane, number: usize) -> Lane {
+fn row(lane: &TrackId, number: usize) -> TrackId {
     match (lane, number) {
         (lane, 0) => lane.clone(),
-        (Lane::Id(id), _) => Lane::Id(id + i64::try_from(number).unwrap_or(0) * NEXT_ROW),
-        (Lane::Name(name), _) => Lane::Name(format!("{name} ({})", number + 1).into()),
+        (TrackId::Id(id), _) => TrackId::Id(id + i64::try_from(number).unwrap_or(0) * NEXT_ROW),
+        (TrackId::Name(name), _) => TrackId::Name(format!("{name} ({})", number + 1).into()),
     }
 }

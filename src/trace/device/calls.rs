@@ -1,6 +1,6 @@
 //! The calls of one thread, on their way into its rows.
 
-use super::{Linked, has_arrows};
+use super::{LinkedCollection, has_arrows};
 use crate::collector::{Collection, Entry, RecordView};
 use crate::link::{Handle, Links};
 use crate::time::Timestamp;
@@ -8,7 +8,7 @@ use kineto_trace::activity::{ArgValue, Args};
 
 /// The calls that a thread made, in order of their start.
 #[derive(Debug)]
-pub(in crate::trace) struct Calls<'t> {
+pub(in crate::trace) struct HostCalls<'t> {
     lists: Vec<CallList<'t>>,
     slack_ns: u64,
 }
@@ -17,19 +17,19 @@ pub(in crate::trace) struct Calls<'t> {
 #[derive(Debug)]
 struct CallList<'t> {
     collection: &'t Collection,
-    linked: &'t Linked,
+    linked: &'t LinkedCollection,
     left: &'t [Handle],
 }
 
 /// One of them.
-pub(in crate::trace) struct Call<'t> {
+pub(in crate::trace) struct HostCall<'t> {
     pub(in crate::trace) entry: Entry<'t>,
     pub(in crate::trace) start: Timestamp,
     pub(in crate::trace) end: Timestamp,
     pub(in crate::trace) finished: bool,
     pub(in crate::trace) clipped: bool,
     /// It overlaps slices, and has no place among them.
-    pub(in crate::trace) is_beside: bool,
+    pub(in crate::trace) is_apart: bool,
     /// The slice that made it, 0 if that is not known.
     pub(in crate::trace) linked: u64,
     /// The arrow that starts here.
@@ -37,21 +37,21 @@ pub(in crate::trace) struct Call<'t> {
     collection: &'t Collection,
 }
 
-impl<'t> Calls<'t> {
+impl<'t> HostCalls<'t> {
     /// The calls of the thread with that id.
     pub(in crate::trace) fn of(
         thread: i64,
         collections: &'t [Collection],
-        linked: &'t [Linked],
+        linked: &'t [LinkedCollection],
         error_ns: u64,
-    ) -> Calls<'t> {
+    ) -> HostCalls<'t> {
         let mut lists = Vec::new();
         for (collection, linked) in collections.iter().zip(linked) {
             let its = linked.threads.number_of(thread).and_then(|number| linked.links.calls_of(number));
             lists.extend(its.map(|left| CallList { collection, linked, left }));
         }
         let theirs = lists.iter().map(|list| list.collection.clock.error_ns()).max().unwrap_or(0);
-        Calls { lists, slack_ns: error_ns + theirs }
+        HostCalls { lists, slack_ns: error_ns + theirs }
     }
 
     /// Returns how far the times of calls and slices may be from one another.
@@ -66,7 +66,7 @@ impl<'t> Calls<'t> {
 
     /// Returns the next call, if it began before a slice that begins at `before`; `last` is when the slice before that
     /// did. Where only the error of a clock has a call overlap a slice, it is cut.
-    pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<Call<'t>> {
+    pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
         let slack = self.slack_ns;
         let first = |list: &CallList<'t>| list.start();
         let (list, _) = self
@@ -93,7 +93,7 @@ impl<'t> CallList<'t> {
         Some(self.collection.clock.timestamp(entry.start()))
     }
 
-    fn next(&mut self) -> Option<Call<'t>> {
+    fn next(&mut self) -> Option<HostCall<'t>> {
         let (first, left) = self.left.split_first()?;
         self.left = left;
         let (collection, linked) = (self.collection, self.linked);
@@ -101,12 +101,12 @@ impl<'t> CallList<'t> {
         let call = collection.call(&entry, &linked.threads);
         let links: &Links = &linked.links;
         let (end, finished) = linked.cut(call.start, call.end);
-        Some(Call {
+        Some(HostCall {
             start: call.start,
             end,
             finished,
             clipped: linked.is_clipped(call.start),
-            is_beside: linked.crossing.binary_search(first).is_ok(),
+            is_apart: linked.crossing.binary_search(first).is_ok(),
             linked: links.linked(&call),
             arrow: (has_arrows(entry.kind()) && links.has_work(&call)).then(|| linked.arrow(&call)),
             collection,
@@ -115,14 +115,14 @@ impl<'t> CallList<'t> {
     }
 }
 
-impl Call<'_> {
+impl HostCall<'_> {
     /// Returns the function's name.
     pub(in crate::trace) fn name(&self) -> &str {
         self.collection.records.names.text(self.entry.name)
     }
 }
 
-impl Args for Call<'_> {
+impl Args for HostCall<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let records = &self.collection.records;
         let Some(shape) = records.shape(&self.entry) else { return };

@@ -1,6 +1,6 @@
 //! The values of devices' counters, as rows.
 
-use super::Linked;
+use super::LinkedCollection;
 use crate::collector::{Collection, Entry, RecordLayout, RecordView};
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
@@ -13,7 +13,7 @@ pub(super) struct Sample<'t> {
     shape: &'static dyn RecordLayout,
 }
 
-impl Linked {
+impl LinkedCollection {
     /// Returns all values of counters, in order of time.
     pub(super) fn counters<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = Sample<'t>> {
         self.counters.iter().filter_map(move |at| {

@@ -1,7 +1,7 @@
 //! What a collector recorded of devices' memory, in order, with the totals that follow from it.
 
-use super::records::Records;
-use super::{Counts, Linked, overlaps};
+use super::records::CollectionRecords;
+use super::{DeviceCounts, LinkedCollection, overlaps};
 use crate::collector::{Collection, Role};
 use crate::link::{Handle, Links, Records as _, Spans, Work};
 use crate::memory::Device;
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 
 /// Memory that was allocated or given back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct MemoryChange {
     at: Timestamp,
     /// The record.
     place: u32,
-    /// Who did it, if a call is known that did.
+    /// The call that caused it, if known.
     thread: Option<u32>,
     /// In which slice; 0 for none.
     slice: u64,
@@ -26,20 +26,20 @@ pub(super) struct Piece {
 
 /// All pieces in order, with who did it and how much was allocated then; those outside of the recording are counted.
 pub(super) fn pieces(
-    records: &Records<'_>,
+    records: &CollectionRecords<'_>,
     reach: &[(Timestamp, Timestamp)],
     links: &Links,
     spans: &impl Spans,
-    counts: &mut Counts,
-) -> List<Piece> {
+    counts: &mut DeviceCounts,
+) -> List<MemoryChange> {
     let collection = records.collection;
     let mut pieces = List::new();
     for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
         let at = collection.interval(&entry).0;
         if overlaps(reach, (at, at)) {
-            pieces.push(Piece { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
+            pieces.push(MemoryChange { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
         } else {
-            counts.leave_out((at, at));
+            counts.count_outside((at, at));
         }
     }
     pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));
@@ -49,7 +49,7 @@ pub(super) fn pieces(
 }
 
 /// Finds the call that each piece shares its correlation id with, and in which slice it was made.
-fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, spans: &impl Spans) {
+fn find_callers(pieces: &mut [MemoryChange], records: &CollectionRecords<'_>, links: &Links, spans: &impl Spans) {
     let mut questions = List::new();
     for (number, piece) in pieces.iter_mut().enumerate() {
         let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
@@ -70,9 +70,10 @@ fn find_callers(pieces: &mut [Piece], records: &Records<'_>, links: &Links, span
 }
 
 /// What is given back without having been allocated here was there before.
-fn add_up(pieces: &mut [Piece], collection: &Collection) {
+fn add_up(pieces: &mut [MemoryChange], collection: &Collection) {
     let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
-    let bytes = |piece: &Piece| collection.records.entry(piece.place).map(|entry| (entry.memory_of(), entry.bytes()));
+    let bytes =
+        |piece: &MemoryChange| collection.records.entry(piece.place).map(|entry| (entry.memory_of(), entry.bytes()));
     for (device, bytes) in pieces.iter().filter_map(bytes) {
         let (total, least) = totals.entry(device).or_default();
         *total = total.saturating_add(bytes);
@@ -88,7 +89,7 @@ fn add_up(pieces: &mut [Piece], collection: &Collection) {
     }
 }
 
-impl Linked {
+impl LinkedCollection {
     /// What was allocated and given back, in order: when, on which thread, and what.
     pub(in crate::trace) fn memory<'t>(
         &'t self,

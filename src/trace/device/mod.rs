@@ -1,4 +1,4 @@
-//! What a collector recorded, joined to the host's records once and walked whenever rows are asked for.
+//! The records of a collector: linked to the host's records once, and walked each time that rows are requested.
 
 mod calls;
 mod counters;
@@ -10,7 +10,7 @@ mod rows;
 mod spans;
 mod threads;
 
-pub(super) use calls::{Call, Calls};
+pub(super) use calls::{HostCall, HostCalls};
 pub(super) use rows::{DEVICES, DeviceRows};
 
 use super::index::Index;
@@ -18,74 +18,74 @@ use super::recorded::Recorded;
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Entry, Role};
-use crate::link::{self, Handle, Links, Spans as _, Work};
+use crate::link::{self, Handle, Links, Records as _, Spans as _, Work};
 use crate::time::Timestamp;
-use kineto_trace::activity::ActivityType;
+use kineto_trace::activity::{ActivityType, Flow, FlowEnd, FlowKind};
 use kineto_trace::fallible::List;
-use records::Records;
+use records::CollectionRecords;
 use spans::HostSpans;
 use std::collections::BTreeSet;
-use threads::Threads;
+use threads::DeviceThreads;
 
-/// What is found out about a collection once.
+/// A collection with its links.
 #[derive(Debug)]
-pub(crate) struct Linked {
+pub(crate) struct LinkedCollection {
     links: Links,
-    threads: Threads,
-    /// Stretches of time that were recorded.
+    threads: DeviceThreads,
+    /// The recorded stretches of time.
     windows: Stretches,
-    /// The same, with what may lie inside but for an error of the collector's clock.
+    /// The same, widened by the error of the collector's clock.
     reach: Stretches,
-    /// When all was over: the end of the recording, or of the work that was waited for.
+    /// The end of the recording, or of the last work if that is later.
     over: Timestamp,
     /// Waits and events that are rows, by device, stream and start.
-    marks: List<Mark>,
+    marks: List<StreamMark>,
     overheads: List<u32>,
     /// Values of counters, in order of time.
     counters: List<u32>,
-    /// What was allocated and given back, in order.
-    memory: List<memory::Piece>,
-    /// Ranges that have no place among the slices of their thread, in order.
+    /// Allocations and frees, in order.
+    memory: List<memory::MemoryChange>,
+    /// Ranges that do not nest with the slices of their thread, in order.
     crossing: List<Handle>,
-    counts: Counts,
-    /// How many collections of the trace have records before this one.
+    counts: DeviceCounts,
+    /// The number of earlier collections with records.
     number: usize,
 }
 
 /// A wait or an event among the work of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Mark {
+struct StreamMark {
     device: i32,
     stream: u32,
     start: Timestamp,
     at: u32,
 }
 
-/// Later than all that was recorded.
+/// Later than any record.
 const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
-/// What is counted on the way.
+/// Counts of records while linking.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct DeviceCounts {
     calls: u64,
     work: u64,
     unfinished: u64,
     out_of_window: u64,
     beyond_end: u64,
-    /// Where more was recorded than was wanted.
-    beside: Option<(Timestamp, Timestamp)>,
+    /// The recorded time before it was cut to the requested one.
+    uncut: Option<(Timestamp, Timestamp)>,
 }
 
-impl Counts {
-    /// Counts what lies outside of the recording, unless it was recorded for that.
-    fn leave_out(&mut self, times: (Timestamp, Timestamp)) {
-        let is_beside = self.beside.is_some_and(|beside| overlaps(&[beside], times));
-        self.out_of_window += u64::from(!is_beside);
+impl DeviceCounts {
+    /// Counts a record outside the windows, unless it is inside the uncut time.
+    fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
+        let is_apart = self.uncut.is_some_and(|uncut| overlaps(&[uncut], times));
+        self.out_of_window += u64::from(!is_apart);
     }
 }
 
-/// What a collection is linked to.
-pub(crate) struct Host<'t> {
+/// The host's records, to which a collection is linked.
+pub(crate) struct HostRecords<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
     pub(crate) converter: &'t Converter,
@@ -93,16 +93,16 @@ pub(crate) struct Host<'t> {
     pub(crate) wait_events: bool,
 }
 
-impl Linked {
+impl LinkedCollection {
     /// Links the collection of that number.
-    pub(crate) fn new(collection: &Collection, number: usize, host: &Host<'_>) -> Linked {
+    pub(crate) fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
         let error = collection.clock.error_at_most_ns();
         let (windows, reach) = windows(collection, host.converter, error);
-        let threads = Threads::new(collection, host.recorded, host.converter);
-        let beside =
+        let threads = DeviceThreads::new(collection, host.recorded, host.converter);
+        let uncut =
             collection.beside.map(|(start, end)| wider(error, [start, end].map(|at| host.converter.timestamp(at))));
-        let mut counts = Counts { beside, ..Counts::default() };
-        let records = Records { collection, threads: &threads };
+        let mut counts = DeviceCounts { uncut, ..DeviceCounts::default() };
+        let records = CollectionRecords { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
         let mut ranges = List::new();
@@ -110,7 +110,7 @@ impl Linked {
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
             if !overlaps(&reach, (call.start, call.end)) {
-                counts.leave_out((call.start, call.end));
+                counts.count_outside((call.start, call.end));
                 continue;
             }
             counts.calls += 1;
@@ -125,7 +125,7 @@ impl Linked {
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
             let work = collection.work(&entry);
-            // Some of it lies inside, or it was launched inside; what is known to be launched outside does not.
+            // A part of it is inside, or it was launched inside and is not known to be launched outside.
             let began = || reach.first().is_some_and(|first| work.end >= first.0);
             let is_ours = || match entry.slice() {
                 Some(slice) => spans.span_of(slice).is_some(),
@@ -133,7 +133,7 @@ impl Linked {
             };
             let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && is_ours();
             if collection.records.was_launched_in_a_pause(entry.correlation()) || !lies_inside() {
-                counts.leave_out((work.start, work.end));
+                counts.count_outside((work.start, work.end));
                 continue;
             }
             counts.work += 1;
@@ -149,7 +149,7 @@ impl Linked {
         let links = joining.finish(records.events());
         let memory = memory::pieces(&records, &reach, &links, &spans, &mut counts);
         let (marks, overheads, counters) = Default::default();
-        let mut linked = Linked {
+        let mut linked = LinkedCollection {
             links,
             threads,
             windows,
@@ -168,7 +168,7 @@ impl Linked {
         linked
     }
 
-    /// Takes what it cost to record and the values of counters, and returns waits and events.
+    /// Takes overheads and counter values, and returns waits and events.
     fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
         let mut others = List::new();
         for entry in collection.records.rest() {
@@ -177,12 +177,12 @@ impl Linked {
                     self.counts.beyond_end += collection.is_beyond_end(&entry);
                     self.overheads.push(entry.at);
                 }
-                // What it took to begin is none of the recording.
+                // The collector's start does not belong to the recording.
                 Role::Overhead if self.windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {
                 }
-                Role::Overhead => self.counts.leave_out(collection.interval(&entry)),
+                Role::Overhead => self.counts.count_outside(collection.interval(&entry)),
                 Role::Counter if overlaps(&self.reach, collection.interval(&entry)) => self.counters.push(entry.at),
-                Role::Counter => self.counts.leave_out(collection.interval(&entry)),
+                Role::Counter => self.counts.count_outside(collection.interval(&entry)),
                 Role::External | Role::Memory => {}
                 _ => others.push(entry),
             }
@@ -191,9 +191,9 @@ impl Linked {
         others
     }
 
-    /// The waits and events that are shown: those inside the recording, and of the waits of streams for streams those
-    /// of streams that did something.
-    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<Mark> {
+    /// Returns the waits and events to show: those inside the recording. Waits of one stream for another are shown only if
+    /// that stream did some work.
+    fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<StreamMark> {
         let busy: BTreeSet<_> = self.links.streams().map(|(device, stream, _)| (device, stream)).collect();
         let mut marks = List::with_capacity(others.len());
         for entry in others {
@@ -202,23 +202,23 @@ impl Linked {
             let stream = entry.stream();
             let is_wait = collection.records.names.text(entry.name) == "Stream Wait Event";
             let shown = !is_wait || (wait_events && busy.contains(&(device, stream)));
-            // An event whose time on the device is not known is none of a row.
+            // Events without a device timestamp get no row.
             if entry.start() == 0 && entry.role() == Role::Event || !shown {
                 continue;
             }
             if overlaps(&self.reach, (start, end)) {
                 self.counts.beyond_end += collection.is_beyond_end(entry);
-                marks.push(Mark { device, stream, start, at: entry.at });
+                marks.push(StreamMark { device, stream, start, at: entry.at });
             } else {
-                self.counts.leave_out((start, end));
+                self.counts.count_outside((start, end));
             }
         }
         marks.sort_unstable();
         marks
     }
 
-    fn records<'t>(&'t self, collection: &'t Collection) -> Records<'t> {
-        Records { collection, threads: &self.threads }
+    fn records<'t>(&'t self, collection: &'t Collection) -> CollectionRecords<'t> {
+        CollectionRecords { collection, threads: &self.threads }
     }
 
     /// Returns the threads that made calls.
@@ -226,22 +226,22 @@ impl Linked {
         self.links.threads().map(|(number, _)| self.threads.id(number))
     }
 
-    /// Returns when something is drawn to be: what had not come when all was over, then.
+    /// Returns the time at which `at` is drawn: unfinished work ends with the recording.
     fn drawn(&self, at: Timestamp) -> Timestamp {
         if at == NEVER { self.over } else { at }
     }
 
-    /// Returns when something of the host's is drawn to end, and whether it did: with the recording at last, as slices.
+    /// Returns when a host record is drawn to end, and whether it ended by itself; at the latest with its window.
     fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
         cut(&self.windows, start, end)
     }
 
-    /// Whether something began before the recording did.
+    /// Whether a record began before the recording.
     fn is_clipped(&self, start: Timestamp) -> bool {
         self.windows.first().is_some_and(|window| start < window.0)
     }
 
-    /// Adds what is not there, or not whole, to `add`.
+    /// Reports all losses to `add`.
     pub(crate) fn losses(&self, mut add: impl FnMut(Loss, u64)) {
         let counts = self.links.counts();
         add(Loss::OutOfWindow, self.counts.out_of_window);
@@ -256,29 +256,48 @@ impl Linked {
         add(Loss::WorkBeforeLaunch, counts.work_before_launch);
     }
 
-    /// Returns whether slices of a stream may overlap, which only a walk over them can tell.
+    /// Whether slices of a stream may overlap; only a walk can decide that.
     pub(crate) fn may_overlap(&self) -> bool {
         self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
     }
 
-    /// Returns how much a device did.
+    /// Returns the number of work records.
     pub(crate) fn work(&self) -> u64 {
         self.counts.work
     }
 
-    /// The name of an arrow between a launch and its work: the correlation id, or where those come again something else,
-    /// apart from those of other collectors.
+    /// Returns the id of the arrow between a launch and its work: the correlation id, or the launch's index if those repeat.
+    /// Ids of different collectors differ.
     fn arrow(&self, launch: &link::Call) -> u64 {
         const BY_PLACE: u64 = 1 << 40;
         let again = self.links.counts().correlations_reused > 0;
         let name = if again { BY_PLACE | u64::from(launch.at.0) } else { launch.correlation };
         name | (self.number as u64) << 48
     }
+
+    /// Returns the arrows that point to several pieces of work, such as the nodes of a graph, with their numbers of ends.
+    pub(super) fn arrows_with_several_ends(&self, collection: &Collection) -> impl Iterator<Item = (Flow, u64)> {
+        let records = self.records(collection);
+        let mut launched: List<u64> = List::new();
+        for work in self.links.streams().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
+            if let Some(launch) = self.links.launch(&work) {
+                launched.push(self.arrow(&records.call_at(launch)));
+            }
+        }
+        launched.sort_unstable();
+        let mut several = List::new();
+        for same in launched.chunk_by(|one, next| one == next).filter(|same| same.len() > 1) {
+            let id = same.first().copied().unwrap_or_default();
+            let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start };
+            several.push((flow, same.len() as u64));
+        }
+        several.into_iter()
+    }
 }
 
 impl Collection {
-    /// Says how the collector fared.
-    pub(crate) fn report(&self, linked: &Linked) -> CollectorReport {
+    /// Returns the collector's report.
+    pub(crate) fn report(&self, linked: &LinkedCollection) -> CollectorReport {
         let mut report = CollectorReport::new(self.name, self.state.clone());
         report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
         report.notes.extend(self.records.notes.iter().cloned());
@@ -287,7 +306,7 @@ impl Collection {
         report
     }
 
-    /// When a record began and ended; [`NEVER`] if it had not, or if that cannot be.
+    /// Returns when a record began and ended; [`NEVER`] if it did not, or if the time is impossible.
     #[inline]
     fn interval(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
         let possible = |at: Timestamp| if at > self.latest { NEVER } else { at };
@@ -296,13 +315,13 @@ impl Collection {
         (start, end.max(start))
     }
 
-    /// Returns 1 if a record is said to end later than anything can.
+    /// Returns 1 if the end of a record is impossibly late.
     fn is_beyond_end(&self, entry: &Entry<'_>) -> u64 {
         u64::from(entry.end() != 0 && self.interval(entry).1 == NEVER)
     }
 
     #[inline]
-    fn call(&self, entry: &Entry<'_>, threads: &Threads) -> link::Call {
+    fn call(&self, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
         let (start, end) = self.interval(entry);
         let thread = threads.number(entry.thread(), start);
         let (at, correlation, external) = (Handle(entry.at), entry.correlation(), entry.external());
@@ -320,7 +339,7 @@ impl Collection {
 /// Stretches of time, in order.
 type Stretches = List<(Timestamp, Timestamp)>;
 
-/// When a collection was recorded, and the same with what may lie inside but for an error of its clock.
+/// Returns the windows of a collection, and the same widened by the error of its clock.
 fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
     let at = |ticks| converter.timestamp(ticks);
     let windows: Stretches = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
@@ -328,21 +347,21 @@ fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stret
     (windows, reach)
 }
 
-/// Returns a stretch with what may lie inside but for an error of a clock.
+/// Returns a stretch widened by the error of a clock.
 fn wider(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
     let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
     (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
 }
 
-/// Whether that lies in one of the windows, in part at least. A program may pause with each of its steps, so there may be
-/// many; they are in order by both of their ends.
+/// Whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are sorted by
+/// both ends.
 #[inline]
 fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
     let begun = windows.partition_point(|window| window.0 <= end);
     begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
 }
 
-/// Whether work of that kind has a launch, whether it is known or not.
+/// Whether work of that kind has a launch, known or unknown.
 fn is_launched(kind: ActivityType) -> bool {
     is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
 }
@@ -352,12 +371,12 @@ fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> 
     around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
 
-/// Whether arrows lead from calls of that kind to work: of Intel's, as libkineto has it, from those of the runtime alone.
+/// Whether arrows lead from calls of that kind to work: for Intel only from those of the runtime, as in libkineto.
 fn has_arrows(kind: ActivityType) -> bool {
     kind != ActivityType::XpuDriver
 }
 
-/// Whether that kind is done by a device.
+/// Whether a device performs that kind.
 fn is_work(kind: ActivityType) -> bool {
     !matches!(
         kind,
@@ -370,15 +389,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_recorded_ahead_of_a_window_is_not_missing() {
+    fn records_ahead_of_a_window_are_not_counted_as_lost() {
         let stretch = |start, end| (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
-        let mut counts = Counts { beside: Some(wider(5, [100, 900].map(Timestamp::from_nanos))), ..Counts::default() };
+        let mut counts =
+            DeviceCounts { uncut: Some(wider(5, [100, 900].map(Timestamp::from_nanos))), ..DeviceCounts::default() };
         for (start, end, out) in [(80, 94, 1), (80, 95, 1), (200, 300, 1), (905, 950, 1), (906, 950, 2)] {
-            counts.leave_out(stretch(start, end));
+            counts.count_outside(stretch(start, end));
             assert_eq!(counts.out_of_window, out, "{start} {end}");
         }
-        counts.beside = None;
-        counts.leave_out(stretch(200, 300));
+        counts.uncut = None;
+        counts.count_outside(stretch(200, 300));
         assert_eq!(counts.out_of_window, 3);
     }
 }

@@ -1,17 +1,17 @@
 //! A collection as the link reads it.
 
-use super::threads::Threads;
+use super::threads::DeviceThreads;
 use crate::collector::{Collection, Entry, Role};
 use crate::link::{self, Call, EventRecord, External, Handle, Work};
 use crate::time::Timestamp;
 
 /// The records of a collection.
-pub(super) struct Records<'t> {
+pub(super) struct CollectionRecords<'t> {
     pub(super) collection: &'t Collection,
-    pub(super) threads: &'t Threads,
+    pub(super) threads: &'t DeviceThreads,
 }
 
-impl<'t> Records<'t> {
+impl<'t> CollectionRecords<'t> {
     pub(super) fn externals(&self) -> impl Iterator<Item = External> + use<'t> {
         self.rest(Role::External).map(|entry| External { correlation: entry.start(), id: entry.end() })
     }
@@ -30,7 +30,7 @@ impl<'t> Records<'t> {
     }
 }
 
-impl link::Records for Records<'_> {
+impl link::Records for CollectionRecords<'_> {
     fn call_at(&self, at: Handle) -> Call {
         match self.collection.records.entry(at.0) {
             Some(entry) => self.collection.call(&entry, self.threads),

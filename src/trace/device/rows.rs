@@ -1,13 +1,13 @@
 //! The rows of devices: what ran on each stream, and the annotations around it.
 
-use super::lanes::{Lane, Lanes, Taken};
-use super::{Linked, Mark, NEVER, has_arrows, is_work};
+use super::lanes::{DeviceRow, StreamLanes, UsedRows};
+use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
 use crate::collector::{Collection, DeviceDescription, Entry, RecordView, Role, Stream};
 use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
 use crate::trace::memory::MemoryRows;
-use crate::trace::walk::{Met, NEXT_ROW, Walk};
+use crate::trace::walk::{NEXT_ROW, Walk, WalkCounts};
 use kineto_trace::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Hands on everything that devices did.
+/// Delivers the rows of all devices.
 pub(in crate::trace) struct DeviceRows<'w> {
     pub(in crate::trace) walk: &'w Walk<'w>,
     pub(in crate::trace) source: &'w Source<'w>,
@@ -28,7 +28,7 @@ pub(in crate::trace) struct DeviceRows<'w> {
 #[derive(Default)]
 struct OnStream<'t> {
     work: &'t [Handle],
-    marks: List<Mark>,
+    marks: List<StreamMark>,
     annotations: List<&'t DeviceAnnotation>,
 }
 
@@ -39,18 +39,18 @@ type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
 pub(in crate::trace) const DEVICES: i64 = 5_000_000;
 
 impl<'w> DeviceRows<'w> {
-    fn collections(&self) -> impl Iterator<Item = (&'w Collection, &'w Linked)> + use<'w> {
+    fn collections(&self) -> impl Iterator<Item = (&'w Collection, &'w LinkedCollection)> + use<'w> {
         self.walk.collections.iter().zip(self.walk.linked)
     }
 
-    /// Hands on the groups of all devices.
+    /// Delivers the groups of all devices.
     pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
         let mut described: BTreeMap<i32, Cow<'_, DeviceDescription>> = BTreeMap::new();
         for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
             described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
         for (collection, linked) in self.collections() {
-            let on_device = |mark: &&Mark| !is_of_cpu(collection, mark);
+            let on_device = |mark: &&StreamMark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
             let used = linked.links.streams().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
@@ -75,13 +75,14 @@ impl<'w> DeviceRows<'w> {
         Ok(())
     }
 
-    /// Hands on all rows.
-    pub(in crate::trace) fn all(&self, at: Timestamp, rows: &mut dyn Rows, met: &mut Met) -> io::Result<()> {
-        let taken = &mut Taken::new(self.walk);
+    /// Delivers all rows.
+    pub(in crate::trace) fn all(&self, at: Timestamp, rows: &mut dyn Rows, counts: &mut WalkCounts) -> io::Result<()> {
+        let used_rows = &mut UsedRows::new(self.walk);
         for (collection, linked) in self.collections() {
             for ((device, stream), on) in streams(linked) {
                 let lanes = self.lanes(device, stream, 0);
-                let mut out = StreamRows { all: self, collection, linked, device, stream, rows, met, lanes, taken };
+                let mut out =
+                    StreamRows { all: self, collection, linked, device, stream, rows, counts, lanes, used_rows };
                 out.all(&on)?;
                 let is_thread = on.marks.first().is_some_and(|mark| is_of_cpu(collection, mark));
                 if is_thread {
@@ -92,12 +93,12 @@ impl<'w> DeviceRows<'w> {
                 out.syncs(&on)?;
             }
             linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
-            self.overheads(collection, linked, taken, rows)?;
+            self.overheads(collection, linked, used_rows, rows)?;
         }
         Ok(())
     }
 
-    /// Hands on what was allocated on devices and given back, on the rows of the threads that did.
+    /// Delivers allocations and frees on devices, on the rows of their threads.
     pub(in crate::trace) fn memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
         let (process, mut out) = (self.walk.process, MemoryRows::default());
         for (collection, linked) in self.collections() {
@@ -108,26 +109,26 @@ impl<'w> DeviceRows<'w> {
         Ok(())
     }
 
-    /// The rows of a stream that begin so far `beside` its own.
-    fn lanes(&self, device: i32, stream: u32, beside: i64) -> Lanes {
-        Lanes::new(i64::from(device), stream_id(stream) + beside, NEXT_ROW, self.walk.resolution_ns())
+    /// Returns the rows of a stream, from `offset` after its own.
+    fn lanes(&self, device: i32, stream: u32, offset: i64) -> StreamLanes {
+        StreamLanes::new(i64::from(device), stream_id(stream) + offset, NEXT_ROW, self.walk.resolution_ns())
     }
 
-    /// What collectors cost has a group of its own.
+    /// Delivers the overhead of collectors, in its own group.
     fn overheads(
         &self,
         collection: &Collection,
-        linked: &Linked,
-        taken: &mut Taken,
+        linked: &LinkedCollection,
+        used_rows: &mut UsedRows,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let mut entries: List<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
         entries.sort_unstable_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end()), entry.at));
-        let mut lanes = Lanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
+        let mut lanes = StreamLanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
         let at = self.walk.window().0;
         for entry in entries {
             let (start, end) = collection.interval(&entry);
-            let (row, place) = lanes.place(start, linked.drawn(end), taken);
+            let (row, place) = lanes.place(start, linked.drawn(end), used_rows);
             let args = OverheadArgs { collection, entry: &entry };
             let (name, track) = (collection.records.names.text(entry.name), Track::new(OVERHEAD_GROUP, row));
             let body = Body::Slice { start: place.start, end: place.end };
@@ -137,12 +138,19 @@ impl<'w> DeviceRows<'w> {
         }
         lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
             let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
-            rows.thread(&ThreadRow { track: Track::new(OVERHEAD_GROUP, lane.id), name: &name, sort_index: lane.id, at })
+            let [track, first] = [lane.id, lanes.first()].map(|id| Track::new(OVERHEAD_GROUP, id));
+            rows.thread(&ThreadRow {
+                track,
+                name: &name,
+                sort_index: lane.id,
+                continues: (used > 0).then_some(first),
+                at,
+            })
         })
     }
 }
 
-fn streams(linked: &Linked) -> BTreeMap<(i32, u32), OnStream<'_>> {
+fn streams(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
     let mut streams: BTreeMap<(i32, u32), OnStream<'_>> = BTreeMap::new();
     for (device, stream, work) in linked.links.streams() {
         streams.entry((device, stream)).or_default().work = work;
@@ -176,7 +184,7 @@ fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 
     both_sides.collect()
 }
 
-/// The same with as much room as it takes.
+/// Returns the margin of each annotation that its inner ones need.
 fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<u64> {
     let mut margins: List<u64> = annotations.iter().map(|_| resolution_ns.max(1)).collect();
     let mut around: List<(Timestamp, &mut u64)> = List::new();
@@ -192,35 +200,35 @@ fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<u64> {
     margins
 }
 
-/// The rows of one stream on their way out.
+/// Writes the rows of one stream.
 struct StreamRows<'o, 'w> {
     all: &'o DeviceRows<'w>,
     collection: &'w Collection,
-    linked: &'w Linked,
+    linked: &'w LinkedCollection,
     device: i32,
     stream: u32,
     rows: &'o mut dyn Rows,
-    met: &'o mut Met,
-    lanes: Lanes,
-    taken: &'o mut Taken,
+    counts: &'o mut WalkCounts,
+    lanes: StreamLanes,
+    used_rows: &'o mut UsedRows,
 }
 
-/// What comes next on a stream.
+/// The next row of a stream.
 enum Next<'t> {
     Work(Entry<'t>),
-    Mark(Entry<'t>),
+    StreamMark(Entry<'t>),
     Annotation(Drawn<'t>),
 }
 
 impl<'w> StreamRows<'_, 'w> {
-    /// Hands on work, waits and annotations, in order of their start, each in the first row in which it nests.
+    /// Delivers work, waits and annotations, in order of their start, each in the first row in which it nests.
     fn all(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
         let entry = |at: u32| collection.records.entry(at);
         let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
-        let mut marks = marks.filter(|mark| !is_beside(mark)).peekable();
+        let mut marks = marks.filter(|mark| !is_apart(mark)).peekable();
         let margins = margins(&on.annotations, self.all.walk.resolution_ns());
         let drawn = on.annotations.iter().copied().zip(margins);
         let mut annotations = drawn.filter(|_| wants).peekable();
@@ -235,25 +243,25 @@ impl<'w> StreamRows<'_, 'w> {
             } else if at_work == Some(first) {
                 work.next().map(Next::Work)
             } else {
-                marks.next().map(Next::Mark)
+                marks.next().map(Next::StreamMark)
             };
             match next {
                 Some(Next::Annotation(drawn)) => self.annotation(drawn)?,
                 Some(Next::Work(entry)) => self.work(&entry)?,
-                Some(Next::Mark(entry)) => self.mark(&entry)?,
+                Some(Next::StreamMark(entry)) => self.mark(&entry)?,
                 None => return Ok(()),
             }
         }
     }
 
-    /// Hands on the waits for this stream and in it, which have rows of their own.
+    /// Delivers the host's waits for this stream, which have their own rows.
     fn syncs(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let mut lanes = self.all.lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
-            if is_beside(&entry) {
+            if is_apart(&entry) {
                 let (start, end) = self.collection.interval(&entry);
-                let (row, place) = lanes.place(start, self.linked.drawn(end), self.taken);
+                let (row, place) = lanes.place(start, self.linked.drawn(end), self.used_rows);
                 let (slice, wait) = self.origin(&entry);
                 self.slice(&entry, row, (place.start, place.end), slice, wait)?;
             }
@@ -264,10 +272,10 @@ impl<'w> StreamRows<'_, 'w> {
         })
     }
 
-    /// Finds a row; returns it with what is left of the slice.
+    /// Finds a row; returns it with the drawn times.
     fn place(&mut self, start: Timestamp, end: Timestamp) -> (i64, Timestamp, Timestamp) {
-        let (row, place) = self.lanes.place(start, end, self.taken);
-        self.met.overlapping_work += u64::from(place.row > 0);
+        let (row, place) = self.lanes.place(start, end, self.used_rows);
+        self.counts.overlapping_work += u64::from(place.row > 0);
         (row, place.start, place.end)
     }
 
@@ -276,7 +284,7 @@ impl<'w> StreamRows<'_, 'w> {
         let work = collection.work(entry);
         let (start, end) = (linked.drawn(work.start), linked.drawn(work.end));
         if let Some(slice) = entry.slice() {
-            // Room for a nanosecond at both ends, by which a file's annotations are wider.
+            // Leaves a nanosecond at both ends, by which a file's annotations are wider.
             let (row, start, end) = self.place(start, end.max(later(start, 2)));
             return self.slice(entry, row, (start, end), slice, None);
         }
@@ -364,13 +372,13 @@ impl<'w> StreamRows<'_, 'w> {
             (name, _) => name,
         };
         let (body, id, linked) = match entry.kind() {
-            // As other annotations: with the id of what it stands for, and a nanosecond wider in a file.
+            // As other annotations: with the id of its span, and a nanosecond wider in a file.
             ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
                 let (start, end) = before_drawn(start, end);
                 (Body::Slice { start, end }, linked, 0)
             }
             kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),
-            // As libkineto: a wait that nothing else names has its own number.
+            // As in libkineto: a wait has its own id.
             _ => (Body::Slice { start, end }, entry.correlation(), linked),
         };
         let mut activity = Activity::new(entry.kind(), name, Track::new(i64::from(self.device), row), body);
@@ -378,9 +386,9 @@ impl<'w> StreamRows<'_, 'w> {
         self.rows.activity(&activity)
     }
 
-    /// Hands on the names of the rows that are used.
+    /// Delivers the names of the rows in use.
     fn names(&mut self, at: Timestamp) -> io::Result<()> {
-        for Lane { id, nth } in self.lanes.used().to_vec() {
+        for DeviceRow { id, nth } in self.lanes.used().to_vec() {
             let name = match (self.described(), stream_id(self.stream)) {
                 (Some(described), _) => format!("{}{}", described.name, again(nth)),
                 (None, -1) => format!("Device {}{}", self.device, again(nth)),
@@ -391,15 +399,15 @@ impl<'w> StreamRows<'_, 'w> {
         Ok(())
     }
 
-    /// Hands on the names of rows whose waits are those of a thread.
+    /// Delivers the names of rows with waits of a thread.
     fn threads_names(&mut self, at: Timestamp) -> io::Result<()> {
-        for Lane { id, nth } in self.lanes.used().to_vec() {
+        for DeviceRow { id, nth } in self.lanes.used().to_vec() {
             self.name(id, &format!("thread {} (sync){}", self.stream, again(nth)), at)?;
         }
         Ok(())
     }
 
-    /// The stream as its collector has described it.
+    /// Returns the collector's description of the stream.
     fn described(&self) -> Option<&'w Stream> {
         let device = self.collection.records.devices.iter().find(|device| device.id == self.device)?;
         device.streams.iter().find(|stream| stream.id == self.stream)
@@ -408,22 +416,24 @@ impl<'w> StreamRows<'_, 'w> {
     fn name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
         let track = Track::new(i64::from(self.device), row);
         let sort_index = self.described().map_or(stream_id(self.stream), |described| described.order);
-        self.rows.thread(&ThreadRow { track, name, sort_index, at })
+        let first = Track::new(i64::from(self.device), self.lanes.first());
+        let continues = Some(first).filter(|first| *first != track);
+        self.rows.thread(&ThreadRow { track, name, sort_index, continues, at })
     }
 }
 
-/// The number of a stream in a file, -1 for what all of them wait for.
+/// Returns the id of a stream in a file; -1 for waits for all streams.
 fn stream_id(stream: u32) -> i64 {
     if stream == u32::MAX { -1 } else { i64::from(stream) }
 }
 
-/// Whether it is drawn beside its stream's row: a wait is as long as the host's call, whatever the stream does meanwhile.
-fn is_beside(entry: &Entry<'_>) -> bool {
+/// Whether it is drawn apart from its stream's row: a wait lasts as long as the host's call, whatever the stream does.
+fn is_apart(entry: &Entry<'_>) -> bool {
     entry.role() == Role::Sync && entry.stream() != u32::MAX && entry.kind() != ActivityType::XpuSync
 }
 
-/// Whether it is a wait of a thread of the host's, which has a row beside what collectors cost, as in libkineto.
-fn is_of_cpu(collection: &Collection, mark: &Mark) -> bool {
+/// Whether it is a wait of a host thread, which has a row next to the overhead of collectors, as in libkineto.
+fn is_of_cpu(collection: &Collection, mark: &StreamMark) -> bool {
     collection.records.entry(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
 }
 
@@ -435,12 +445,12 @@ fn earlier(at: Timestamp, ns: u64) -> Timestamp {
     Timestamp::from_nanos(at.as_nanos().saturating_sub(ns))
 }
 
-/// What stands behind the name of a second row.
+/// Returns the suffix of the name of a further row.
 fn again(row: usize) -> String {
     if row == 0 { String::new() } else { format!(" ({})", row + 1) }
 }
 
-/// What is said of work: its own arguments, the collective's that it is part of, and what the recording says of it.
+/// The arguments of work: its own, those of its collective operation, and those of the recording.
 struct WorkArgs<'a, 'w> {
     all: &'a DeviceRows<'w>,
     collection: &'a Collection,

@@ -1,7 +1,7 @@
 //! The host's spans as the link reads them.
 
-use super::threads::Threads;
-use super::{Host, NEVER};
+use super::threads::DeviceThreads;
+use super::{HostRecords, NEVER};
 use crate::buffer::{Record, Tag};
 use crate::link;
 use crate::time::Timestamp;
@@ -12,8 +12,8 @@ use std::cell::Cell;
 
 /// The spans and slices that the host recorded.
 pub(super) struct HostSpans<'t> {
-    host: &'t Host<'t>,
-    threads: &'t Threads,
+    host: &'t HostRecords<'t>,
+    threads: &'t DeviceThreads,
     /// How far the times of calls and slices may be from one another.
     slack_ns: u64,
     /// The slice that was asked for last, and until when it may have been open.
@@ -44,7 +44,7 @@ impl link::Spans for HostSpans<'_> {
         if site.is_none_or(|site| site.class() != ActivityType::UserAnnotation) {
             return 0;
         }
-        // What stands for it on the host is its first slice, mostly the next record.
+        // Its first slice represents it on the host; mostly the next record.
         let first = first_slice(&definition).filter(|slice| self.host.recorded.record(*slice).is_some());
         first.unwrap_or(span)
     }
@@ -60,33 +60,33 @@ impl link::Spans for HostSpans<'_> {
 }
 
 impl<'t> HostSpans<'t> {
-    pub(super) fn new(host: &'t Host<'t>, threads: &'t Threads, slack_ns: u64) -> HostSpans<'t> {
+    pub(super) fn new(host: &'t HostRecords<'t>, threads: &'t DeviceThreads, slack_ns: u64) -> HostSpans<'t> {
         HostSpans { host, threads, slack_ns, last: Cell::new((0, None)) }
     }
 
-    /// Until when a slice may have been open; `None` if it is none of the recording.
+    /// Returns until when a slice may have been open; `None` if the recording does not contain it.
     fn open_until(&self, slice: u64) -> Option<Timestamp> {
-        let Host { recorded, index, converter, .. } = self.host;
+        let HostRecords { recorded, index, converter, .. } = self.host;
         let record = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice)?;
         if recorded.is_without_pause() && !recorded.disorder {
             return Some(NEVER);
         }
         Some(recorded.window_around(&record).map_or(NEVER, |window| match recorded.disorder {
-            // Its thread may not have noticed yet that another one has exited it.
+            // Its thread may not have noticed yet that another thread exited it.
             true => {
                 let end = converter.timestamp(index.times(window, &record).1).as_nanos();
                 Timestamp::from_nanos(end.saturating_add(self.slack_ns))
             }
-            // Whoever was inside when a pause began pushes anew after it.
+            // Slices that are open during a pause are pushed again after it.
             false => converter.timestamp(window.end),
         }))
     }
 
     fn innermost_of(&self, thread: i64, mut times: impl Iterator<Item = Timestamp>, answers: &mut List<u64>) {
-        let Host { recorded, index, converter, .. } = self.host;
+        let HostRecords { recorded, index, converter, .. } = self.host;
         let mut open: List<(Timestamp, u64)> = List::new();
         let mut next = times.next();
-        // There is nothing in it that fails.
+        // The callback never fails.
         let _ = in_order(recorded, index, index.runs_of(thread), |window, record| {
             if record.head.tag != Tag::Slice {
                 return Ok(());
@@ -105,7 +105,7 @@ impl<'t> HostSpans<'t> {
     }
 }
 
-/// The innermost of the open slices at a time, 0 if there is none; later times come later.
+/// Returns the innermost open slice at a time, 0 if there is none. Times must not decrease between calls.
 fn innermost(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
     while open.pop_if(|(end, _)| *end <= at).is_some() {}
     open.last().map_or(0, |(_, slice)| *slice)

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// handle it is the one that had begun to record last, unless that one had ended. A thread that recorded nothing of its
 /// own has a row all the same.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(super) struct DeviceThreads {
     /// Handles, since when they are whose, sorted.
     handles: List<(u32, Timestamp, u32)>,
     /// The kernel's ids, or what takes their place, by number.
@@ -23,10 +23,10 @@ pub(super) struct Threads {
     are_unique: bool,
 }
 
-impl Threads {
-    pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> Threads {
+impl DeviceThreads {
+    pub(super) fn new(collection: &Collection, recorded: &Recorded, converter: &Converter) -> DeviceThreads {
         let mut threads =
-            Threads { handles: List::new(), ids: List::new(), numbers: BTreeMap::new(), are_unique: false };
+            DeviceThreads { handles: List::new(), ids: List::new(), numbers: BTreeMap::new(), are_unique: false };
         let mut last_lanes = BTreeMap::new();
         for lane in &recorded.lanes {
             let number = threads.add(lane.thread);

@@ -59,7 +59,7 @@ fn the_command_follows_a_request_to_its_file() {
     let said = kineto(&[&pid, "--log-file", &path, "--duration-ms", "50"]);
     assert_eq!((said.status, said.errors.as_str()), (0, ""), "{said:?}");
     let written = place.trace(&format!("a#1_{pid}.json"));
-    for line in ["triggered by a file of user ", "started what ", "request ended: written, trace "] {
+    for line in ["triggered by a file of user ", "recording started", "request ended: written, trace "] {
         assert!(said.out.lines().any(|said| said.starts_with(&format!("{pid}: {line}"))), "no {line:?} in {said:?}");
     }
     assert!(said.out.matches(&format!("{pid}: ")).count() == 3 && !said.out.contains('\x1b'), "{said:?}");
@@ -100,7 +100,7 @@ fn the_command_says_why_there_is_no_file() {
     let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let said = kineto(&[&pid, "--duration-ms", "3600001"]);
-    let why = format!("{pid}: request ended: a request by a file of user ");
+    let why = format!("{pid}: request ended: the request by a file of user ");
     assert_eq!((said.status, said.out.as_str()), (1, ""), "{said:?}");
     assert!(said.errors.starts_with(&why) && said.errors.contains("between 1 ms and 3600s"), "{said:?}");
     let own = std::process::id().to_string();
@@ -137,7 +137,7 @@ fn the_command_does_not_wait_for_ever() {
     let path = place.trace("a.json").display().to_string();
     let command = std::thread::scope(|scope| {
         let command = scope.spawn(|| kineto(&[&pid, "--duration-ms", "600000", "--log-file", &path]));
-        program.wait_for("started what");
+        program.wait_for("recording started");
         program.kill();
         command.join().unwrap()
     });
@@ -326,7 +326,7 @@ fn command_cancels_requests() {
     let path = place.trace("a.json").display().to_string();
     let said = kineto(&[&pid, "--no-wait", "--log-file", &path, "--duration-ms", "3600000"]);
     assert_eq!(said.status, 0, "{said:?}");
-    program.wait_for("started what");
+    program.wait_for("recording started");
     let said = kineto(&[&pid, "--cancel"]);
     assert!(said.status == 0 && said.out.contains("1 request cancelled"), "{said:?}");
     program.end();
@@ -340,7 +340,7 @@ fn command_reports_that_a_later_one_has_replaced_its_request() {
     let path = place.trace("a.json").display().to_string();
     let hours = [&pid, "--log-file", &path, "--duration-ms", "3600000"];
     assert_eq!(kineto(&[&hours[..], &["--no-wait"]].concat()).status, 0);
-    program.wait_for("started what");
+    program.wait_for("recording started");
     std::thread::scope(|scope| {
         // The program takes the next request when this one has ended.
         let waits = scope.spawn(|| kineto(&hours));

@@ -102,7 +102,7 @@ impl Plugin for Mtia {
 
     fn stop(&self) {}
 
-    fn hand_over(&self, out: &mut TraceBuilder<'_>) {
+    fn deliver(&self, out: &mut TraceBuilder<'_>) {
         out.device(DEVICE, "MTIA", "MTIA 17", 6_000_000);
         let runs = runs().take().unwrap_or_default();
         let mut moved = 0;

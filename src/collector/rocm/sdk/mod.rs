@@ -17,10 +17,10 @@ mod runtime;
 use super::search;
 use crate::collector::clock::on_their_clock;
 use crate::collector::contained::run_reader;
-use crate::collector::library::{Attempt, Places};
+use crate::collector::lazy_library::LazyLibrary;
+use crate::collector::library::Attempt;
 use crate::collector::orders::EndLimits;
-use crate::collector::sought::Sought;
-use crate::collector::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
 use ffi::Api;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Records HIP by rocprofiler-sdk.
 #[derive(Debug)]
 pub(super) struct Sdk {
-    loaded: Sought<Loaded>,
+    loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
 }
 
@@ -65,8 +65,8 @@ const TYPES: ActivityTypes = ActivityTypes::of(&[
 ]);
 
 impl Sdk {
-    pub(super) fn new(places: Places) -> Sdk {
-        Sdk { loaded: Sought::new(places), running: fork::Own::default() }
+    pub(super) fn new(options: Options) -> Sdk {
+        Sdk { loaded: LazyLibrary::new(options), running: fork::Own::default() }
     }
 
     /// Finds the library. Until it is found, each time anew.
@@ -98,11 +98,12 @@ impl Sdk {
 }
 
 impl Loaded {
-    fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
-        let library = search::find(&NAMES, places.rocprofiler.as_deref(), places, attempts).ok_or_else(|| {
-            let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
-            Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
-        })?;
+    fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+        let library = search::find(&NAMES, options.path("KINETO_ROCPROFILER_PATH").as_deref(), options, attempts)
+            .ok_or_else(|| {
+                let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
+                Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
+            })?;
         let incompatible = |message| Unavailable::new(Why::Incompatible, message, "use that of ROCm 7");
         let version = ffi::version(library)
             .ok_or_else(|| incompatible("librocprofiler-sdk does not say its version".to_owned()))?;

@@ -119,7 +119,7 @@ impl Reader {
             functions: HashMap::new(),
             captures: Captures::default(),
             until: u64::MAX,
-            left: selection.roctracer_max_events,
+            left: super::super::max_rows(&selection.options),
             is_missing_records: false,
         }
     }

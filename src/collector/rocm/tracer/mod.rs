@@ -17,10 +17,10 @@ mod runtime;
 mod start;
 mod worker;
 
-use crate::collector::library::{Attempt, Places};
+use crate::collector::lazy_library::LazyLibrary;
+use crate::collector::library::Attempt;
 use crate::collector::orders::EndLimits;
-use crate::collector::sought::Sought;
-use crate::collector::{Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable};
+use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
 use crate::os::fork;
 use crate::time::Timestamp;
 use hub::HUB;
@@ -33,7 +33,7 @@ use worker::Orders;
 /// Records HIP through roctracer: kernels, copies, fills, and calls.
 #[derive(Debug)]
 pub(in crate::collector::rocm) struct Tracer {
-    loaded: Sought<Arc<Loaded>>,
+    loaded: LazyLibrary<Arc<Loaded>>,
     running: fork::Own<Option<Running>>,
 }
 
@@ -45,14 +45,14 @@ struct Running {
 }
 
 impl Tracer {
-    /// Makes a collector that looks for the libraries in these places too. Does nothing yet.
-    pub(in crate::collector::rocm) fn new(places: Places) -> Tracer {
-        Tracer { loaded: Sought::new(places), running: fork::Own::default() }
+    /// Makes a collector that finds the libraries by these options. Opens nothing yet.
+    pub(in crate::collector::rocm) fn new(options: Options) -> Tracer {
+        Tracer { loaded: LazyLibrary::new(options), running: fork::Own::default() }
     }
 
     /// Finds the libraries. Until they are found, each time anew.
     fn load(&self) -> Result<&Arc<Loaded>, Unavailable> {
-        self.loaded.find(|places, attempts| Loaded::find(places, attempts).map(Arc::new))
+        self.loaded.find(|options, attempts| Loaded::find(options, attempts).map(Arc::new))
     }
 }
 

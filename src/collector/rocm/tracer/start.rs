@@ -9,9 +9,9 @@ use super::hub::HUB;
 use super::recording::Recording;
 use super::runtime::Hip;
 use super::worker::{Orders, Worker};
-use crate::collector::library::{Attempt, Places};
+use crate::collector::library::Attempt;
 use crate::collector::rocm::{hip, ids, search};
-use crate::collector::{Capabilities, DeviceDescription, RecordSink, Selection, Unavailable, Why};
+use crate::collector::{Capabilities, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Loaded {
     ///
     /// # Errors
     /// What is missing.
-    pub(super) fn find(places: &Places, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
-        let library = search::find(&search::HIP, None, places, attempts);
+    pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
+        let library = search::find(&search::HIP, None, options, attempts);
         let hip = library.and_then(Hip::new).ok_or_else(|| {
             let advice = "install ROCm, or say where it is by ROCM_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
@@ -64,10 +64,11 @@ impl Loaded {
             let advice = "see what `rocm-smi` says, and HIP_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "HIP finds no GPU", advice));
         }
-        let library = search::find(&NAMES, places.roctracer.as_deref(), places, attempts).ok_or_else(|| {
-            let advice = "install roctracer, which ROCm has until 6, or say where it is by KINETO_ROCTRACER_PATH";
-            Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
-        })?;
+        let library = search::find(&NAMES, options.path("KINETO_ROCTRACER_PATH").as_deref(), options, attempts)
+            .ok_or_else(|| {
+                let advice = "install roctracer, which ROCm has until 6, or say where it is by KINETO_ROCTRACER_PATH";
+                Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
+            })?;
         let other = "use the libroctracer64.so.4 of ROCm 5 or 6 (KINETO_ROCTRACER_PATH)";
         let api = Api::new(library).map_err(|name| {
             let message = format!("libroctracer64 has no {}", name.to_string_lossy());
@@ -114,7 +115,7 @@ impl Loaded {
             let note = "another profiler of this process has used roctracer: whoever was last gets the records";
             capabilities.notes.push(note.to_owned());
         }
-        let recording = Recording::new(capabilities.types, selection.roctracer_max_events, sink.clone());
+        let recording = Recording::new(capabilities.types, super::super::max_rows(&selection.options), sink.clone());
         if !HUB.take(recording, self.clone()) {
             return Err(Unavailable::taken("roctracer"));
         }
@@ -172,7 +173,7 @@ impl Loaded {
         self.hip.driver_version()?;
         HUB.with(|recording| {
             // That was none of the recording, which begins now.
-            recording.rows_left = selection.roctracer_max_events;
+            recording.rows_left = super::super::max_rows(&selection.options);
             recording.has_heard
         })
     }

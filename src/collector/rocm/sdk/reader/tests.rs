@@ -202,7 +202,8 @@ fn nothing_comes_of_a_call_that_failed() {
 #[test]
 fn rows_beyond_the_limit_are_counted() {
     let sink = trial::sink();
-    let selection = Selection { roctracer_max_events: 2, ..Selection::of(ActivityTypes::ALL) };
+    let mut selection = Selection::of(ActivityTypes::ALL);
+    selection.options.set("ROCTRACER_MAX_EVENTS", 2);
     let mut reader = Reader::new(sink.clone(), &selection, known(), Box::new(|_| None));
     call(&mut reader, 107, 7, &LAUNCH, false);
     (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&RAN)));

@@ -1,4 +1,4 @@
-//! Where allocators find the recorders that record what they do, without a lock and without a list that grows.
+//! Where allocators find the recorders of their reports, without a lock and without a growing list.
 
 use super::Recorder;
 use crate::buffer::Loss;
@@ -7,41 +7,41 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
-/// A place for one recorder.
+/// A slot for one recorder.
 #[derive(Debug)]
 pub(crate) struct Listener {
     is_taken: AtomicBool,
-    /// The epoch that is recorded, or was recorded last.
+    /// The current or latest epoch.
     epoch: AtomicU64,
-    /// The process that records.
+    /// The fork generation of the recording process.
     fork: AtomicU64,
     recorder: Mutex<Weak<Recorder>>,
-    /// The recording, 0 if it reaches all threads.
+    /// The recording, 0 if it includes all threads.
     selective: AtomicU64,
     over_limit: AtomicU64,
     missed: AtomicU64,
     own: AtomicU64,
 }
 
-/// As many recorders as can listen at a time: one for each bit of [`OPEN`].
-const PLACES: usize = 64;
-static LISTENERS: [Listener; PLACES] = [const { Listener::new() }; PLACES];
-/// A bit for each listener that records now.
+/// The most recorders that can receive reports at a time: one for each bit of [`OPEN`].
+const SLOTS: usize = 64;
+static LISTENERS: [Listener; SLOTS] = [const { Listener::new() }; SLOTS];
+/// One bit for each listener that records now.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// How many `Own` the thread holds.
+    /// How many guards the thread holds.
     static OWN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Returns whether anybody records what allocators do.
+/// Returns whether any recorder receives allocators' reports.
 #[inline(always)]
 pub(crate) fn is_open() -> bool {
-    // Relaxed: a thread that reads the old value misses, or records in vain, what it does in these nanoseconds.
+    // Relaxed: a thread that reads the old value misses, or needlessly records, events of these nanoseconds.
     OPEN.load(Ordering::Relaxed) != 0
 }
 
-/// Returns those who record now.
+/// Returns the listeners that record now.
 #[inline]
 pub(crate) fn open() -> impl Iterator<Item = &'static Listener> {
     let mut left = OPEN.load(Ordering::Relaxed);
@@ -72,12 +72,12 @@ impl Listener {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Returns the recording, 0 if it reaches all threads.
+    /// Returns the recording, 0 if it includes all threads.
     pub(crate) fn selective(&self) -> u64 {
         self.selective.load(Ordering::Relaxed)
     }
 
-    /// Returns the recorder; none in a forked child of the process that records, and then nobody asks again.
+    /// Returns the recorder; `None` in a forked child of the recording process, where the listener is closed.
     pub(crate) fn recorder(&self) -> Option<Arc<Recorder>> {
         if self.fork.load(Ordering::Relaxed) != fork::generation() {
             self.close();
@@ -86,7 +86,7 @@ impl Listener {
         self.lock()?.upgrade()
     }
 
-    /// Counts what was not recorded.
+    /// Counts an event that was not recorded.
     #[cold]
     pub(crate) fn count(&self, loss: Loss) {
         let counter = match loss {
@@ -97,10 +97,10 @@ impl Listener {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Locks the recorder, which nobody holds for long but in a forked child, where a thread may that does not exist.
+    /// Locks the recorder. Gives up after a while: in a forked child, the holder may be a thread that does not exist.
     fn lock(&self) -> Option<MutexGuard<'_, Weak<Recorder>>> {
-        const LOOKS: usize = 10_000;
-        (0..LOOKS).find_map(|_| match self.recorder.try_lock() {
+        const TRIES: usize = 10_000;
+        (0..TRIES).find_map(|_| match self.recorder.try_lock() {
             Ok(recorder) => Some(recorder),
             Err(TryLockError::Poisoned(recorder)) => Some(recorder.into_inner()),
             Err(TryLockError::WouldBlock) => {
@@ -110,40 +110,40 @@ impl Listener {
         })
     }
 
-    /// Puts another recorder in; `false` if the place cannot be had.
+    /// Replaces the recorder; returns false if the slot cannot be locked.
     fn set(&self, recorder: Weak<Recorder>) -> bool {
-        let before = self.lock().map(|mut place| std::mem::replace(&mut *place, recorder));
-        // Dropped outside the lock, as that may call the allocator.
+        let before = self.lock().map(|mut slot| std::mem::replace(&mut *slot, recorder));
+        // Dropped outside the lock, because that may call the allocator.
         before.is_some()
     }
 
     fn close(&self) {
-        let place = LISTENERS.iter().position(|listener| std::ptr::eq(listener, self));
-        OPEN.fetch_and(!place.map_or(0, |place| 1 << place), Ordering::Relaxed);
+        let slot = LISTENERS.iter().position(|listener| std::ptr::eq(listener, self));
+        OPEN.fetch_and(!slot.map_or(0, |slot| 1 << slot), Ordering::Relaxed);
     }
 }
 
-/// A recorder's hold on its place.
+/// A recorder's claim to its slot; released on drop.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ListenerSlot {
     listener: &'static Listener,
     bit: u64,
     has_left: AtomicBool,
 }
 
-impl Seat {
-    /// Takes a place; `None` if all are taken.
-    pub(super) fn take(recorder: &Arc<Recorder>) -> Option<Seat> {
+impl ListenerSlot {
+    /// Claims a slot; `None` if all are taken.
+    pub(super) fn take(recorder: &Arc<Recorder>) -> Option<ListenerSlot> {
         let is_free = |(_, listener): &(usize, &Listener)| !listener.is_taken.swap(true, Ordering::Acquire);
-        let (place, listener) = LISTENERS.iter().enumerate().find(is_free)?;
+        let (slot, listener) = LISTENERS.iter().enumerate().find(is_free)?;
         listener.set(Arc::downgrade(recorder)).then_some(())?;
         listener.fork.store(fork::generation(), Ordering::Relaxed);
-        let seat = Seat { listener, bit: 1 << place, has_left: AtomicBool::new(false) };
-        seat.take_losses();
-        Some(seat)
+        let listener_slot = ListenerSlot { listener, bit: 1 << slot, has_left: AtomicBool::new(false) };
+        listener_slot.take_losses();
+        Some(listener_slot)
     }
 
-    /// That recording does not reach all threads, or does if it is 0.
+    /// Sets the recording that includes only some threads, 0 if it includes all.
     pub(super) fn restrict(&self, recording: u64) {
         self.listener.selective.store(recording, Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl Seat {
         }
         self.listener.epoch.store(epoch, Ordering::Relaxed);
         self.listener.fork.store(fork::generation(), Ordering::Relaxed);
-        // Release: for the reader it is only a hint, but what is recorded should not come before the epoch.
+        // Release: readers take the bit as a hint, but no record should precede the epoch.
         OPEN.fetch_or(self.bit, Ordering::Release);
     }
 
@@ -165,7 +165,7 @@ impl Seat {
         OPEN.fetch_and(!self.bit, Ordering::Relaxed);
     }
 
-    /// Takes the counts of what was not recorded.
+    /// Takes the counts of events that were not recorded.
     pub(super) fn take_losses(&self) -> [(Loss, u64); 3] {
         let Listener { over_limit, missed, own, .. } = self.listener;
         [(Loss::MemoryOverLimit, over_limit), (Loss::MemoryMissed, missed), (Loss::MemoryOwn, own)]
@@ -173,8 +173,8 @@ impl Seat {
     }
 }
 
-impl Seat {
-    /// Gives the place to others; nothing is opened afterwards.
+impl ListenerSlot {
+    /// Releases the slot; nothing is opened afterwards.
     pub(super) fn leave(&self) {
         self.close();
         if !self.has_left.swap(true, Ordering::Relaxed) && self.listener.set(Weak::new()) {
@@ -183,30 +183,30 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ListenerSlot {
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-/// What the thread allocates and frees while it holds this is this crate's own, and passed over.
+/// Marks the thread's allocations as this crate's own, which are not recorded, while it is held.
 #[derive(Debug)]
-pub(crate) struct Own(());
+pub(crate) struct InternalAllocGuard(());
 
-impl Own {
-    pub(crate) fn begin() -> Own {
+impl InternalAllocGuard {
+    pub(crate) fn begin() -> InternalAllocGuard {
         OWN.with(|own| own.set(own.get() + 1));
-        Own(())
+        InternalAllocGuard(())
     }
 
-    /// Returns whether the thread does something of this crate's own.
+    /// Returns whether the thread holds a guard.
     #[inline]
     pub(crate) fn is_held() -> bool {
         OWN.with(Cell::get) != 0
     }
 }
 
-impl Drop for Own {
+impl Drop for InternalAllocGuard {
     fn drop(&mut self) {
         OWN.with(|own| own.set(own.get() - 1));
     }

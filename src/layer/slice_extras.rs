@@ -1,33 +1,32 @@
-//! The hooks where slices have more than times: stacks, and what the processor has counted.
+//! Hooks of slices that have stacks or counters.
 
-use super::home::Busy;
+use super::thread_lanes::Busy;
 use super::{Hook, KinetoLayer};
 use crate::buffer::{Head, Tag};
 use crate::clock;
 use crate::os::backtrace;
-use crate::recorder::Companions;
-use crate::recorder::listeners::Own;
+use crate::recorder::SliceExtras;
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use tracing_core::Subscriber;
 use tracing_core::span::Id;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// So many frames at the end of a stack are this crate's and tracing's, which are not shown: three in a program that was
-/// optimized, and one for some layers. Where there are more, a stack that is cut off is shorter.
+/// The innermost frames reserved for this crate and tracing, which are not shown. An optimized program needs three, and one
+/// for some layers. With more, a truncated stack is shorter.
 const OWN_FRAMES: usize = if cfg!(debug_assertions) { 20 } else { 6 };
-/// The most frames that a walk up a stack has room for.
-const FRAMES: usize = Companions::FRAMES_MAX + OWN_FRAMES;
+/// The most frames that one unwind captures.
+const FRAMES: usize = SliceExtras::FRAMES_MAX + OWN_FRAMES;
 
 impl KinetoLayer {
-    /// Enters a span: from where, then what has been counted, then the clock.
+    /// Enters a span: captures the stack, then the counters, then the clock.
     #[inline(never)]
-    pub(super) fn enter_accompanied<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    pub(super) fn enter_with_extras<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let hook = self.hook(epoch);
-        let enter =
-            |stack: &[u64]| self.retry(key, &ctx, hook, |lane| lane.enter_carefully(key, stack, &self.recorder));
+        let enter = |stack: &[u64]| self.retry(key, &ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
         if has_stacks(key, &ctx, &hook) {
             let mut addresses = [0; FRAMES];
             enter(capture(&hook, &mut addresses));
@@ -37,7 +36,7 @@ impl KinetoLayer {
         hook.take_back();
     }
 
-    /// Leaves a span: the clock, then what has been counted.
+    /// Leaves a span: reads the clock, then the counters.
     #[inline(never)]
     pub(super) fn leave_counted<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
@@ -45,7 +44,7 @@ impl KinetoLayer {
     {
         let (end, hook) = (clock::now(), self.hook(epoch));
         let counted = hook.with(|lane| Ok(lane.counted(key))).flatten();
-        self.leave_carefully(key, end, &ctx, hook);
+        self.leave_slowly(key, end, &ctx, hook);
         if let Some((slice, reading)) = counted {
             hook.put(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.words());
         }
@@ -58,14 +57,14 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let site = || ctx.metadata(&Id::from_u64(key)).map(|metadata| hook.site(metadata));
-    hook.recorder.companions.frames > 0 && site().is_some_and(|site| site.has_stacks && site.is_recorded())
+    hook.recorder.slice_extras.frames > 0 && site().is_some_and(|site| site.has_stacks && site.is_recorded())
 }
 
-/// From where the thread comes; empty in the midst of another hook.
+/// Captures the thread's stack; empty inside another hook.
 fn capture<'a>(hook: &Hook<'_>, addresses: &'a mut [u64; FRAMES]) -> &'a [u64] {
-    // What the unwinder allocates is not the program's.
-    let (Some(_busy), _own) = (Busy::begin(), Own::begin()) else { return &[] };
-    let addresses = addresses.get_mut(..hook.recorder.companions.frames + OWN_FRAMES).unwrap_or_default();
+    // The unwinder's allocations are not the program's.
+    let (Some(_busy), _own) = (Busy::begin(), InternalAllocGuard::begin()) else { return &[] };
+    let addresses = addresses.get_mut(..hook.recorder.slice_extras.frames + OWN_FRAMES).unwrap_or_default();
     let count = backtrace::capture(addresses);
     addresses.get(..count).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use crate::collector::CollectorSet;
 use crate::diag::diag;
 use crate::os::{fork, signal};
 use crate::recorder::Recorder;
-use crate::recorder::listeners::Own;
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 
 /// The anchors of a recording, and the thread that adds to them.
 ///
-/// The first chunk that a thread asks for starts it (the recording itself, if it may be an allocator that asks): making a
-/// layer does not wait for a thread, and a recording without records has none. Where it cannot be started, threads make
-/// their chunks themselves and read the clocks with each.
+/// The first request for a chunk starts the thread. If an allocator may make that request, the recording starts it instead.
+/// So creating a layer waits for no thread, and a recording without records has none. If it cannot be started, threads
+/// allocate their chunks themselves, and read the clocks with each.
 #[derive(Debug)]
-pub(crate) struct Pulse {
-    shared: Arc<Shared>,
+pub(crate) struct ClockThread {
+    shared: Arc<ClockState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ClockState {
     recorder: Arc<Recorder>,
     collectors: Arc<CollectorSet>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
     /// The thread runs.
     begun: AtomicBool,
-    /// The recording's full buffers were reported.
+    /// Full buffers were reported for this recording.
     is_full: AtomicBool,
 }
 
 /// How often the clocks are read.
 const PERIOD: Duration = Duration::from_secs(1);
-/// More anchors than that (two hours) are thinned out, so that a recording of weeks stays small.
+/// Above this number (two hours), every second anchor is dropped, so that a recording of weeks stays small.
 const ANCHORS_MAX: usize = 8192;
 
-impl Pulse {
-    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> Pulse {
-        let shared = Shared {
+impl ClockThread {
+    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> ClockThread {
+        let shared = ClockState {
             recorder,
             collectors,
             anchors: fork::Own::default(),
@@ -50,7 +50,7 @@ impl Pulse {
             begun: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
         };
-        Pulse { shared: Arc::new(shared) }
+        ClockThread { shared: Arc::new(shared) }
     }
 
     /// Begins a recording's list of anchors.
@@ -61,8 +61,7 @@ impl Pulse {
         self.shared.recorder.pool().help_from(Arc::downgrade(&starter));
     }
 
-    /// Starts the thread now, and waits until it has begun: so no allocator starts it, and what the standard library
-    /// allocates for it is not taken for the program's.
+    /// Starts the thread now and waits until it runs, so that its allocations are not attributed to the program.
     pub(crate) fn start_ahead(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         self.shared.recorder.pool().start_ahead();
@@ -72,7 +71,7 @@ impl Pulse {
         }
     }
 
-    /// Has the thread see that an epoch is open; it sleeps while none is.
+    /// Wakes the thread because an epoch is open; it sleeps while none is.
     pub(crate) fn wake(&self) {
         self.shared.recorder.pool().wake_helper();
     }
@@ -93,17 +92,17 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for ClockThread {
     fn drop(&mut self) {
         self.shared.alive.store(false, Ordering::Relaxed);
         self.wake();
     }
 }
 
-impl Starter for Shared {
+impl Starter for ClockState {
     fn start(self: Arc<Self>) -> Option<Thread> {
         signal::expect();
-        // Whatever the clocks did since the recording began, from its first record on they are known.
+        // The conversion is exact from the first record on, even if a clock was set since the recording began.
         self.add(Anchor::take());
         let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
         let spawned = builder.spawn(move || self.run()).ok()?;
@@ -111,7 +110,7 @@ impl Starter for Shared {
     }
 }
 
-impl Shared {
+impl ClockState {
     fn anchors(&self) -> MutexGuard<'_, Vec<Anchor>> {
         self.anchors.lock()
     }
@@ -135,7 +134,7 @@ impl Shared {
             diag!(
                 Warning,
                 "buffer",
-                "the buffer limit of {limit} MiB is reached, and further records are dropped; raise buffer_limit_bytes \
+                "further records are dropped: the buffer limit of {limit} MiB is reached; raise buffer_limit_bytes \
                  (KINETO_BUFFER_LIMIT_MB), or record less with a filter"
             );
         }
@@ -143,12 +142,12 @@ impl Shared {
 
     fn run(&self) {
         // Also while the thread is torn down.
-        let _own = ManuallyDrop::new(Own::begin());
+        let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         self.begun.store(true, Ordering::Relaxed);
         // From now on there is something to flush.
         signal::serve(super::at_exit);
         let mut next = Instant::now() + PERIOD;
-        // Who has started this thread is inside a hook, perhaps with no processor but this one.
+        // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
             if self.recorder.epoch() == 0 {

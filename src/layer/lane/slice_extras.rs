@@ -1,24 +1,23 @@
-//! What a thread records beside the times of its slices: from where it entered them, and what its counters stood at.
+//! Stacks and counters of a thread's slices.
 //!
-//! Where any of that is wanted, the usual form of the hooks sees another epoch, as where collectors are told of slices, and
-//! the careful one does this. What was so at the enter stands right before the slice's own record, so that it is written
-//! when the clock is read.
+//! With these, the fast path is disabled and the slow path records them. Those of the enter precede the slice's own record,
+//! so that they are written before the clock is read.
 
 use super::{Lane, NO_EPOCH};
 use crate::buffer::{Head, Loss, Tag};
-use crate::layer::need::Need;
+use crate::layer::missing::Missing;
 use crate::os::counters::{EVENTS_MAX, Reader, Reading};
 use crate::recorder::Recorder;
 
 impl Lane {
-    /// Has the slices of this epoch accompanied, if the thread has counters by what those say.
-    pub(in crate::layer) fn accompany(&self, counters: Option<Reader>) {
-        self.untold.set(NO_EPOCH);
+    /// Disables the fast path for this epoch, and sets the thread's counters, if it has some.
+    pub(in crate::layer) fn set_counters(&self, counters: Option<Reader>) {
+        self.fast_epoch.set(NO_EPOCH);
         self.counters.set(counters);
     }
 
-    /// Returns the id of the slice that comes next, 0 if it is lost; before it stand `stack` and what has been counted.
-    pub(super) fn reserve_slice(&self, stack: &[u64], recorder: &Recorder) -> Result<u64, Need> {
+    /// Records `stack` and the counters, and returns the id of the next slice, 0 if it is lost.
+    pub(super) fn reserve_slice(&self, stack: &[u64], recorder: &Recorder) -> Result<u64, Missing> {
         /// Of counters: head, slice, two times.
         const COUNTS_MAX: usize = (4 + EVENTS_MAX).div_ceil(4);
         let counters = self.counters.get();

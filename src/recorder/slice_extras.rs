@@ -1,5 +1,4 @@
-//! What is recorded beside the times of slices, if that was asked for: from where they were entered, and what the processor
-//! has counted meanwhile.
+//! Optional data of slices: the stack at the enter, and the processor's event counts.
 
 use crate::buffer::{Loss, Losses};
 use crate::collector::{Unavailable, Why};
@@ -9,25 +8,25 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a recording is to have beside the times of slices.
+/// The stacks and counters that a recording adds to slices.
 #[derive(Debug, Default)]
-pub(crate) struct Companions {
-    /// How many frames of a stack are shown, 0 for no stacks.
+pub(crate) struct SliceExtras {
+    /// The number of stack frames shown, 0 for no stacks.
     pub(crate) frames: usize,
-    /// What is counted of what was asked for.
+    /// The requested events that can be counted.
     pub(crate) events: Vec<&'static Event>,
     reports: Vec<CounterReport>,
     has_warned: AtomicBool,
 }
 
-/// How a counter of the CPU fared that was asked for; see
+/// The state of a requested CPU counter; see
 /// [`performance_events`](crate::KinetoLayerBuilder::performance_events).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CounterReport {
     /// Its name.
     pub name: &'static str,
-    /// Nothing, or why it was not counted.
+    /// `Ok` if it was counted, else the reason.
     pub state: Result<(), Unavailable>,
 }
 
@@ -40,16 +39,17 @@ impl fmt::Display for CounterReport {
     }
 }
 
-impl Companions {
+impl SliceExtras {
     /// The most frames of a stack.
     pub(crate) const FRAMES_MAX: usize = 128;
 
-    /// Stacks of so many frames, and counters of these names, which are tried at once: what cannot be counted on the calling
-    /// thread is left out, with a warning.
+    /// Creates stacks of up to `frames` frames, and counters by `names`.
+    ///
+    /// Tries each counter on the calling thread; those that fail are left out, with a warning.
     ///
     /// # Errors
-    /// What is wrong with the names.
-    pub(crate) fn new(frames: usize, names: &[String]) -> Result<Companions, String> {
+    /// If a name is unknown, or there are too many.
+    pub(crate) fn new(frames: usize, names: &[String]) -> Result<SliceExtras, String> {
         let mut wanted = Vec::new();
         for name in names {
             let event = Event::named(name).ok_or_else(|| unknown(name))?;
@@ -70,27 +70,27 @@ impl Companions {
             |event: &&Event| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
         let events = wanted.into_iter().filter(is_counted).collect();
         warn(&reports);
-        Ok(Companions { frames, events, reports, has_warned: AtomicBool::new(false) })
+        Ok(SliceExtras { frames, events, reports, has_warned: AtomicBool::new(false) })
     }
 
-    /// Whether slices have anything beside their times.
+    /// Returns whether slices have stacks or counts.
     #[inline]
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.frames > 0 || self.count()
+    pub(crate) fn are_enabled(&self) -> bool {
+        self.frames > 0 || self.has_counters()
     }
 
-    /// Whether anything is counted.
+    /// Returns whether any event is counted.
     #[inline]
-    pub(crate) fn count(&self) -> bool {
+    pub(crate) fn has_counters(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Returns how each counter fared.
+    /// Returns the state of each requested counter.
     pub(crate) fn reports(&self) -> Vec<CounterReport> {
         self.reports.clone()
     }
 
-    /// Begins to count on the calling thread, if it can be counted as on the one that built the layer.
+    /// Starts the counters of the calling thread; `None`, with a warning, if one of them cannot be opened.
     pub(crate) fn open(&self, losses: &Losses) -> Option<Group> {
         let mut refusal = None;
         let group = Group::open(self.events.iter().copied(), &mut |_, why| refusal = Some(why));
@@ -116,7 +116,7 @@ fn unknown(name: &str) -> String {
     format!("the performance event `{name}` is not known; known are {}", known.join(", "))
 }
 
-/// One message about all that is not counted.
+/// Warns, in one message, about all events that cannot be counted.
 fn warn(reports: &[CounterReport]) {
     let refused = || reports.iter().filter_map(|report| Some((report.name, report.state.as_ref().err()?)));
     let Some((_, first)) = refused().next() else { return };
@@ -127,7 +127,7 @@ fn warn(reports: &[CounterReport]) {
     diag!(Warning, "counters", "not counted: {}: {first}{rest}", names.join(", "));
 }
 
-/// What the kernel means.
+/// Translates the kernel's error.
 #[cfg(unix)]
 fn reason(error: &io::Error) -> Unavailable {
     match error.raw_os_error() {
@@ -179,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_is_an_error_that_lists_the_known_ones() {
-        let error = Companions::new(0, &names(&["cycles", "cykles"])).unwrap_err();
+    fn unknown_event_name_error_lists_known_names() {
+        let error = SliceExtras::new(0, &names(&["cycles", "cykles"])).unwrap_err();
         assert!(error.contains("`cykles` is not known; known are cycles, instructions, cache-references"), "{error}");
         let all: Vec<_> = EVENTS.iter().map(|event| event.name).collect();
-        assert!(Companions::new(0, &names(&all)).unwrap_err().contains("19 performance events are too many"));
+        assert!(SliceExtras::new(0, &names(&all)).unwrap_err().contains("19 performance events are too many"));
     }
 
     #[test]
     fn each_event_is_counted_or_has_a_reason() {
         let wanted = ["task-clock", "cycles", "page-faults", "cycles", "context-switches"];
-        let companions = Companions::new(0, &names(&wanted)).unwrap();
-        let reports = companions.reports();
+        let slice_extras = SliceExtras::new(0, &names(&wanted)).unwrap();
+        let reports = slice_extras.reports();
         let told: Vec<_> = reports.iter().map(|report| report.name).collect();
         assert_eq!(told, ["task-clock", "cycles", "page-faults", "context-switches"]);
-        let counted: Vec<_> = companions.events.iter().map(|event| event.name).collect();
+        let counted: Vec<_> = slice_extras.events.iter().map(|event| event.name).collect();
         let expected: Vec<_> = reports.iter().filter(|r| r.state.is_ok()).map(|r| r.name).collect();
         assert_eq!(counted, expected);
         assert!(reports.iter().all(|report| report.state.is_ok() || report.to_string().len() > 20), "{reports:?}");

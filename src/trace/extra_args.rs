@@ -1,4 +1,4 @@
-//! What was recorded beside the times of slices, as their arguments.
+//! Call stacks and CPU counters of slices, as their arguments.
 
 use super::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
 use super::walk::Walk;
@@ -6,13 +6,13 @@ use crate::buffer::{Record, Tag};
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::keys::Keys;
 
-/// The key of the share of a slice's time for which was counted.
+/// The key of the share of a slice's time during which events were counted.
 const SHARE: &str = "counted";
 
-/// What stands beside the slice at hand.
+/// The call stack and counts of the current slice.
 #[derive(Debug, Default)]
-pub(super) struct Companions {
-    /// The record behind those that were met; if it is a slice, they are its companions.
+pub(super) struct ExtraArgs {
+    /// The id of the record after those that were added; if it is a slice, they belong to it.
     next: u64,
     addresses: Vec<u64>,
     at_enter: Vec<u64>,
@@ -20,13 +20,13 @@ pub(super) struct Companions {
     /// Empty for none.
     call_stack: String,
     counts: Vec<(&'static str, u64)>,
-    /// For which share of the slice's time that was counted, if not for all of it.
+    /// The share of the slice's time during which events were counted, if not all of it.
     share: Option<f64>,
 }
 
-impl Companions {
-    /// Takes note of a record that may be one.
-    pub(super) fn meet(&mut self, record: &Record<'_>) {
+impl ExtraArgs {
+    /// Adds a record that may belong to the next slice.
+    pub(super) fn add_record(&mut self, record: &Record<'_>) {
         if record.head.tag == Tag::Counts && record.words[0] != 0 {
             return;
         }
@@ -40,7 +40,7 @@ impl Companions {
         words.extend(record.payload());
     }
 
-    /// Returns what stands beside a slice, if something does; `fields` are what the program says of it.
+    /// Returns the extra arguments of a slice, if it has any; `fields` visits the program's own.
     pub(super) fn of(
         &mut self,
         slice: &Record<'_>,
@@ -65,15 +65,15 @@ impl Companions {
             let (share, counts) = taken(&self.at_enter, &self.at_exit);
             self.share = share.filter(|_| !keys.has(SHARE));
             let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| report.name);
-            // A key that is the program's own is left to it.
+            // The program's own argument of that key wins.
             self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has(name)));
         }
         Some(self)
     }
 }
 
-/// What was counted between two readings; also for which share of the time, if not for all of it, to which counts are scaled
-/// then. What was not counted at all has no counts.
+/// Returns the counts between two readings, scaled to the whole time. The first value is the share of the time during which
+/// events were counted, if not all of it; at a share of 0 there are no counts.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count that is scaled stays one")]
 fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<Item = u64> + 'r) {
     let mut taken = enter.iter().zip(exit).map(|(enter, exit)| exit.saturating_sub(*enter));
@@ -83,18 +83,18 @@ fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<I
     (share, taken.filter(move |_| share != Some(0.0)).map(scaled))
 }
 
-/// Whether a recorded stack is shown: the program says none itself, and it is no backward operation.
+/// Whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
 fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
     const STACK: &str = "Call stack";
-    let is_said = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has(key));
+    let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has(key));
     let mut has_place = true;
-    if is_said {
+    if may_conflict {
         fields(&mut |key, value| has_place &= key != STACK && !is_of_backward(key, value));
     }
     has_place
 }
 
-impl Args for Companions {
+impl Args for ExtraArgs {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         if !self.call_stack.is_empty() {
             each("Call stack", ArgValue::Str(&self.call_stack));
@@ -109,15 +109,15 @@ impl Args for Companions {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn counts_are_scaled_to_the_time_for_which_they_were_wanted() {
+    fn counts_are_scaled_to_the_whole_slice() {
         let taken = |enter: &[u64], exit: &[u64]| {
             let (share, counts) = super::taken(enter, exit);
             (share, counts.collect::<Vec<_>>())
         };
         assert_eq!(taken(&[100, 50, 7, 0], &[300, 250, 10, 4]), (None, vec![3, 4]));
         assert_eq!(taken(&[100, 50, 7, 0], &[300, 100, 10, 4]), (Some(0.25), vec![12, 16]));
-        assert_eq!(taken(&[100, 50, 7, 0], &[300, 50, 7, 0]), (Some(0.0), vec![]), "it was never their turn");
-        assert_eq!(taken(&[5, 5, 9], &[5, 5, 8]), (None, vec![0]), "of so short a slice there is no time");
+        assert_eq!(taken(&[100, 50, 7, 0], &[300, 50, 7, 0]), (Some(0.0), vec![]), "never counted");
+        assert_eq!(taken(&[5, 5, 9], &[5, 5, 8]), (None, vec![0]), "the slice was too short to measure");
         assert_eq!(taken(&[], &[]), (None, vec![]));
     }
 }

@@ -1,24 +1,25 @@
-//! Which threads a recording reaches.
+//! Which threads a recording includes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which threads are recorded; given to [`KinetoLayerBuilder::threads`](crate::KinetoLayerBuilder::threads).
 ///
-/// A thread is judged once in a recording, when it first does something. What it says of itself by
+/// The decision is made once for each thread and recording, at the thread's first hook. The thread's own calls of
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread) and
-/// [`disable_in_this_thread`](crate::Profiler::disable_in_this_thread) goes before the filter.
+/// [`disable_in_this_thread`](crate::Profiler::disable_in_this_thread) override the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThreadFilter {
     /// All threads: torch's `profile_all_threads`.
     #[default]
     All,
-    /// The thread that starts the recording: torch's default, but for the threads to which torch's own pools hand it on.
+    /// The thread that starts the recording. This is torch's default, except that torch's own pools pass it on to their threads.
     Current,
-    /// Threads whose name is one of these, in which `*` stands for any text: `["main", "tokio-*"]`. It is the name that Rust
-    /// knows when the thread is first met; threads that Rust has not named have the empty one.
+    /// Threads whose name matches one of these patterns, in which `*` matches any text: `["main", "tokio-*"]`.
+    ///
+    /// The name is Rust's at the thread's first hook; a thread without one has the empty name.
     Named(Vec<String>),
-    /// Those that say so themselves.
+    /// Threads that enable themselves.
     Registered,
 }
 
@@ -28,26 +29,25 @@ impl ThreadFilter {
         ThreadFilter::Named(names.into_iter().map(Into::into).collect())
     }
 
-    /// Whether a thread is among them that has not started the recording; `None` if that takes its `name`, which is not to
-    /// be had.
+    /// Returns whether a thread that has not started the recording is included; `None` if that depends on an unknown `name`.
     pub(crate) fn takes(&self, name: Option<impl FnOnce() -> String>) -> Option<bool> {
         match self {
             ThreadFilter::All => Some(true),
             ThreadFilter::Current | ThreadFilter::Registered => Some(false),
             ThreadFilter::Named(patterns) => {
                 let name = name?();
-                Some(patterns.iter().any(|pattern| is_like(&name, pattern)))
+                Some(patterns.iter().any(|pattern| matches_pattern(&name, pattern)))
             }
         }
     }
 }
 
-/// Whether a text is like a pattern, in which `*` stands for any text.
-fn is_like(text: &str, pattern: &str) -> bool {
+/// Returns whether a text matches a pattern, in which `*` matches any text.
+fn matches_pattern(text: &str, pattern: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
     let Some(mut text) = text.strip_prefix(start) else { return false };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first place that fits leaves the most for the rest.
+    // The earliest match leaves the most text for the remaining parts.
     for part in middle.split('*') {
         let Some((_, after)) = text.split_once(part) else { return false };
         text = after;
@@ -55,30 +55,30 @@ fn is_like(text: &str, pattern: &str) -> bool {
     text.ends_with(end)
 }
 
-/// How far a layer's recordings reach.
+/// Which threads a layer's recordings include.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct ThreadSelection {
     pub(crate) filter: ThreadFilter,
     /// The layer, unique in the process.
     pub(crate) layer: u64,
-    /// The recording that goes on or went on last, unique in the process.
+    /// The current or latest recording, unique in the process.
     recording: AtomicU64,
-    /// The same, but 0 as long as it reaches all threads.
+    /// The same, but 0 while the recording includes all threads.
     selective: AtomicU64,
-    /// Buckets of the spans that a recorded thread has met without having seen them made.
+    /// Buckets of spans that a recorded thread has met but no recorded thread has created.
     met: AtomicU64,
 }
 
-/// Process-wide: layers and recordings.
+/// Process-wide number of the next layer or recording.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Reach {
-    pub(crate) fn new(filter: ThreadFilter) -> Reach {
+impl ThreadSelection {
+    pub(crate) fn new(filter: ThreadFilter) -> ThreadSelection {
         let (layer, zero) = (NEXT.fetch_add(1, Ordering::Relaxed), || AtomicU64::new(0));
-        Reach { filter, layer, recording: zero(), selective: zero(), met: zero() }
+        ThreadSelection { filter, layer, recording: zero(), selective: zero(), met: zero() }
     }
 
-    /// A recording begins; returns its number.
+    /// Begins a recording; returns its number.
     pub(crate) fn begin(&self) -> u64 {
         let recording = NEXT.fetch_add(1, Ordering::Relaxed);
         let selective = if self.filter == ThreadFilter::All { 0 } else { recording };
@@ -88,27 +88,27 @@ impl Reach {
         recording
     }
 
-    /// Returns the recording that goes on or went on last.
+    /// Returns the current or latest recording.
     pub(crate) fn recording(&self) -> u64 {
         self.recording.load(Ordering::Relaxed)
     }
 
-    /// Returns the same, 0 if it reaches all threads.
+    /// Returns the current or latest recording, 0 if it includes all threads.
     #[inline(always)]
     pub(crate) fn selective(&self) -> u64 {
         // Relaxed: a thread that reads the old value is recorded for some nanoseconds more, or less.
         self.selective.load(Ordering::Relaxed)
     }
 
-    /// It no longer reaches all threads.
+    /// Notes that the recording no longer includes all threads.
     pub(crate) fn restrict(&self) {
         self.selective.store(self.recording(), Ordering::Relaxed);
     }
 
-    /// A recorded thread meets a span that no recorded thread has made.
+    /// Notes that a recorded thread meets a span that no recorded thread has created.
     pub(crate) fn meet(&self, key: u64) {
         if self.selective() != 0 {
-            // Relaxed: whoever closes the span does so after this thread has let go of it.
+            // Relaxed: the span closes only after this thread has dropped its handle.
             self.met.fetch_or(1 << super::bucket(key), Ordering::Relaxed);
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn pattern_star_matches_any_text() {
         for (pattern, like, unlike) in [
             ("main", &["main"][..], &["", "main2", "mai"][..]),
             ("tokio-*", &["tokio-", "tokio-7"], &["tokio", "a tokio-7"]),
@@ -135,8 +135,8 @@ mod tests {
             ("a*a", &["aa", "aba"], &["a"]),
             ("a**ä", &["aä", "a-ä"], &["a"]),
         ] {
-            assert!(like.iter().all(|text| is_like(text, pattern)), "{pattern}");
-            assert!(!unlike.iter().any(|text| is_like(text, pattern)), "{pattern}");
+            assert!(like.iter().all(|text| matches_pattern(text, pattern)), "{pattern}");
+            assert!(!unlike.iter().any(|text| matches_pattern(text, pattern)), "{pattern}");
         }
         let named = ThreadFilter::named(["a", "b*"]);
         assert_eq!(named.takes(Some(|| "bc".to_owned())), Some(true));
@@ -144,15 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_of_all_threads_asks_nobody() {
-        let reach = Reach::new(ThreadFilter::All);
-        let recording = reach.begin();
-        reach.meet(7);
-        assert_eq!((reach.selective(), reach.has_met(7)), (0, false));
-        reach.restrict();
-        reach.meet(7);
-        assert_eq!((reach.selective(), reach.has_met(7)), (recording, true));
-        assert!(reach.begin() > recording && reach.selective() == 0 && !reach.has_met(7));
-        assert_ne!(Reach::new(ThreadFilter::Registered).begin(), 0);
+    fn unrestricted_recording_remembers_no_spans() {
+        let thread_selection = ThreadSelection::new(ThreadFilter::All);
+        let recording = thread_selection.begin();
+        thread_selection.meet(7);
+        assert_eq!((thread_selection.selective(), thread_selection.has_met(7)), (0, false));
+        thread_selection.restrict();
+        thread_selection.meet(7);
+        assert_eq!((thread_selection.selective(), thread_selection.has_met(7)), (recording, true));
+        assert!(
+            thread_selection.begin() > recording && thread_selection.selective() == 0 && !thread_selection.has_met(7)
+        );
+        assert_ne!(ThreadSelection::new(ThreadFilter::Registered).begin(), 0);
     }
 }

@@ -1,34 +1,34 @@
-//! The careful twins of the hooks: what they do whatever it takes, or as a [`Need`] what is missing.
+//! The careful twins of the hooks: what they do whatever it takes, or as a [`Missing`] what is missing.
 
-use super::{Lane, Open, Parent, Place};
+use super::{DeepFrame, Lane, LanePosition, Parent};
 use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
 use crate::clock;
-use crate::layer::need::Need;
+use crate::layer::missing::Missing;
 use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
 use crate::time::Ticks;
 
 impl Lane {
     /// Makes a span: records it if it has fields, and puts it above the innermost frame.
-    pub(crate) fn new_span_carefully(
+    pub(crate) fn new_span_slowly(
         &self,
         key: u64,
         site: &Site,
         parent: Parent,
         fields: Option<(&[u64], u8)>,
         recorder: &Recorder,
-    ) -> Result<(), Need> {
+    ) -> Result<(), Missing> {
         let parent = match parent {
             Parent::Current => self.current()?,
             Parent::Span(parent) => parent,
         };
         let frame = self.above()?;
         if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
-            return Err(Need::Store(frame.key(), frame.state()));
+            return Err(Missing::Store(frame.key(), frame.state()));
         }
         let mut made = SpanState { span: 0, meta: site.new_state(), parent };
         if !site.is_recorded() {
-            made.meta = site.left_out_state();
+            made.meta = site.excluded_state();
         } else if let Some((payload, head_flags)) = fields {
             made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             match made.span {
@@ -38,31 +38,31 @@ impl Lane {
         }
         match frame {
             Some(frame) => frame.set(key, made, 0),
-            None if !state::is_known_elsewhere(made.meta) => return Err(Need::StoreNew(made)),
+            None if !state::is_known_elsewhere(made.meta) => return Err(Missing::StoreNew(made)),
             None => {}
         }
         Ok(())
     }
 
     /// The frame above the innermost open slice, if there is one so deep.
-    fn above(&self) -> Result<Option<&'static Frame>, Need> {
+    fn above(&self) -> Result<Option<&'static Frame>, Missing> {
         let frames = self.place()?.frames;
         Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
     }
 
     /// Opens a slice, whatever it takes; `stack` is from where, if that is to be recorded.
-    pub(crate) fn enter_carefully(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Need> {
+    pub(crate) fn enter_slowly(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Missing> {
         let around = self.current()?;
-        let known = self.known(key, recorder).ok_or(Need::Find)?;
-        let Place { frames, writer } = self.place()?;
+        let known = self.known(key, recorder).ok_or(Missing::Find)?;
+        let LanePosition { frames, writer } = self.place()?;
         let frame = self.above()?;
-        let stands_here = frame.is_some_and(|frame| frame.key() == key);
-        if !stands_here && known.meta & (state::STORED | state::IGNORED) == 0 {
-            // It stands in another frame, or is to go where others cannot see it.
-            return Err(Need::Store(key, known));
+        let is_in_frame = frame.is_some_and(|frame| frame.key() == key);
+        if !is_in_frame && known.meta & (state::STORED | state::IGNORED) == 0 {
+            // It is in another frame, or would get one that other threads cannot see.
+            return Err(Missing::Store(key, known));
         }
-        if let Some(frame) = frame.filter(|frame| !stands_here && !frame.is_free()) {
-            return Err(Need::Store(frame.key(), frame.state()));
+        if let Some(frame) = frame.filter(|frame| !is_in_frame && !frame.is_free()) {
+            return Err(Missing::Store(frame.key(), frame.state()));
         }
         let mut entered = SpanState { meta: state::entered(known.meta), ..known };
         let (mut slice, mut word) = (0, known.span);
@@ -78,7 +78,7 @@ impl Lane {
         }
         match frame {
             // The key stays, so that it cannot be lent unnoticed.
-            Some(frame) if stands_here => {
+            Some(frame) if is_in_frame => {
                 frame.set_span(entered.span);
                 frame.set_slice(slice);
                 frame.set_meta(entered.meta);
@@ -86,21 +86,23 @@ impl Lane {
             Some(frame) => frame.set(key, entered, slice),
             None => {
                 if let Ok(mut deep) = self.deep.try_borrow_mut() {
-                    deep.push(Open { key, state: entered, slice });
+                    deep.push(DeepFrame { key, state: entered, slice });
                 }
             }
         }
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
             let annotates = state::annotates(known.meta);
-            self.mirror.apart([&self.epoch, &self.unobserved], |mirror| mirror.push(slice, annotates));
+            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+                pushed_slices.push(slice, annotates)
+            });
             writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
         }
         Ok(())
     }
 
     /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
-    pub(crate) fn exit_carefully(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Need> {
+    pub(crate) fn exit_slowly(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Missing> {
         self.repair()?;
         let frames = self.place()?.frames;
         let in_deep = self.deep.try_borrow().ok().and_then(|deep| {
@@ -115,10 +117,10 @@ impl Lane {
             }
         } else {
             let open = frames.open().find(|(_, frame)| frame.holds(key));
-            let (at, frame) = open.ok_or(Need::ExitElsewhere)?;
+            let (at, frame) = open.ok_or(Missing::ExitElsewhere)?;
             if frames.top() == BEYOND && !frame.is_free() {
                 // A deep frame will come down into the last visible one, so there is no place for what is left here.
-                return Err(Need::Store(key, frame.state()));
+                return Err(Missing::Store(key, frame.state()));
             }
             self.end(frame.slice(), end, at == frames.top(), recorder)?;
             self.remove(frames, at, key);
@@ -135,7 +137,7 @@ impl Lane {
         end: Ticks,
         is_innermost: bool,
         recorder: &Recorder,
-    ) -> Result<(), Need> {
+    ) -> Result<(), Missing> {
         if slice != 0 && !self.place()?.writer.end(slice, end) {
             let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
@@ -146,8 +148,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes the open frame `at` out of the stack; those above move down, and the span stands above them if it is found
-    /// nowhere else.
+    /// Removes the open frame `at` from the stack; those above move down.
+    ///
+    /// If the span is known nowhere else, it moves to the frame above them.
     fn remove(&self, frames: &Frames, at: usize, key: u64) {
         let last = frames.top().min(BEYOND - 1);
         let left = frames.frame(at).state();
@@ -155,7 +158,7 @@ impl Lane {
         (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
         let mut deep = self.deep.try_borrow_mut().ok();
         if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
-            let Open { key, state, slice } = deep.remove(0);
+            let DeepFrame { key, state, slice } = deep.remove(0);
             frames.frame(last).set(key, state, slice);
             frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
             return;
@@ -167,7 +170,7 @@ impl Lane {
     }
 
     /// Drops the frames that other threads have exited.
-    pub(super) fn repair(&self) -> Result<(), Need> {
+    pub(super) fn repair(&self) -> Result<(), Missing> {
         let frames = self.place()?.frames;
         let exits = frames.exits();
         if self.seen_exits.replace(exits) != exits {
@@ -183,17 +186,17 @@ impl Lane {
     fn follow(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::annotates(open.state.meta))));
-        self.mirror.apart([&self.epoch, &self.unobserved], |mirror| {
+        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
             let open = frames.open().rev().map(|(_, frame)| (frame.slice(), state::annotates(frame.meta())));
-            mirror.follow(open.chain(deep))
+            pushed_slices.follow(open.chain(deep))
         });
     }
 
-    /// The span is gone; `Need::CloseElsewhere` if others may know it.
-    pub(crate) fn close_carefully(&self, key: u64, recorder: &Recorder) -> Result<(), Need> {
+    /// The span is gone; `Missing::CloseElsewhere` if others may know it.
+    pub(crate) fn close_slowly(&self, key: u64, recorder: &Recorder) -> Result<(), Missing> {
         let frames = self.place()?.frames;
         let is_own = |state: &SpanState| state.meta & state::STORED == 0;
-        let own = frames.known(key).filter(is_own).ok_or(Need::CloseElsewhere)?;
+        let own = frames.known(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
         if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
             self.close_record(key, own.span, recorder)?;
         }

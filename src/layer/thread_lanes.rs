@@ -1,11 +1,11 @@
 //! Where a thread keeps its lanes, and what they refer to.
 //!
 //! The first layer's lane lies inline in the thread's own memory and has no destructor, so reaching it costs nothing.
-//! What belongs to it, and further layers' lanes, are kept apart and let go of when the thread ends.
+//! What belongs to it, and further layers' lanes, are kept apart and dropped when the thread ends.
 
-use super::lane::{Lane, NO_EPOCH, Place};
-use super::need::Need;
-use super::reach;
+use super::lane::{Lane, LanePosition, NO_EPOCH};
+use super::missing::Missing;
+use super::thread_selection;
 use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
 use crate::os::counters::{self, Group};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 thread_local! {
     static LANE: Lane = const { Lane::new() };
-    static STORE: RefCell<Store> = const { RefCell::new(Store { first: None, others: Vec::new() }) };
+    static STORE: RefCell<ThreadStore> = const { RefCell::new(ThreadStore { first: None, others: Vec::new() }) };
     /// The epoch for which an allocator has made the first layer's lane, without a name.
     static UNNAMED: Cell<u64> = const { Cell::new(NO_EPOCH) };
     /// A hook is getting what it needs.
@@ -27,14 +27,14 @@ thread_local! {
 const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
 /// The owners of what the lanes refer to.
-struct Store {
-    first: Option<Owned>,
+struct ThreadStore {
+    first: Option<LaneResources>,
     /// Lanes of further layers, each with what belongs to it.
-    others: Vec<(Rc<Lane>, Owned)>,
+    others: Vec<(Rc<Lane>, LaneResources)>,
 }
 
 /// What one lane refers to.
-struct Owned {
+struct LaneResources {
     epoch: u64,
     recorder: Arc<Recorder>,
     frames: &'static Frames,
@@ -51,45 +51,45 @@ struct Owned {
 ///
 /// There is no such lane where the counter cannot be trusted, so `hook` may read it without asking.
 #[inline(always)]
-pub(crate) fn usual(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
-    LANE.with(|lane| lane.untold() == epoch && hook(lane))
+pub(crate) fn fast_path(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| lane.fast_epoch() == epoch && hook(lane))
 }
 
 /// The same for a hook in which there is nothing to do on a thread that is left out, or while nothing is recorded.
 #[inline(always)]
-pub(crate) fn usual_or_nothing(epoch: u64, recorder: &Recorder, hook: impl FnOnce(&Lane) -> bool) -> bool {
-    LANE.with(|lane| match lane.untold() == epoch {
+pub(crate) fn fast_path_or_ignored(epoch: u64, recorder: &Recorder, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| match lane.fast_epoch() == epoch {
         true => hook(lane),
-        false => epoch == 0 || reach::is_known_left_out(recorder),
+        false => epoch == 0 || thread_selection::is_known_excluded(recorder),
     })
 }
 
-/// [`usual`], whether collectors are told or not.
+/// [`fast_path`], whether collectors are told or not.
 #[inline(always)]
-pub(crate) fn at_hand(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+pub(crate) fn with_first_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch() == epoch && hook(lane))
 }
 
 /// The same, unless observers are told.
 #[inline(always)]
-pub(crate) fn unobserved(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
-    LANE.with(|lane| lane.unobserved.get() == epoch && hook(lane))
+pub(crate) fn with_unobserved_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
+    LANE.with(|lane| lane.unobserved_epoch.get() == epoch && hook(lane))
 }
 
 /// Calls `hook` with the thread's lane for `epoch`, whichever it is.
-pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Result<R, Need> {
+pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
     LANE.with(|lane| if lane.epoch() == epoch { hook(lane) } else { with_other(epoch, hook) })
 }
 
 #[cold]
-fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Result<R, Need> {
-    let find = |store: &RefCell<Store>| {
+fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
+    let find = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;
         store.others.iter().find(|(lane, _)| lane.epoch() == epoch).map(|(lane, _)| lane.clone())
     };
     match STORE.try_with(find) {
         Ok(Some(lane)) => hook(&lane),
-        _ => Err(Need::Lane),
+        _ => Err(Missing::Lane),
     }
 }
 
@@ -98,7 +98,7 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Need>) -> Res
 /// Asked by an `allocator`, it leaves the thread without a name for now: the standard library has none to give while it
 /// is allocating the thread's own handle.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
-    let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(Store::first_is_over).unwrap_or(false);
+    let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::first_is_over).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -108,15 +108,15 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
     let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| Rc::new(Lane::new()));
-    let counters = recorder.companions.count().then(|| recorder.companions.open(&recorder.losses)).flatten();
-    let owned = Owned { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
+    let counters = recorder.slice_extras.has_counters().then(|| recorder.slice_extras.open(&recorder.losses)).flatten();
+    let owned = LaneResources { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
     match &other {
         Some(lane) => owned.open(lane),
         None => LANE.with(|lane| {
             owned.open(lane);
             if allocator {
                 // The next span is looked at with care, and names it.
-                lane.untold.set(NO_EPOCH);
+                lane.fast_epoch.set(NO_EPOCH);
                 UNNAMED.with(|unnamed| unnamed.set(epoch));
             }
         }),
@@ -148,11 +148,11 @@ pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
 fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
-    if recorder.street().is_none() && !recorder.companions.are_wanted() {
+    if recorder.correlation_sink().is_none() && !recorder.slice_extras.are_enabled() {
         // None either if observers are told.
-        LANE.with(|lane| lane.untold.set(lane.unobserved.get()));
+        LANE.with(|lane| lane.fast_epoch.set(lane.unobserved_epoch.get()));
     }
-    let row = |store: &RefCell<Store>| {
+    let row = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;
         store.first.as_ref().filter(|owned| owned.epoch == epoch).map(|owned| owned.row)
     };
@@ -167,7 +167,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
         let (first, others) = {
-            let Store { first, others } = &mut *store;
+            let ThreadStore { first, others } = &mut *store;
             (first, others)
         };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
@@ -176,7 +176,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
         let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
         Some(owned.install(lane, chunk))
     });
-    // The chunk of before is let go of outside the borrow.
+    // Drops the previous chunk outside the borrow.
     drop(before);
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
 pub(crate) fn leave(epoch: u64) {
     let left = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
-        let is_its = |owned: &Owned| owned.epoch == epoch;
+        let is_its = |owned: &LaneResources| owned.epoch == epoch;
         let first = store.first.take_if(|owned| is_its(owned));
         first.map(|owned| (None, owned)).or_else(|| {
             let other = store.others.extract_if(.., |(_, owned)| is_its(owned)).next();
@@ -216,7 +216,7 @@ pub(crate) struct Busy(());
 impl Busy {
     /// `None` if the thread is busy already, or ending.
     pub(crate) fn begin() -> Option<Busy> {
-        // Not `then_some`: a `Busy` that is made only to be dropped would end the other's.
+        // Not `then_some`: it would create a `Busy` whose drop ends the other one's.
         BUSY.with(|busy| !busy.replace(true)).then(|| Busy(()))
     }
 
@@ -233,13 +233,13 @@ impl Drop for Busy {
     }
 }
 
-impl Store {
-    fn first_is_over(store: &RefCell<Store>) -> bool {
-        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(Owned::is_over))
+impl ThreadStore {
+    fn first_is_over(store: &RefCell<ThreadStore>) -> bool {
+        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(LaneResources::is_over))
     }
 }
 
-impl Owned {
+impl LaneResources {
     /// Whether the epoch has ended or its layer is gone.
     fn is_over(&self) -> bool {
         self.recorder.epoch() != self.epoch
@@ -247,33 +247,33 @@ impl Owned {
 
     /// Makes `lane` the thread's lane for this epoch.
     fn open(&self, lane: &Lane) {
-        let (street, observed) = (self.recorder.street(), self.recorder.observers.are_told());
-        lane.open(self.epoch, self.place(self.chunk.as_ref()), street, observed);
-        lane.limit(self.chunk.is_none());
-        if self.recorder.companions.are_wanted() {
-            lane.accompany(self.counters.as_ref().and_then(Group::reader));
+        let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_told());
+        lane.open(self.epoch, self.place(self.chunk.as_ref()), correlation_sink, observed);
+        lane.set_limited(self.chunk.is_none());
+        if self.recorder.slice_extras.are_enabled() {
+            lane.set_counters(self.counters.as_ref().and_then(Group::reader));
         }
     }
 
     /// Where a lane writes and stands; the records in the chunk say whose they are from here on.
-    fn place(&self, chunk: Option<&Chunk>) -> Place {
+    fn place(&self, chunk: Option<&Chunk>) -> LanePosition {
         let writer = chunk.map_or(Writer::full(), Writer::of);
-        if let Some(id) = writer.room(1) {
+        if let Some(id) = writer.next_id(1) {
             writer.put(id, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
         }
-        Place { frames: self.frames, writer }
+        LanePosition { frames: self.frames, writer }
     }
 
-    /// Goes on in another chunk; without one, what does not fit is lost, but slices still end in the one of before.
+    /// Continues in another chunk. Without one, new records are lost, but slices still end in the previous chunk.
     fn install(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
-        lane.limit(chunk.is_none());
+        lane.set_limited(chunk.is_none());
         let chunk = chunk?;
-        lane.stand(self.place(Some(&chunk)));
+        lane.set_position(self.place(Some(&chunk)));
         self.chunk.replace(chunk)
     }
 }
 
-impl Drop for Owned {
+impl Drop for LaneResources {
     fn drop(&mut self) {
         let ours = |lane: &Lane| lane.epoch() == self.epoch;
         if self.is_first && LANE.with(ours) {

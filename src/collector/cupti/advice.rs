@@ -1,0 +1,265 @@
+//! What the doctor reports of NVIDIA's driver, and advice that depends on driver and machine.
+
+use super::kernel_driver::KernelDriver;
+use super::nvtx::find_nvtx_fault;
+use crate::collector::cuda::{Driver, cuda_version};
+use crate::collector::vendor::{DriverDiagnosis, Examination, Surroundings};
+use crate::collector::{OptionValue, Options, Unavailable, Why};
+
+/// What advice depends on.
+#[derive(Clone, Copy, Debug)]
+struct Circumstances<'a> {
+    kernel_driver: &'a KernelDriver,
+    container: Option<&'static str>,
+    is_wsl: bool,
+    /// The version of CUDA that the driver is for; `None` without a driver.
+    driver: Option<i32>,
+    /// `CUDA_VISIBLE_DEVICES`.
+    visible: Option<&'a str>,
+    /// `CUDA_INJECTION64_PATH`.
+    injected: Option<&'a str>,
+}
+
+/// Returns a warning if counters are selected, which nothing samples.
+pub(super) fn option_warning(options: &Options) -> Option<&'static str> {
+    let has_metrics = !options.list("CUPTI_PM_SAMPLING_METRICS").is_empty();
+    let has_device = matches!(options.get("CUPTI_PM_SAMPLING_DEVICE_ID"), Some(OptionValue::Int(_)));
+    (has_metrics || has_device).then_some(
+        "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing: hardware counters are not \
+         sampled, so the trace has no rows of `hardware_counters`; sample them at the same time with DCGM (`dcgmi dmon \
+         -e 1002,1003,1005`) or in a separate run with `nsys profile --gpu-metrics-devices=all`",
+    )
+}
+
+/// Examines the driver, and what follows for libcupti.
+pub(super) fn examine(surroundings: &Surroundings<'_>) -> Examination {
+    let Surroundings { options, container, is_wsl, .. } = *surroundings;
+    let driver = Driver::open(&mut Vec::new());
+    let kernel_driver = KernelDriver::read(&surroundings.root);
+    let circumstances = Circumstances {
+        kernel_driver: &kernel_driver,
+        container,
+        is_wsl,
+        driver: driver.as_ref().ok().map(Driver::version),
+        // An empty text hides all GPUs.
+        visible: match options.get("CUDA_VISIBLE_DEVICES") {
+            Some(OptionValue::Text(gpus)) => Some(gpus),
+            _ => None,
+        },
+        injected: options.text("CUDA_INJECTION64_PATH"),
+    };
+    let devices = driver.as_ref().map(Driver::described_devices).unwrap_or_default();
+    let mut found = Examination::default();
+    if surroundings.is_enabled {
+        if surroundings.reason.is_none() && devices.is_empty() {
+            let advice = "see what `nvidia-smi` says";
+            found.refusal = Some(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
+        }
+        let why = surroundings.reason.or(found.refusal.as_ref()).map(Unavailable::why);
+        let version = |(key, value): &(String, String)| (key == "cupti_version").then(|| value.parse().ok())?;
+        advise(&mut found, &circumstances, why, surroundings.versions.iter().find_map(version));
+        if options.flag("NVTX_RANGES")
+            && let Some(library) = surroundings.library
+        {
+            found.advice.extend(find_nvtx_fault(options.path("NVTX_INJECTION64_PATH").as_deref(), library));
+        }
+    }
+    let facts = driver_facts(&driver, &circumstances);
+    found.driver = Some(DriverDiagnosis { vendor: "NVIDIA", facts, devices });
+    found
+}
+
+/// Adds advice on libcupti of that version, which cannot record because of `why`.
+fn advise(found: &mut Examination, circumstances: &Circumstances<'_>, why: Option<Why>, version: Option<i32>) {
+    match why {
+        Some(why) => found.advice.extend(circumstances.advice(why)),
+        // A tool that may hold libcupti is reported before it does.
+        None => found.notes.extend(circumstances.injection()),
+    }
+    let Some((library, driver)) = version.zip(circumstances.driver) else { return };
+    let Some(too_new) = too_new(library, driver) else { return };
+    found.notes.push(too_new);
+    found.advice.extend(fitting_library(driver));
+    found.is_doubtful = true;
+}
+
+fn driver_facts(
+    driver: &Result<Driver, Unavailable>,
+    circumstances: &Circumstances<'_>,
+) -> Vec<(&'static str, String)> {
+    let KernelDriver { module, device_files, .. } = circumstances.kernel_driver;
+    let mut facts = match driver {
+        Ok(driver) => vec![("cuda", cuda_version(driver.version()))],
+        Err(reason) => vec![("missing", reason.message().to_owned())],
+    };
+    let library = driver.as_ref().ok().and_then(Driver::path);
+    facts.extend(library.map(|path| ("library", path.to_string_lossy().into_owned())));
+    facts.extend(module.iter().map(|version| ("kernel module", version.clone())));
+    let files = if device_files.is_empty() { "none".to_owned() } else { device_files.join(", ") };
+    facts.push(("device files", files));
+    facts.extend(circumstances.visible.map(|gpus| ("visible", format!("CUDA_VISIBLE_DEVICES={gpus}"))));
+    facts
+}
+
+impl Circumstances<'_> {
+    /// Returns what to do if CUDA cannot be recorded for that reason.
+    fn advice(&self, why: Why) -> Vec<String> {
+        match (why, self.driver) {
+            (Why::NoDevice, None) => vec![self.without_driver()],
+            (Why::NoDevice, Some(_)) => self.without_device(),
+            (Why::LibraryNotFound, Some(driver)) => fitting_library(driver).into_iter().collect(),
+            (Why::Busy, _) => self.injection().into_iter().collect(),
+            (Why::Forbidden, _) => self.without_privileges(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn without_driver(&self) -> String {
+        let KernelDriver { device_files, module, gpus_on_bus, .. } = self.kernel_driver;
+        if self.is_wsl {
+            return "this is WSL, where the driver is that of Windows: update it there, let /usr/lib/wsl/lib be in the \
+                    loader's path, and install no driver for Linux"
+                .to_owned();
+        }
+        match (self.container, module) {
+            (Some(kind), _) if device_files.is_empty() => format!(
+                "this looks like a container ({kind}) without a GPU's device files (/dev/nvidia*): start it with \
+                 `--gpus all`, which takes NVIDIA's Container Toolkit, or in Kubernetes with a limit for nvidia.com/gpu"
+            ),
+            (Some(kind), _) => format!(
+                "this looks like a container ({kind}) that has the device files but not the driver's libraries: \
+                 NVIDIA_DRIVER_CAPABILITIES has to name `compute,utility`, or be `all`"
+            ),
+            (None, Some(version)) => format!(
+                "the kernel module {version} is loaded, but its library libcuda.so.1 is not found: install the driver's \
+                 libraries of that very version (Debian: libcuda1), and run `ldconfig`"
+            ),
+            (None, None) if *gpus_on_bus > 0 => format!(
+                "there is hardware of NVIDIA's on the PCI bus ({gpus_on_bus}), and no kernel module for it: install the \
+                 driver, then see `modprobe nvidia` and `dmesg`"
+            ),
+            (None, None) => "no GPU of NVIDIA's is on the PCI bus".to_owned(),
+        }
+    }
+
+    fn without_device(&self) -> Vec<String> {
+        let mut advice = Vec::new();
+        if let Some(visible) = self.visible {
+            advice.push(format!("CUDA_VISIBLE_DEVICES is {visible:?}: unset it, or name a GPU that is there"));
+        }
+        if self.container.is_some() && self.kernel_driver.device_files.is_empty() {
+            advice.push(self.without_driver());
+        }
+        advice
+    }
+
+    fn without_privileges(&self) -> Vec<String> {
+        let mut advice = Vec::new();
+        if self.kernel_driver.for_admins {
+            let file = "/proc/driver/nvidia/params";
+            advice.push(format!("this machine keeps profiling to administrators: RmProfilingAdminOnly is 1 in {file}"));
+        }
+        if self.container.is_some() {
+            advice.push("a container has to be given the right too: `--cap-add SYS_ADMIN`".to_owned());
+        }
+        advice
+    }
+
+    /// Returns a note on the tool that every CUDA program is started with.
+    fn injection(&self) -> Option<String> {
+        let path = self.injected.filter(|path| !path.is_empty())?;
+        Some(format!("CUDA_INJECTION64_PATH has every CUDA program load {path}, which may hold libcupti: unset it"))
+    }
+}
+
+/// Returns advice on the library for a driver, unless that is the newest.
+fn fitting_library(driver: i32) -> Option<String> {
+    let package = match driver / 1000 {
+        11 => "nvidia-cuda-cupti-cu11",
+        12 => "nvidia-cuda-cupti-cu12",
+        _ => return None,
+    };
+    let driver_for = cuda_version(driver);
+    Some(format!(
+        "the driver is for {driver_for}, so a libcupti of a newer CUDA does not count: `pip install {package}`, or update \
+         the driver"
+    ))
+}
+
+/// Returns a note if a libcupti is of a newer CUDA than the driver is for; `cupti` is its `cuptiGetVersion`.
+fn too_new(cupti: i32, driver: i32) -> Option<String> {
+    // 18 may be 11.8 or 12.0; from 13 on the number says the version.
+    let library = match cupti {
+        ..=18 => 11,
+        19..130_000 => 12,
+        _ => cupti / 10_000,
+    };
+    let driver_for = cuda_version(driver);
+    (library > driver / 1000).then(|| {
+        format!(
+            "libcupti is of CUDA {library}, newer than the driver, which is for {driver_for}: it is likely to refuse"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circumstances<'a>(kernel_driver: &'a KernelDriver, container: Option<&'static str>) -> Circumstances<'a> {
+        let (visible, injected) = (Some("-1"), Some("/x.so"));
+        Circumstances { kernel_driver, container, is_wsl: false, driver: None, visible, injected }
+    }
+
+    #[test]
+    fn missing_driver_is_explained_by_the_machine() {
+        let bare = KernelDriver::default();
+        let half = KernelDriver { device_files: vec!["nvidiactl".to_owned()], ..KernelDriver::default() };
+        let module = KernelDriver { module: Some("580.1".to_owned()), gpus_on_bus: 1, ..KernelDriver::default() };
+        let hardware = KernelDriver { gpus_on_bus: 2, ..KernelDriver::default() };
+        let docker = Some("Docker");
+        for (circumstances, text) in [
+            (circumstances(&bare, None), "no GPU of NVIDIA's is on the PCI bus"),
+            (circumstances(&bare, docker), "`--gpus all`"),
+            (circumstances(&half, docker), "NVIDIA_DRIVER_CAPABILITIES"),
+            (circumstances(&module, None), "the kernel module 580.1 is loaded"),
+            (circumstances(&hardware, None), "on the PCI bus (2), and no kernel module"),
+            (Circumstances { is_wsl: true, ..circumstances(&bare, docker) }, "/usr/lib/wsl/lib"),
+        ] {
+            let advice = circumstances.advice(Why::NoDevice).join("\n");
+            assert!(advice.contains(text), "{advice}");
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_own_advice() {
+        let kernel_driver = KernelDriver { for_admins: true, ..KernelDriver::default() };
+        let advice = |driver, why| {
+            let circumstances = circumstances(&kernel_driver, Some("Docker"));
+            Circumstances { driver: Some(driver), ..circumstances }.advice(why).join("\n")
+        };
+        let none = advice(13_000, Why::NoDevice);
+        assert!(none.contains("CUDA_VISIBLE_DEVICES is \"-1\"") && none.contains("/dev/nvidia*"), "{none}");
+        let forbidden = advice(13_000, Why::Forbidden);
+        assert!(forbidden.contains("RmProfilingAdminOnly is 1") && forbidden.contains("SYS_ADMIN"), "{forbidden}");
+        assert!(advice(13_000, Why::Busy).contains("load /x.so"));
+        let old = advice(12_040, Why::LibraryNotFound);
+        assert!(old.contains("for CUDA 12.4") && old.contains("nvidia-cuda-cupti-cu12"), "{old}");
+        assert_eq!(advice(13_000, Why::LibraryNotFound), "");
+        assert_eq!(advice(13_000, Why::Failed), "");
+    }
+
+    #[test]
+    fn library_of_a_newer_cuda_than_the_driver_is_reported() {
+        assert!(too_new(130_001, 12_040).unwrap().contains("CUDA 13, newer than the driver, which is for CUDA 12.4"));
+        assert!(too_new(28, 11_080).is_some());
+        for (cupti, driver) in [(130_401, 13_000), (28, 12_000), (18, 11_080), (17, 13_000)] {
+            assert_eq!(too_new(cupti, driver), None);
+        }
+        let (kernel_driver, mut found) = (KernelDriver::default(), Examination::default());
+        let circumstances =
+            Circumstances { driver: Some(12_040), injected: None, ..circumstances(&kernel_driver, None) };
+        advise(&mut found, &circumstances, None, Some(130_001));
+        assert_eq!((found.is_doubtful, found.notes.len(), found.advice.len()), (true, 1, 1), "{found:?}");
+    }
+}

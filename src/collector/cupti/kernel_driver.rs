@@ -1,0 +1,92 @@
+//! What NVIDIA's kernel driver shows in files.
+
+use std::fs;
+use std::path::Path;
+
+/// What was found. Nothing is loaded or run for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KernelDriver {
+    /// The device files, such as "nvidiactl".
+    pub(super) device_files: Vec<String>,
+    /// The version of the kernel module, if it is loaded.
+    pub(super) module: Option<String>,
+    /// The number of NVIDIA's GPUs on the PCI bus.
+    pub(super) gpus_on_bus: usize,
+    /// Whether only administrators may profile.
+    pub(super) for_admins: bool,
+}
+
+impl KernelDriver {
+    /// Reads the files below `root`, which is `/` except in tests.
+    pub(super) fn read(root: &Path) -> KernelDriver {
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        KernelDriver {
+            device_files: names(&root.join("dev")).into_iter().filter(|name| name.starts_with("nvidia")).collect(),
+            module: module_version(&read("proc/driver/nvidia/version")),
+            gpus_on_bus: gpus_on_bus(&root.join("sys/bus/pci/devices")),
+            for_admins: read("proc/driver/nvidia/params").lines().any(|line| line.trim() == "RmProfilingAdminOnly: 1"),
+        }
+    }
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The version in the text of `/proc/driver/nvidia/version`: the first word of numbers and dots.
+fn module_version(text: &str) -> Option<String> {
+    let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+fn gpus_on_bus(devices: &Path) -> usize {
+    let is_gpu = |name: &String| {
+        let read = |file: &str| fs::read_to_string(devices.join(name).join(file)).unwrap_or_default();
+        // The class of displays, of whatever kind.
+        read("vendor").trim() == "0x10de" && read("class").starts_with("0x03")
+    };
+    names(devices).iter().filter(|name| is_gpu(name)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn machine_with_two_gpus_is_described() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let found = KernelDriver::read(root);
+        assert!(found.device_files.is_empty() && found.module.is_none());
+        assert_eq!((found.gpus_on_bus, found.for_admins), (0, false));
+        for name in ["nvidia1", "nvidia0", "nvidiactl", "null"] {
+            file(root, &format!("dev/{name}"), "");
+        }
+        let version =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build\nGCC version: 12.2\n";
+        file(root, "proc/driver/nvidia/version", version);
+        file(root, "proc/driver/nvidia/params", "EnableMSI: 1\nRmProfilingAdminOnly: 1\n");
+        for (device, vendor, class) in [
+            ("a", "0x10de", "0x030200"),
+            ("b", "0x10de", "0x030000"),
+            ("c", "0x10de", "0x040300"),
+            ("d", "0x8086", "0x030000"),
+        ] {
+            file(root, &format!("sys/bus/pci/devices/{device}/vendor"), &format!("{vendor}\n"));
+            file(root, &format!("sys/bus/pci/devices/{device}/class"), &format!("{class}\n"));
+        }
+        let found = KernelDriver::read(root);
+        assert_eq!(found.device_files, ["nvidia0", "nvidia1", "nvidiactl"]);
+        assert_eq!((found.module.as_deref(), found.gpus_on_bus, found.for_admins), (Some("580.159.03"), 2, true));
+    }
+}

@@ -1,0 +1,229 @@
+//! The slices that a thread has pushed to collectors.
+
+use super::lane::NO_EPOCH;
+use super::thread_lanes::Busy;
+use crate::correlation::CorrelationSink;
+use std::cell::Cell;
+
+/// The slices that the thread has pushed and not popped.
+///
+/// A slice that another thread ends stays here until the owner's next slow path. Launches meanwhile carry that slice's id;
+/// the link ignores it, because it knows when the slice ended. Recordings without a sink leave the list unchanged; the next
+/// one with a sink corrects it.
+pub(crate) struct PushedSlices {
+    /// The receiver of slices in this recording, if there is one.
+    correlation_sink: Cell<Option<&'static dyn CorrelationSink>>,
+    /// The receiver of the slices below.
+    last_sink: Cell<Option<&'static dyn CorrelationSink>>,
+    slices: [Cell<Pushed>; DEPTH],
+    length: Cell<usize>,
+}
+
+/// A slice that was pushed, with a bit for each collector that took it.
+#[derive(Clone, Copy)]
+struct Pushed {
+    slice: u64,
+    annotates: bool,
+    takers: u64,
+}
+
+/// A lane that no hook finds, until this is dropped.
+struct Hidden<'l> {
+    epochs: [&'l Cell<u64>; 2],
+    are: [u64; 2],
+    _busy: Option<Busy>,
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.epochs.into_iter().zip(self.are).for_each(|(epoch, is)| epoch.set(is));
+    }
+}
+
+/// Deeper slices are not pushed; launches inside them are linked by time.
+const DEPTH: usize = 64;
+
+impl PushedSlices {
+    pub(crate) const fn new() -> PushedSlices {
+        let slices = [const { Cell::new(Pushed { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
+        PushedSlices { correlation_sink: Cell::new(None), last_sink: Cell::new(None), slices, length: Cell::new(0) }
+    }
+
+    /// Begins a recording, in which the thread has no open slice yet.
+    pub(crate) fn open(&self, correlation_sink: Option<&'static dyn CorrelationSink>) {
+        self.correlation_sink.set(correlation_sink);
+        if correlation_sink.is_some() {
+            // The pushed slices may be another layer's.
+            while let Some(pushed) = self.last() {
+                self.forget(pushed);
+            }
+            self.last_sink.set(correlation_sink);
+        }
+    }
+
+    /// Calls `tell` if there is a sink, and hides the lane with those epochs meanwhile.
+    ///
+    /// Otherwise spans that collectors open would run a hook inside this one, and would be pushed to collectors again.
+    #[inline]
+    pub(super) fn with_lane_hidden(&self, epochs: [&Cell<u64>; 2], tell: impl FnOnce(&PushedSlices)) {
+        if self.correlation_sink.get().is_some() {
+            let are = epochs.map(|epoch| epoch.replace(NO_EPOCH));
+            let _hidden = Hidden { epochs, are, _busy: Busy::begin() };
+            tell(self);
+        }
+    }
+
+    /// Pushes a slice that the thread enters.
+    #[inline]
+    pub(crate) fn push(&self, slice: u64, annotates: bool) {
+        if let Some(correlation_sink) = self.correlation_sink.get() {
+            self.tell(correlation_sink, slice, annotates);
+        }
+    }
+
+    /// Pops the slice that the thread entered last.
+    #[inline]
+    pub(crate) fn pop(&self, slice: u64) {
+        // A slice that no collector took was not kept.
+        if self.correlation_sink.get().is_some()
+            && let Some(pushed) = self.last().filter(|pushed| pushed.slice == slice)
+        {
+            self.forget(pushed);
+        }
+    }
+
+    /// Pushes and pops until the pushed slices equal `slices`, outermost first, each with whether it is an annotation.
+    ///
+    /// Slice 0 is skipped.
+    pub(crate) fn follow(&self, slices: impl Iterator<Item = (u64, bool)>) {
+        let Some(correlation_sink) = self.correlation_sink.get() else { return };
+        let mut slices = slices.filter(|(slice, _)| *slice != 0).peekable();
+        let mut same = 0;
+        while let Some(pushed) = self.slices.get(same)
+            && same < self.length.get()
+            && slices.next_if(|(slice, _)| *slice == pushed.get().slice).is_some()
+        {
+            same += 1;
+        }
+        while let Some(pushed) = self.last().filter(|_| self.length.get() > same) {
+            self.forget(pushed);
+        }
+        slices.for_each(|(slice, annotates)| self.tell(correlation_sink, slice, annotates));
+    }
+
+    fn last(&self) -> Option<Pushed> {
+        self.slices.get(self.length.get().wrapping_sub(1)).map(Cell::get)
+    }
+
+    /// Pops the last slice.
+    fn forget(&self, last: Pushed) {
+        self.length.set(self.length.get().saturating_sub(1));
+        if let Some(correlation_sink) = self.last_sink.get() {
+            correlation_sink.pop(last.annotates, last.takers);
+        }
+    }
+
+    fn tell(&self, correlation_sink: &dyn CorrelationSink, slice: u64, annotates: bool) {
+        let length = self.length.get();
+        let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
+        let takers = correlation_sink.push(slice, annotates);
+        if takers != 0 {
+            place.set(Pushed { slice, annotates, takers });
+            self.length.set(length + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Debug, Default)]
+    struct Stack {
+        slices: Mutex<Vec<u64>>,
+        refuses: u64,
+    }
+
+    impl CorrelationSink for Stack {
+        fn push(&self, slice: u64, annotates: bool) -> u64 {
+            assert_eq!(annotates, slice % 2 == 1);
+            let taken = slice != self.refuses;
+            self.slices.lock().unwrap().extend(taken.then_some(slice));
+            if taken { 5 } else { 0 }
+        }
+        fn pop(&self, annotates: bool, takers: u64) {
+            assert_eq!(takers, 5);
+            let slice = self.slices.lock().unwrap().pop().expect("there is something to pop");
+            assert_eq!(annotates, slice % 2 == 1, "it is popped as what it was pushed");
+        }
+    }
+
+    fn stack(refuses: u64) -> &'static Stack {
+        Box::leak(Box::new(Stack { refuses, ..Stack::default() }))
+    }
+
+    /// Odd ones are those of annotations.
+    fn push(slices: &PushedSlices, slice: u64) {
+        slices.push(slice, slice % 2 == 1);
+    }
+
+    fn slices_of(stack: &Stack) -> Vec<u64> {
+        stack.slices.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn pushes_and_pops_only_with_a_sink() {
+        let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
+        push(&pushed_slices, 1);
+        pushed_slices.open(Some(stack));
+        [2, 3].into_iter().for_each(|slice| push(&pushed_slices, slice));
+        pushed_slices.pop(3);
+        assert_eq!(slices_of(stack), [2]);
+        pushed_slices.open(None);
+        pushed_slices.pop(2);
+        assert_eq!(slices_of(stack), [2], "a recording without collectors changes nothing");
+        pushed_slices.open(Some(stack));
+        assert!(slices_of(stack).is_empty());
+    }
+
+    #[test]
+    fn refused_slices_are_not_popped() {
+        let (pushed_slices, stack) = (PushedSlices::new(), stack(7));
+        pushed_slices.open(Some(stack));
+        [1, 7, 0].into_iter().for_each(|slice| push(&pushed_slices, slice));
+        [0, 7].into_iter().for_each(|slice| pushed_slices.pop(slice));
+        assert_eq!(slices_of(stack), [1]);
+    }
+
+    #[test]
+    fn follows_stack_that_changed_in_the_middle() {
+        let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
+        pushed_slices.open(Some(stack));
+        for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
+            pushed_slices.follow(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
+            let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
+            assert_eq!(slices_of(stack), expected);
+        }
+    }
+
+    #[test]
+    fn new_sink_receives_no_pops_of_the_old_one() {
+        let (pushed_slices, one, other) = (PushedSlices::new(), stack(0), stack(0));
+        pushed_slices.open(Some(one));
+        [1, 2].into_iter().for_each(|slice| push(&pushed_slices, slice));
+        pushed_slices.open(Some(other));
+        push(&pushed_slices, 3);
+        assert_eq!((slices_of(one), slices_of(other)), (vec![], vec![3]));
+    }
+
+    #[test]
+    fn pushes_are_limited_to_depth() {
+        let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
+        pushed_slices.open(Some(stack));
+        (1..=100).for_each(|slice| push(&pushed_slices, slice));
+        assert_eq!(slices_of(stack).len(), DEPTH);
+        (1..=100).rev().for_each(|slice| pushed_slices.pop(slice));
+        assert!(slices_of(stack).is_empty());
+    }
+}

@@ -1,0 +1,173 @@
+//! Each thread's decisions on whether a recording includes it.
+//!
+//! Other threads treat a span that an excluded thread created like one that was created while nothing was recorded.
+
+use super::Hook;
+use super::lane::Lane;
+use super::missing::Missing;
+use super::thread_lanes;
+use crate::clock;
+use crate::os::thread;
+use crate::recorder::memory_listeners::{InternalAllocGuard, Listener};
+use crate::recorder::{Recorder, bucket};
+use crate::time::Ticks;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Whether a recording includes the thread.
+#[derive(Clone, Copy)]
+struct Decision {
+    layer: u64,
+    recording: u64,
+    is_included: bool,
+    /// Made for an allocator, which cannot read the thread's name yet.
+    is_provisional: bool,
+    /// The epoch in which the thread joined, 0 if it was included from the start.
+    joined: u64,
+}
+
+/// The number of decisions kept for a thread. With more restricted layers, a thread's own choice may be forgotten.
+const LAYERS: usize = 8;
+/// The number of spans remembered that an excluded thread created; a power of two.
+const MADE: usize = 16;
+
+const NONE: Decision = Decision { layer: 0, recording: 0, is_included: false, is_provisional: false, joined: 0 };
+
+thread_local! {
+    /// The latest recording that is known to exclude the thread.
+    static EXCLUDED_FROM: Cell<u64> = const { Cell::new(0) };
+    static DECISIONS: [Cell<Decision>; LAYERS] = const { [const { Cell::new(NONE) }; LAYERS] };
+    static SPANS: [Cell<u64>; MADE] = const { [const { Cell::new(0) }; MADE] };
+}
+
+/// Returns whether the recording is already known to exclude the calling thread.
+#[inline(always)]
+pub(super) fn is_known_excluded(recorder: &Recorder) -> bool {
+    let recording = recorder.thread_selection.selective();
+    recording != 0 && EXCLUDED_FROM.with(Cell::get) == recording
+}
+
+/// Returns whether the recording excludes the calling thread.
+#[inline]
+pub(crate) fn is_excluded(recorder: &Recorder) -> bool {
+    let recording = recorder.thread_selection.selective();
+    recording != 0 && (EXCLUDED_FROM.with(Cell::get) == recording || check_exclusion(recorder, recording))
+}
+
+#[cold]
+fn check_exclusion(recorder: &Recorder, recording: u64) -> bool {
+    let known = decision(recording).filter(|known| !known.is_provisional);
+    let is_included = known.unwrap_or_else(|| decide(recorder, recording, false)).is_included;
+    if !is_included {
+        EXCLUDED_FROM.with(|excluded_from| excluded_from.set(recording));
+    }
+    !is_included
+}
+
+/// Returns whether allocations of the calling thread are excluded. Unlike a span's hook, an allocator cannot read the
+/// thread's name.
+pub(super) fn is_allocator_excluded(listener: &Listener) -> bool {
+    let recording = listener.selective();
+    let judged = || listener.recorder().map_or(NONE, |recorder| decide(&recorder, recording, true));
+    recording != 0 && !decision(recording).unwrap_or_else(judged).is_included
+}
+
+#[inline]
+fn decision(recording: u64) -> Option<Decision> {
+    DECISIONS.with(|known| known.iter().map(Cell::get).find(|known| known.recording == recording))
+}
+
+/// Asks the thread filter, and keeps its decision.
+#[cold]
+fn decide(recorder: &Recorder, recording: u64, allocator: bool) -> Decision {
+    let _own = InternalAllocGuard::begin();
+    let takes = recorder.thread_selection.filter.takes((!allocator).then_some(thread::name));
+    let decision = Decision {
+        layer: recorder.thread_selection.layer,
+        recording,
+        is_included: takes.unwrap_or(false),
+        is_provisional: takes.is_none(),
+        joined: 0,
+    };
+    keep(decision);
+    decision
+}
+
+/// Keeps a decision, in place of the layer's previous one, else of the oldest.
+fn keep(decision: Decision) {
+    EXCLUDED_FROM.with(|excluded_from| excluded_from.set(0));
+    DECISIONS.with(|known| {
+        let own = known.iter().find(|known| known.get().layer == decision.layer);
+        let place = own.or_else(|| known.iter().min_by_key(|known| known.get().recording));
+        place.into_iter().for_each(|place| place.set(decision));
+    });
+}
+
+/// Includes the calling thread in the recording that begins, regardless of the filter.
+pub(crate) fn begin(recorder: &Recorder) {
+    let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
+    keep(Decision { layer, recording, is_included: true, ..NONE });
+}
+
+/// Includes the calling thread in the running recording.
+pub(crate) fn join(recorder: &Recorder) {
+    let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
+    keep(Decision { layer, recording, is_included: true, is_provisional: false, joined: recorder.epoch() });
+}
+
+/// Excludes the calling thread from the recording, and ends its open slices, for observers too.
+pub(crate) fn leave(recorder: &Arc<Recorder>) {
+    let _own = InternalAllocGuard::begin();
+    let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
+    recorder.restrict();
+    let (epoch, now) = (recorder.epoch(), clock::now());
+    if thread_lanes::with(epoch, |_| Ok(())).is_ok() {
+        Hook { recorder, epoch }.with(|lane| lane.end_all(now, recorder));
+    }
+    keep(Decision { layer, recording, ..NONE });
+    thread_lanes::leave(epoch);
+    if let Some(_busy) = thread_lanes::Busy::begin() {
+        recorder.observers.leave_all();
+    }
+}
+
+/// Returns whether the thread joined in that epoch; enters before that were not recorded.
+pub(super) fn has_joined(recorder: &Recorder, epoch: u64) -> bool {
+    let recording = recorder.thread_selection.selective();
+    recording != 0 && decision(recording).is_some_and(|decision| decision.joined == epoch)
+}
+
+/// Remembers a span that an excluded thread creates.
+pub(super) fn make(key: u64) {
+    SPANS.with(|made| made.get(bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
+}
+
+/// Forgets a span that an excluded thread closes; returns whether it remembers creating it.
+fn unmake(key: u64) -> bool {
+    let take = |made: &Cell<u64>| made.get() == key && made.replace(0) == key;
+    SPANS.with(|made| made.get(bucket(key) % MADE).is_some_and(take))
+}
+
+/// Closes a span on an excluded thread, for other threads that may know it.
+#[cold]
+pub(super) fn close_excluded(hook: &Hook<'_>, key: u64) {
+    if !unmake(key) || hook.recorder.thread_selection.has_met(key) {
+        super::find::close(hook, key, None);
+    }
+}
+
+impl Lane {
+    /// Ends all open slices, and pops them from the collectors.
+    fn end_all(&self, end: Ticks, recorder: &Recorder) -> Result<(), Missing> {
+        // Drops slices first that other threads have ended.
+        self.innermost()?;
+        let deep = self.deep.try_borrow().ok();
+        let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
+        let visible = self.place()?.frames.open().map(|(_, frame)| frame.slice());
+        deep.chain(visible).try_for_each(|slice| self.end(slice, end, true, recorder))?;
+        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+            pushed_slices.follow(std::iter::empty())
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Wakes the thread that polls for requests.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// A wake-up that any thread may send; it takes no lock and never waits.
+#[derive(Debug)]
+pub(super) struct Wakeup {
+    inside: UnixStream,
+    outside: UnixStream,
+}
+
+impl Wakeup {
+    pub(super) fn new() -> io::Result<Wakeup> {
+        let (inside, outside) = UnixStream::pair()?;
+        inside.set_nonblocking(true)?;
+        outside.set_nonblocking(true)?;
+        Ok(Wakeup { inside, outside })
+    }
+
+    /// Wakes the thread; the signal stays until it is cleared.
+    pub(super) fn notify(&self) {
+        let _ = (&self.outside).write(&[1]);
+    }
+
+    /// Returns a descriptor that is readable until the signal is cleared.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.inside.as_raw_fd()
+    }
+
+    /// Clears the signal.
+    pub(super) fn clear(&self) {
+        while (&self.inside).read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::datagram::wait;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn notify_wakes_the_waiter_and_never_blocks() {
+        let wakeup = Wakeup::new().unwrap();
+        let asked = Instant::now();
+        wait(&[wakeup.descriptor()], Duration::from_millis(10));
+        assert!(asked.elapsed() >= Duration::from_millis(10));
+        (0..1_000_000).for_each(|_| wakeup.notify());
+        wait(&[wakeup.descriptor()], Duration::from_secs(3600));
+        wakeup.clear();
+        assert_eq!((&wakeup.inside).read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,26 @@
+//! What a recording needs of the platform, and what takes its place in WebAssembly, which lacks it.
+//!
+//! There, the standard library panics where a program asks for the time, its process id or its environment, and starts no
+//! thread. [`CAN_RECORD`] is read where a recording could begin, so that nothing behind it runs or is linked. What works
+//! without a recording, such as a trace of a program's own records, takes time and process id from here.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Whether the platform has the clocks, threads and files that a recording needs.
+pub(crate) const CAN_RECORD: bool = !cfg!(target_family = "wasm");
+
+/// Why nothing is recorded where [`CAN_RECORD`] is false.
+pub(crate) const LACKING: &str = "nothing can be recorded: WebAssembly lacks clocks, threads and files";
+
+/// What to do about it.
+pub(crate) const REMEDY: &str = "record a native build of the program";
+
+/// Returns the time since the Unix epoch, 0 in WebAssembly.
+pub(crate) fn unix_time() -> Duration {
+    if CAN_RECORD { SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() } else { Duration::ZERO }
+}
+
+/// Returns the number of this process, 0 in WebAssembly.
+pub(crate) fn process_id() -> u32 {
+    if CAN_RECORD { std::process::id() } else { 0 }
+}

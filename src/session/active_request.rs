@@ -1,0 +1,60 @@
+//! The request from outside for which something is recorded.
+
+/// RequestLink have numbers in the order in which they come, so one that has had its turn is known by its own.
+#[derive(Debug, Default)]
+pub(super) struct ActiveRequest {
+    /// The request that uses the session.
+    request_id: Option<u64>,
+    /// The last request that has begun, or never will.
+    last: u64,
+}
+
+impl ActiveRequest {
+    /// Returns the request that uses the session.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.request_id
+    }
+
+    /// Whether that request uses the session.
+    pub(super) fn is_active(&self, request_id: u64) -> bool {
+        self.request_id == Some(request_id)
+    }
+
+    /// Whether that request has ended.
+    pub(super) fn is_done(&self, request_id: u64) -> bool {
+        request_id <= self.last && !self.is_active(request_id)
+    }
+
+    /// Gives the session to that request.
+    pub(super) fn begin(&mut self, request_id: u64) {
+        (self.request_id, self.last) = (Some(request_id), request_id);
+    }
+
+    /// Ends the current request.
+    pub(super) fn end(&mut self) {
+        self.request_id = None;
+    }
+
+    /// Marks a request as ended, unless it is the current one.
+    pub(super) fn mark_done(&mut self, request_id: u64) {
+        self.last = self.last.max(request_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_is_active_once() {
+        let mut active_request = ActiveRequest::default();
+        assert!(!active_request.is_active(1) && !active_request.is_done(1));
+        active_request.begin(1);
+        assert!(active_request.is_active(1) && !active_request.is_done(1) && active_request.id() == Some(1));
+        active_request.end();
+        assert!(!active_request.is_active(1) && active_request.is_done(1) && active_request.id().is_none());
+        active_request.mark_done(3);
+        active_request.mark_done(2);
+        assert!(active_request.is_done(3) && !active_request.is_done(4));
+    }
+}

@@ -1,0 +1,380 @@
+//! The windows in which the host and each collector record. They pause together or one by one.
+
+use super::clock_thread::ClockThread;
+use super::{FORKED_LOCK, lock_within};
+use crate::clock::{Anchor, Converter};
+use crate::collector::{Collection, Marks, Switch};
+use crate::correlation::CorrelationSink;
+use crate::memory;
+use crate::recorder::{RecordedBuffers, Recorder};
+use crate::time::Ticks;
+use crate::trace::{Recorded, Stretch, Window};
+use kineto_trace::activity::{ActivityType, ActivityTypes};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// Opens and closes the recording's windows.
+///
+/// A vendor's callback may call this, so the lock is held briefly, and never while a collector is called. A change is
+/// decided under the lock, applied to the collectors without it, and then opens windows, unless another thread changed the
+/// decision meanwhile.
+#[derive(Debug)]
+pub(super) struct RecordingWindows {
+    recorder: Arc<Recorder>,
+    clock_thread: Arc<ClockThread>,
+    state: Mutex<WindowState>,
+}
+
+#[derive(Debug, Default)]
+struct WindowState {
+    /// When the running recording began.
+    since: Option<Anchor>,
+    host: HostWindows,
+    devices: Vec<DeviceWindows>,
+    correlation_sink: Option<&'static dyn CorrelationSink>,
+}
+
+#[derive(Debug, Default)]
+struct HostWindows {
+    wanted: bool,
+    open: Option<(u64, Ticks)>,
+    windows: Vec<Window>,
+}
+
+/// The windows of a collector.
+#[derive(Debug)]
+struct DeviceWindows {
+    switch: Arc<Switch>,
+    wanted: bool,
+    open: Option<Ticks>,
+    windows: Vec<Stretch>,
+}
+
+/// All windows of a recording.
+#[derive(Debug)]
+pub(super) struct WindowSet {
+    pub(super) host: Vec<Window>,
+    /// For each collector, in their order.
+    pub(super) devices: Vec<Vec<Stretch>>,
+    /// From the first start to the last end.
+    pub(super) extent: Stretch,
+    /// The extent before [`between`](WindowSet::between) cut it.
+    uncut_window: Option<Stretch>,
+    pub(super) since: Anchor,
+}
+
+/// The types that the host records itself.
+pub(super) const OF_HOST: ActivityTypes =
+    ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
+
+impl RecordingWindows {
+    pub(super) fn new(recorder: Arc<Recorder>, clock_thread: Arc<ClockThread>) -> RecordingWindows {
+        RecordingWindows { recorder, clock_thread, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, WindowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a recording with no window open. Returns `false` if a thread that did not survive a fork holds the lock.
+    pub(super) fn begin(&self, switches: Vec<Switch>, correlation_sink: Option<&'static dyn CorrelationSink>) -> bool {
+        let Some(mut state) = lock_within(&self.state, FORKED_LOCK) else { return false };
+        let device =
+            |switch| DeviceWindows { switch: Arc::new(switch), wanted: false, open: None, windows: Vec::new() };
+        let devices = switches.into_iter().map(device).collect();
+        let since = Anchor::take();
+        *state = WindowState { since: Some(since), host: HostWindows::default(), devices, correlation_sink };
+        true
+    }
+
+    /// Begins with a pause, and drops records from before the recording that arrive late.
+    pub(super) fn begin_paused(&self) {
+        self.state().devices.iter().for_each(|device| device.switch.cut(false, 0));
+        self.pause(ActivityTypes::ALL);
+    }
+
+    /// Records these types from now on; returns `false` if no recording is running.
+    pub(super) fn resume(&self, types: ActivityTypes) -> bool {
+        let mut state = self.state();
+        if state.since.is_none() {
+            return false;
+        }
+        let switches = state.want(types, true);
+        drop(state);
+        for switch in &switches {
+            switch.settle();
+        }
+        let times = times(&switches);
+        let mut state = self.state();
+        // A stop or pause in the meantime wins.
+        if state.since.is_some() && state.is_closed() {
+            let now = self.anchor();
+            state.open_devices(&times, now);
+            if state.host.wanted && state.host.open.is_none() {
+                state.host.open = Some((self.recorder.open(state.correlation_sink), now));
+                if self.recorder.records_memory() {
+                    memory::gather();
+                }
+                self.clock_thread.wake();
+            }
+        }
+        true
+    }
+
+    /// Stops recording these types; returns `false` if no recording is running.
+    pub(super) fn pause(&self, types: ActivityTypes) -> bool {
+        let switches = self.state().among(types);
+        let times = times(&switches);
+        let mut state = self.state();
+        if state.since.is_none() {
+            return false;
+        }
+        state.want(types, false);
+        state.cut(&times);
+        self.close(&mut state);
+        drop(state);
+        for switch in &switches {
+            switch.settle();
+        }
+        true
+    }
+
+    /// Closes the windows that are no longer wanted.
+    fn close(&self, state: &mut WindowState) {
+        let WindowState { host, devices, .. } = state;
+        let closing = if host.wanted { None } else { host.open.take() };
+        if closing.is_some() {
+            self.recorder.close();
+        }
+        let mut unwanted = devices.iter_mut().filter(|device| !device.wanted && device.open.is_some()).peekable();
+        if closing.is_none() && unwanted.peek().is_none() {
+            return;
+        }
+        let end = self.anchor();
+        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end, is_cut: false }));
+        unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
+    }
+
+    /// Reads the clocks, and keeps the anchor for the converter.
+    fn anchor(&self) -> Ticks {
+        let now = Anchor::take();
+        self.clock_thread.add(now);
+        now.ticks()
+    }
+
+    /// Ends the recording and returns its windows; `None` if no recording is running.
+    pub(super) fn end(&self) -> Option<WindowSet> {
+        let mut state = self.state();
+        let since = state.since?;
+        state.host.wanted = false;
+        state.devices.iter_mut().for_each(|device| device.wanted = false);
+        self.close(&mut state);
+        let WindowState { host, devices, .. } = std::mem::take(&mut *state);
+        drop(state);
+        devices.iter().for_each(|device| device.switch.end());
+        let devices = devices.into_iter().map(|device| device.windows).collect();
+        Some(WindowSet::new(host.windows, devices, since))
+    }
+
+    /// Returns the windows of the running recording, as if it ended now.
+    pub(super) fn snapshot(&self, now: Ticks) -> Option<WindowSet> {
+        let state = self.state();
+        let since = state.since?;
+        let mut host = state.host.windows.clone();
+        // Threads still record: slices that begin after `now` are not part of the snapshot.
+        host.extend(state.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: true }));
+        let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
+        Some(WindowSet::new(host, devices, since))
+    }
+
+    /// Whether spans are recorded; `None` if no recording is running.
+    pub(super) fn is_open(&self) -> Option<bool> {
+        let state = self.state();
+        state.since.map(|_| state.host.open.is_some())
+    }
+}
+
+impl Marks for RecordingWindows {
+    fn mark(&self, begins: bool) {
+        // A forked child has no recording, and its copy of the lock may be held by a thread of the parent.
+        if !self.recorder.is_forked() {
+            let _ = if begins { self.resume(ActivityTypes::ALL) } else { self.pause(ActivityTypes::ALL) };
+        }
+    }
+}
+
+impl WindowState {
+    fn among(&self, types: ActivityTypes) -> Vec<Arc<Switch>> {
+        self.devices.iter().filter(|device| device.switch.is_among(types)).map(|device| device.switch.clone()).collect()
+    }
+
+    /// Decides whether these types are recorded; returns the collectors concerned.
+    fn want(&mut self, types: ActivityTypes, on: bool) -> Vec<Arc<Switch>> {
+        if !types.intersection(OF_HOST).is_empty() {
+            self.host.wanted = on;
+        }
+        for device in self.devices.iter_mut().filter(|device| device.switch.is_among(types)) {
+            device.wanted = on;
+            device.switch.want(on);
+        }
+        self.among(types)
+    }
+
+    /// Whether a wanted window is not open.
+    fn is_closed(&self) -> bool {
+        let device = |device: &DeviceWindows| device.wanted && device.open.is_none();
+        self.host.wanted && self.host.open.is_none() || self.devices.iter().any(device)
+    }
+
+    fn open_devices(&mut self, times: &[(Arc<Switch>, u64)], now: Ticks) {
+        for (device, at) in self.timed(times).filter(|(device, _)| device.wanted && device.open.is_none()) {
+            device.open = Some(now);
+            device.switch.cut(true, at);
+        }
+    }
+
+    /// Drops records that begin at those times or later.
+    fn cut(&mut self, times: &[(Arc<Switch>, u64)]) {
+        for (device, at) in self.timed(times).filter(|(device, _)| !device.wanted) {
+            device.switch.cut(false, at);
+        }
+    }
+
+    /// Returns the collectors whose clocks were read, each with its time.
+    fn timed(&mut self, times: &[(Arc<Switch>, u64)]) -> impl Iterator<Item = (&mut DeviceWindows, u64)> {
+        let time =
+            |device: &DeviceWindows| times.iter().find(|(switch, _)| Arc::ptr_eq(switch, &device.switch)).map(|t| t.1);
+        self.devices.iter_mut().filter_map(move |device| time(device).map(|at| (device, at)))
+    }
+}
+
+impl DeviceWindows {
+    fn windows_until(&self, end: Ticks) -> Vec<Stretch> {
+        self.windows.iter().copied().chain(self.open.map(|start| (start, end))).collect()
+    }
+}
+
+impl WindowSet {
+    fn new(host: Vec<Window>, devices: Vec<Vec<Stretch>>, since: Anchor) -> WindowSet {
+        let all = || host.iter().map(|window| (window.start, window.end)).chain(devices.iter().flatten().copied());
+        let start = all().map(|stretch| stretch.0).min().unwrap_or(since.ticks());
+        let end = all().map(|stretch| stretch.1).max().unwrap_or(start);
+        WindowSet { extent: (start, end), uncut_window: None, host, devices, since }
+    }
+}
+
+impl WindowSet {
+    /// Cuts the windows to two times, unless the recording began after the first of them.
+    pub(super) fn between(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
+        let is_in_time = |from: SystemTime| converter.timestamp(self.extent.0) <= from.into();
+        let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
+        let (from, until) = (converter.ticks(from.into()), converter.ticks(until.into()));
+        let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
+        self.uncut_window = Some(self.extent);
+        self.extent = cut(self.extent);
+        for window in &mut self.host {
+            (window.start, window.end) = cut((window.start, window.end));
+            window.is_cut = true;
+        }
+        self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
+        self
+    }
+
+    /// Assigns each collector its windows, and the host's to the recorded chunks.
+    pub(super) fn assign(
+        self,
+        collections: &mut [Collection],
+        taken: RecordedBuffers,
+        owner: &Arc<Recorder>,
+        owned: bool,
+    ) -> Recorded {
+        for (collection, windows) in collections.iter_mut().zip(self.devices) {
+            (collection.windows, collection.beside) = (windows, self.uncut_window);
+        }
+        Recorded::new(taken, self.host, self.extent, owner, owned)
+    }
+}
+
+/// Reads the clocks of collectors, which are foreign code.
+fn times(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
+    switches.iter().map(|switch| (switch.clone(), switch.now())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::CollectorSet;
+    use kineto_trace::activity::ActivityGroup;
+    use std::time::Duration;
+
+    fn recording_windows() -> RecordingWindows {
+        let recorder = Arc::new(Recorder::for_tests());
+        let collectors = Arc::new(CollectorSet::new(vec![], vec![]));
+        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors)))
+    }
+
+    #[test]
+    fn windows_are_what_lies_between_pauses() {
+        let recording_windows = recording_windows();
+        assert!(
+            !recording_windows.resume(ActivityTypes::ALL)
+                && !recording_windows.pause(ActivityTypes::ALL)
+                && recording_windows.end().is_none()
+        );
+        assert!(recording_windows.begin(vec![], None));
+        assert_eq!(recording_windows.is_open(), Some(false));
+        for _ in 0..2 {
+            assert!(recording_windows.resume(ActivityTypes::ALL) && recording_windows.resume(ActivityTypes::ALL));
+            assert!(recording_windows.recorder.epoch() != 0);
+            assert!(
+                recording_windows.pause(ActivityGroup::Cuda.types()) && recording_windows.is_open() == Some(true),
+                "the host still records"
+            );
+            assert!(recording_windows.pause(ActivityGroup::Cpu.types()) && recording_windows.pause(ActivityTypes::ALL));
+            assert!(recording_windows.recorder.epoch() == 0);
+        }
+        let snapshot = recording_windows.snapshot(Ticks(u64::MAX)).unwrap();
+        recording_windows.mark(true);
+        let windows = recording_windows.end().unwrap();
+        assert_eq!((snapshot.host.len(), windows.host.len()), (2, 3));
+        assert!(windows.host.is_sorted_by(|one, next| one.end <= next.start && one.epoch < next.epoch));
+        assert_eq!(windows.extent, (windows.host[0].start, windows.host[2].end));
+        assert_eq!((recording_windows.is_open(), recording_windows.recorder.epoch()), (None, 0));
+        recording_windows.mark(true);
+        assert_eq!(recording_windows.recorder.epoch(), 0, "no recording is running");
+    }
+
+    #[test]
+    fn windows_that_never_opened_are_empty() {
+        let recording_windows = recording_windows();
+        assert!(recording_windows.begin(vec![], None));
+        let windows = recording_windows.end().unwrap();
+        assert_eq!((windows.host.len(), windows.extent), (0, (windows.since.ticks(), windows.since.ticks())));
+    }
+
+    #[test]
+    fn between_cuts_devices_and_host_unless_begun_late() {
+        let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+        let stretch = |start, end| (Ticks(start), Ticks(end));
+        let windows = |start| {
+            let window = Window { epoch: 1, start: Ticks(start), end: Ticks(900), is_cut: false };
+            let devices = vec![vec![stretch(start, 300), stretch(400, 900)], vec![]];
+            WindowSet::new(vec![window], devices, Anchor::take())
+        };
+        let between = |windows: WindowSet, from, until| {
+            let extent = windows.extent;
+            let cut = windows.between(Some((at(from), at(until))), &Converter::of_nanoseconds());
+            assert_eq!(cut.uncut_window, (cut.extent != extent).then_some(extent));
+            let host: Vec<_> = cut.host.iter().map(|window| (window.start, window.end, window.is_cut)).collect();
+            (host, cut.devices, cut.extent)
+        };
+        let devices = vec![vec![stretch(200, 300), stretch(400, 800)], vec![]];
+        let expected = (vec![(Ticks(200), Ticks(800), true)], devices, stretch(200, 800));
+        assert_eq!(between(windows(150), 200, 800), expected);
+        let untouched = windows(201);
+        let devices = untouched.devices.clone();
+        let expected = (vec![(Ticks(201), Ticks(900), false)], devices, stretch(201, 900));
+        assert_eq!(between(untouched, 200, 800), expected);
+        assert_eq!(between(windows(150), 1000, 1100).2, stretch(1000, 1000), "snapshot before it began");
+    }
+}
