@@ -33,6 +33,8 @@ pub struct PerfettoWriter<W> {
     /// Whole packets.
     packets: Encoder,
     base: u64,
+    /// The start of the earliest event since the base.
+    earliest: Option<u64>,
     tracks: Tracks,
     last: Last,
     /// How many ends the arrows have that have more than one, and how many of these were written.
@@ -92,6 +94,7 @@ impl<W: Write> PerfettoWriter<W> {
             out,
             packets,
             base,
+            earliest: None,
             tracks: Tracks::new(seed(header)),
             last: Last::default(),
             fan_out: HashMap::default(),
@@ -124,6 +127,8 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     /// Adds an instant with all metadata, which any version of Perfetto can query.
+    ///
+    /// It is at the time of the earliest event: the viewer's timeline spans all events, and the base may be months before.
     fn add_metadata(&mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
         const DISTRIBUTED: &str = "distributedInfo";
 
@@ -135,8 +140,8 @@ impl<W: Write> PerfettoWriter<W> {
         let place = Track { process: Lane::Name(""), thread: Lane::Name("Trace metadata") };
         let track = self.tracks.row(place);
         let lane = self.tracks.lane_at(track, 0);
-        let (name, category) = ("trace_metadata", "");
-        let instant = NewEvent { lane, kind: event::INSTANT, start: 0, end: 0, name, category };
+        let (name, category, start) = ("trace_metadata", "", self.earliest.unwrap_or(0));
+        let instant = NewEvent { lane, kind: event::INSTANT, start, end: start, name, category };
         self.add(instant, |out, texts| {
             let mut add = |key: &str, value| annotation(out, event::DEBUG_ANNOTATIONS, key, &value, texts);
             add("deviceProperties", ArgValue::Json(&devices));
@@ -149,7 +154,7 @@ impl<W: Write> PerfettoWriter<W> {
     /// Adds an event, which is written with the next one; `args` appends the rest of it.
     fn add(&mut self, new: NewEvent<'_>, args: impl FnOnce(&mut Encoder, &mut Texts)) -> io::Result<()> {
         self.add_last()?;
-        let PerfettoWriter { tracks, packets, last, base, .. } = self;
+        let PerfettoWriter { tracks, packets, last, base, earliest, .. } = self;
         let NewEvent { lane: at, kind, start, end, name, category } = new;
         let Some(lane) = tracks.get_mut(at) else { return Ok(()) };
         while let Some(end) = lane.open.pop_if(|end| *end <= start) {
@@ -159,6 +164,7 @@ impl<W: Write> PerfettoWriter<W> {
             lane.open.push(end);
         }
         lane.time = start;
+        *earliest = Some(earliest.map_or(start, |earliest| earliest.min(start)));
         (last.lane, last.start, last.end) = (at, start, end);
         let (out, texts) = (&mut last.encoded, lane.sequence.texts());
         out.uint(event::TYPE, kind);

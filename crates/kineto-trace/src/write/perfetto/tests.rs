@@ -447,6 +447,17 @@ fn metadata_is_an_instant_of_its_own() {
 }
 
 #[test]
+fn metadata_is_at_the_earliest_event() {
+    let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
+    let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
+    for (start, end) in [(7_000, 8_000), (6_000, 6_500)] {
+        writer.activity(&slice(start, end)).unwrap();
+    }
+    let found = decode(&writer.finish(None, "").unwrap(), BASE);
+    assert_eq!(found.iter().find(|event| event.name == "trace_metadata").unwrap().start, 6_000);
+}
+
+#[test]
 fn files_of_two_recordings_can_be_joined() {
     let file = |id: &str| {
         let metadata = [("trace_id".to_owned(), format!("\"{id}\""))];
