@@ -524,7 +524,7 @@ fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
     let mut sinks = Sinks::default();
     for (scheme, sink) in given {
         if sinks.register(&scheme, sink)? {
-            diag!(Warning, "config", "a second sink for {scheme}:// takes the place of the first");
+            diag!(Warning, "config", "a second sink for {scheme}:// replaces the first; register one for each scheme");
         }
     }
     Ok(sinks)

@@ -55,7 +55,7 @@ pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unav
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         // It is the program's too, and may panic when it is dropped.
         let message = format!("it panicked in `{what}`: {}", text(Box::leak(panic)));
-        Unavailable::new(Why::Failed, message, "")
+        Unavailable::new(Why::Failed, message, "fix that code")
     })
 }
 

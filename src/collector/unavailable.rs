@@ -67,7 +67,7 @@ impl Unavailable {
 
     /// The thread of a recording cannot be started.
     pub(super) fn no_thread(error: &std::io::Error) -> Unavailable {
-        Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "")
+        Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "raise `ulimit -u`")
     }
 
     /// Returns what kind of reason it is.

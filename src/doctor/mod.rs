@@ -283,7 +283,7 @@ impl CollectorDiagnosis {
 }
 
 fn switched_off(by: &str) -> Unavailable {
-    Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "")
+    Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "remove that setting")
 }
 
 /// The configuration that a layer would have, and what is to be said about it; the default one if it cannot be used.

@@ -95,7 +95,11 @@ fn decide(recorder: &Recorder, site: &Site, kind: &str) {
     if !site.decide(kind, &recorder.sites.rules) {
         recorder.losses.add(Loss::KindsRefused, 1);
         let name = site.metadata.name();
-        diag!(Warning, "kineto.kind", "span \"{name}\" cannot be of kind \"{kind}\", so it is a cpu_op");
+        diag!(
+            Warning,
+            "kineto.kind",
+            "span \"{name}\" cannot have the kind \"{kind}\" and becomes a cpu_op; use a kind of the CPU"
+        );
     }
 }
 

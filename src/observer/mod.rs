@@ -104,7 +104,7 @@ impl Observers {
         for (at, observer) in self.all.iter().enumerate().take(Observers::MAX) {
             let state = match self.broken.load(Ordering::Relaxed) >> at & 1 {
                 0 => self.contain(at, "start", || observer.start()).and_then(|started| started),
-                _ => Err(Unavailable::new(Why::Failed, "it has panicked", "")),
+                _ => Err(Unavailable::new(Why::Failed, "it panicked before", "fix its code")),
             };
             running |= u64::from(state.is_ok()) << at;
             reports.push(ObserverReport { name: name_of(&**observer), state });

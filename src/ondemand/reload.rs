@@ -41,7 +41,7 @@ impl ConfigReloader {
         config::report(&warnings);
         let path = self.done.path().display();
         match read {
-            Err(why) => diag!(Warning, "config", "{why} (keeping the previous configuration)"),
+            Err(why) => diag!(Warning, "config", "{why}; keeping the previous configuration"),
             Ok(read) => {
                 let changes = self.read.changes(&read);
                 let settings = session.apply_reloaded(&read);

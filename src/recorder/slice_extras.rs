@@ -123,7 +123,7 @@ fn warn(reports: &[CounterReport]) {
     let names: Vec<_> = refused().filter(|(_, why)| *why == first).map(|(name, _)| name).collect();
     let more = refused().count() - names.len();
     let rest =
-        if more > 0 { format!(" ({more} more for other reasons, see the trace's statistics)") } else { String::new() };
+        if more > 0 { format!(" ({more} more for other reasons; see the trace's statistics)") } else { String::new() };
     diag!(Warning, "counters", "not counted: {}: {first}{rest}", names.join(", "));
 }
 
@@ -157,7 +157,7 @@ fn reason(error: &io::Error) -> Unavailable {
             "raise `ulimit -n`, or ask for fewer events",
         ),
         None => elsewhere(),
-        Some(_) => Unavailable::new(Why::Failed, error.to_string(), ""),
+        Some(_) => Unavailable::new(Why::Failed, error.to_string(), "select other events"),
     }
 }
 
@@ -167,7 +167,7 @@ fn reason(_error: &io::Error) -> Unavailable {
 }
 
 fn elsewhere() -> Unavailable {
-    Unavailable::new(Why::Unsupported, "counters of the CPU are read on Linux alone", "")
+    Unavailable::new(Why::Unsupported, "counters of the CPU are read on Linux alone", "record on Linux")
 }
 
 #[cfg(test)]

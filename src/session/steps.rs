@@ -279,7 +279,7 @@ impl Session {
         let scheduled = match schedule.checked(run.step + 1) {
             Ok(scheduled) => scheduled,
             Err(why) => {
-                diag!(Error, "schedule", "{why} (the previous step continues)");
+                diag!(Error, "schedule", "{why}; the previous step continues");
                 return StepOutcome::nothing(run.step, &why);
             }
         };
@@ -349,7 +349,7 @@ impl Session {
                 Transition::Warn(what) if run.stopped.is_empty() => {
                     diag!(Warning, "schedule", "step {}: {what}", run.step)
                 }
-                Transition::Warn(what) => diag!(Warning, "schedule", "step {}: {what} ({})", run.step, run.stopped),
+                Transition::Warn(what) => diag!(Warning, "schedule", "step {}: {what}: {}", run.step, run.stopped),
                 Transition::Prepare => run.reports = self.prepare()?.1.into(),
                 Transition::Start => {
                     discards = transitions.contains(&Transition::Stop);

@@ -155,12 +155,12 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     let host_name = |name: &str| trace(&place, &stub, &program, name).json["host_name"].clone();
     assert_eq!(host_name("before.json"), "first");
     write(&place, "HOST_NAME=second\nGZIP_LEVEL=99");
-    let broken = "libkineto.conf: line 2: `GZIP_LEVEL=99`: expected a whole number from 0 to 9; correct it (keeping the \
-                  previous configuration)";
+    let broken = "libkineto.conf: line 2: `GZIP_LEVEL=99`: expected a whole number from 0 to 9; correct it; keeping the \
+                  previous configuration";
     program.wait_for(broken);
     assert_eq!(host_name("a.json"), "first");
     fs::remove_file(place.file("libkineto.conf")).unwrap();
-    let removed = "name a file that can be read in KINETO_CONFIG, or none (keeping the previous configuration)";
+    let removed = "name a file that can be read in KINETO_CONFIG, or none; keeping the previous configuration";
     program.wait_for(removed);
     assert_eq!(host_name("b.json"), "first");
     // One that takes its place in one go.

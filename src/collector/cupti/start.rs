@@ -61,7 +61,7 @@ impl Loaded {
     /// What is missing.
     pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         if !cfg!(target_os = "linux") {
-            return Err(Unavailable::new(Why::Unsupported, "CUDA is recorded on Linux alone", ""));
+            return Err(Unavailable::new(Why::Unsupported, "CUDA is recorded on Linux alone", "record on Linux"));
         }
         let driver = Driver::open(attempts)?;
         let library = search::find(options, driver.version(), attempts).ok_or_else(|| {

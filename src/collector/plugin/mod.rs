@@ -64,6 +64,8 @@ struct Session {
     devices: Vec<DeviceDescription>,
 }
 
+/// What to do about a plugin that fails.
+const REPLACE: &str = "update the plugin, or remove it from the folder";
 /// How long a plugin may take to register, and to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether threads have left.
@@ -117,13 +119,13 @@ fn load_in_time(file: &Path, stem: &str) -> Vec<Result<Plugin, Unavailable>> {
     let own = file.to_owned();
     call_out(stem, Instant::now() + PATIENCE, move || load(&own)).unwrap_or_else(|| {
         let why = format!("{}: it has not registered within 10 s", file.display());
-        vec![Err(Unavailable::new(Why::Failed, why, "take it out of the folder; tell the plugin's vendor"))]
+        vec![Err(Unavailable::new(Why::Failed, why, REPLACE))]
     })
 }
 
 /// Opens a library and has it register its profilers.
 fn load(file: &Path) -> Vec<Result<Plugin, Unavailable>> {
-    let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), ""));
+    let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), REPLACE));
     let library = match Library::file(file) {
         Ok(library) => library,
         Err(words) => return vec![refused(Why::Failed, words)],
@@ -148,7 +150,7 @@ impl Plugin {
     fn new(file: &Path, functions: Functions) -> Result<Plugin, Unavailable> {
         let described = functions.describe().map_err(|status| {
             let text = format!("{}: profilerQuery failed with status {status}", file.display());
-            Unavailable::new(Why::Failed, text, "")
+            Unavailable::new(Why::Failed, text, REPLACE)
         })?;
         let known: Vec<_> = described.types.iter().filter_map(|number| EventType::from_number(*number)).collect();
         let unknown = described.types.iter().filter(|number| EventType::from_number(**number).is_none());
@@ -233,8 +235,8 @@ impl Collector for Plugin {
         let begun = self.ask(Instant::now() + PATIENCE, move || functions.begin(&numbers));
         let profiler = match begun {
             Some(Ok(profiler)) => profiler,
-            Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, "")),
-            None => return Err(Unavailable::new(Why::Failed, "it has not begun within 10 s", "")),
+            Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, REPLACE)),
+            None => return Err(Unavailable::new(Why::Failed, "it has not begun within 10 s", REPLACE)),
         };
         let types = self.types.intersection(selection.types);
         *self.session.lock() = Session { sink: Some(sink), types, devices: Vec::new() };

@@ -29,7 +29,7 @@ pub(super) fn hip() -> Option<Library> {
 /// There are none.
 pub(super) fn gate() -> Result<(), Unavailable> {
     if !cfg!(target_os = "linux") {
-        return Err(Unavailable::new(Why::Unsupported, "AMD's devices are recorded on Linux alone", ""));
+        return Err(Unavailable::new(Why::Unsupported, "AMD's devices are recorded on Linux alone", "record on Linux"));
     }
     if Path::new(DRIVER).exists() || hip().is_some() {
         return Ok(());

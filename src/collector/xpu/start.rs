@@ -47,7 +47,11 @@ impl Loaded {
     /// What is missing.
     pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         if !cfg!(target_os = "linux") {
-            return Err(Unavailable::new(Why::Unsupported, "Intel's GPUs are recorded on Linux alone", ""));
+            return Err(Unavailable::new(
+                Why::Unsupported,
+                "Intel's GPUs are recorded on Linux alone",
+                "record on Linux",
+            ));
         }
         search::device(attempts)?;
         let level_zero = LevelZero::open(attempts)?;
@@ -92,7 +96,11 @@ impl Loaded {
     ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
-            return Err(Unavailable::new(Why::Failed, "there is no memory for records", ""));
+            return Err(Unavailable::new(
+                Why::Failed,
+                "there is no memory for records",
+                "free memory, or raise its limit",
+            ));
         }
         HUB.pool.make_ready();
         self.streams.clear();

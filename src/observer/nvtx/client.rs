@@ -232,11 +232,15 @@ impl Client {
             // What it has written until then is not to be called.
             CORE.iter().chain(&CORE2).for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
             let why = format!("{} refused to listen", path.display());
-            return Err(Unavailable::new(Why::Failed, why, ""));
+            return Err(Unavailable::new(Why::Failed, why, "start the program under that tool"));
         }
         let domain = if is_cupti { create_domain() } else { 0 };
         if is_cupti && domain == 0 {
-            return Err(Unavailable::new(Why::Failed, format!("{} has no domains", path.display()), ""));
+            return Err(Unavailable::new(
+                Why::Failed,
+                format!("{} has no domains", path.display()),
+                "use a newer tool",
+            ));
         }
         Ok(Client { domain })
     }

@@ -138,7 +138,7 @@ impl Hub {
                 let message = format!("another tool records AMD's devices: {what} says {words}");
                 Unavailable::new(Why::Busy, message, "stop the other profiler")
             }
-            _ => Unavailable::new(Why::Failed, format!("{what} failed: {words}"), ""),
+            _ => Unavailable::new(Why::Failed, format!("{what} failed: {words}"), "run `kineto doctor`"),
         }
     }
 
@@ -202,7 +202,7 @@ impl Hub {
     pub(super) fn take(&self) -> Result<(), Unavailable> {
         if self.is_final() {
             let message = "rocprofiler-sdk has ended, as it does with the process";
-            return Err(Unavailable::new(Why::Failed, message, ""));
+            return Err(Unavailable::new(Why::Failed, message, "record before the process exits"));
         }
         if self.taken.swap(true, Ordering::AcqRel) {
             return Err(Unavailable::taken("rocprofiler-sdk"));

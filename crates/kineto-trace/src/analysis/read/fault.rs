@@ -53,7 +53,7 @@ impl Fault {
             Cause::Truncated => Error::new(
                 ErrorKind::Truncated,
                 format!(
-                    "cut off at byte {at}: was the program killed while it wrote? ReadOptions::partial reads what is there"
+                    "cut off at byte {at}, as if its writer was killed; read what is there with ReadOptions::partial"
                 ),
             ),
             Cause::NotATrace(why) => Error::new(
@@ -63,7 +63,10 @@ impl Fault {
             Cause::TooLarge(what) => {
                 Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); ReadOptions has the limits"))
             }
-            Cause::TimeLimit => Error::new(ErrorKind::Timeout, format!("the time was over at byte {at}")),
+            Cause::TimeLimit => Error::new(
+                ErrorKind::Timeout,
+                format!("the time limit was reached at byte {at}; raise it in ReadOptions"),
+            ),
             Cause::Io(error) => {
                 Error::new(ErrorKind::Io, format!("cannot read: {error} (at byte {at}); check the file and its disk"))
             }
