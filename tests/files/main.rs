@@ -7,3 +7,4 @@ mod hostile;
 mod json_features;
 mod read;
 mod related;
+mod summary;

@@ -7,6 +7,7 @@ mod doctor;
 mod listener;
 #[cfg(target_os = "linux")]
 mod status;
+mod summary;
 #[cfg(target_os = "linux")]
 mod trigger;
 
@@ -24,6 +25,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Summary(summary::Arguments),
     Doctor(doctor::Arguments),
     #[cfg(target_os = "linux")]
     Trigger(trigger::Arguments),
@@ -33,6 +35,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Summary(arguments) => summary::run(&arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]
         Command::Trigger(arguments) => trigger::run(&arguments),
@@ -44,4 +47,9 @@ fn main() -> ExitCode {
 /// A reader that has gone wants no more of it; the exit status says what matters.
 fn say(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Writes an error to the standard error stream.
+fn complain(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -32,6 +32,7 @@ pub struct Events {
     pub(super) header: Vec<(String, String)>,
     pub(super) window: Option<(Timestamp, Timestamp)>,
     pub(super) notes: Notes,
+    pub(super) file: FileFigures,
 }
 
 impl fmt::Debug for Events {
@@ -41,6 +42,17 @@ impl fmt::Debug for Events {
             .field("tracks", &self.tracks.len())
             .finish_non_exhaustive()
     }
+}
+
+/// What the file that was read is; all 0 of a recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FileFigures {
+    /// The length of its JSON.
+    pub(super) bytes: u64,
+    /// The elements of its list of events.
+    pub(super) elements: u64,
+    /// What its times are relative to.
+    pub(super) base_ns: i64,
 }
 
 /// What each event has.

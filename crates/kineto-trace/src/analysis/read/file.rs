@@ -7,7 +7,7 @@ use super::source::Source;
 use super::time::{nanos, whole};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::builder::{Builder, New};
-use crate::analysis::events::{Events, Phase, TrackId};
+use crate::analysis::events::{Events, FileFigures, Phase, TrackId};
 use crate::analysis::notes::Note;
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
@@ -74,7 +74,8 @@ impl FileReader {
     }
 
     /// Returns the events.
-    pub(super) fn finish(self) -> Events {
+    pub(super) fn finish(mut self, bytes: u64) -> Events {
+        self.builder.events.file = FileFigures { bytes, elements: self.elements, base_ns: self.base };
         let start = self.span.map(|(start, _)| start).or(self.start);
         let end = self.window_end.or(self.span.map(|(_, end)| end));
         self.builder.finish(self.base, (start, end))

@@ -308,7 +308,7 @@ impl<'a> Text<'a> {
     }
 
     /// Returns the text if it has no escapes.
-    pub(super) fn plain(self) -> Option<&'a str> {
+    pub(in crate::analysis) fn plain(self) -> Option<&'a str> {
         str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
     }
 

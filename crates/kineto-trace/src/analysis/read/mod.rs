@@ -108,13 +108,14 @@ impl ReadOptions {
 
     fn text(&self, reader: impl Read) -> Result<Events, Error> {
         let mut file = FileReader::within(self.time_limit);
-        match file.read(&mut Source::new(reader, self.max_bytes)) {
+        let mut source = Source::new(reader, self.max_bytes);
+        match file.read(&mut source) {
             Err(Fault { cause: Cause::TimeLimit, .. }) => {}
             Err(Fault { cause: Cause::Truncated, .. }) if self.partial && file.has_events() => file.cut_off(),
             Err(fault) => return Err(fault.into_error()),
             Ok(()) => {}
         }
-        Ok(file.finish())
+        Ok(file.finish(source.position()))
     }
 }
 

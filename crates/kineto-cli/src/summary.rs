@@ -1,0 +1,64 @@
+//! `kineto summary`: where the time of traces went.
+
+use super::{complain, say};
+use kineto_trace::analysis::{Events, ReadOptions};
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
+///
+/// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input.
+///
+/// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto summary app.pt.trace.json.gz\n  \
+    kineto summary --json rank0.json | jq .temporal\n  \
+    kineto summary --rows 50 rank*.pt.trace.json.gz")]
+pub(crate) struct Arguments {
+    /// The trace files.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Prints one JSON object for each trace, a line each; times are microseconds.
+    #[arg(long)]
+    json: bool,
+    /// Lists this many operators and kernels.
+    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "json")]
+    rows: usize,
+    /// Reads a file that is cut off as far as it goes.
+    #[arg(long)]
+    partial: bool,
+}
+
+/// Prints the summary of each trace.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for (number, path) in arguments.traces.iter().enumerate() {
+        match read(path, arguments.partial) {
+            Ok(events) => {
+                let separator = if number > 0 && !arguments.json { "\n" } else { "" };
+                say(&format!("{separator}{}", shown(path, &events, arguments)));
+            }
+            Err(error) => {
+                complain(&format!("{error}\n"));
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    status
+}
+
+fn read(path: &Path, partial: bool) -> Result<Events, kineto_trace::Error> {
+    let options = ReadOptions::new().partial(partial);
+    if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) }
+}
+
+fn shown(path: &Path, events: &Events, arguments: &Arguments) -> String {
+    let summary = events.summary();
+    if arguments.json {
+        return summary.to_json() + "\n";
+    }
+    let screen = summary.screen().rows(arguments.rows).color(io::stdout().is_terminal());
+    format!("{}\n{screen}", path.display())
+}

@@ -1,0 +1,159 @@
+//! What to do next: what stands out in a summary, with evidence and the size of the possible gain.
+
+use super::screen::cut;
+use super::{StepFigures, Summary};
+use crate::analysis::units::time;
+use std::cmp::Reverse;
+
+/// Something that costs time and can be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What is wrong, in one sentence.
+    pub title: String,
+    /// The names, counts and times that show it, and what to do about it.
+    pub evidence: String,
+    /// The most that a change can gain, in nanoseconds of the trace.
+    pub gain_ns: u64,
+}
+
+impl Summary {
+    /// Returns what stands out, the greatest possible gain first; at most five.
+    pub fn findings(&self) -> Vec<Finding> {
+        const MOST: usize = 5;
+
+        let all = [starved, small_kernels, exposed_communication, pageable_copies, uneven_steps];
+        let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
+        found.sort_by_key(|finding| Reverse(finding.gain_ns));
+        found.truncate(MOST);
+        found
+    }
+}
+
+/// Returns a part in percent; 0 of nothing.
+#[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
+pub(super) fn shown(ns: u64) -> String {
+    time(ns as f64, None)
+}
+
+/// The host launches too late: devices are idle, and most of that before the next launch.
+fn starved(summary: &Summary) -> Option<Finding> {
+    const IDLE_PERCENT: f64 = 20.0;
+    const HOST_PERCENT: f64 = 50.0;
+    /// The longest name in the text.
+    const NAME: usize = 40;
+
+    let devices = summary.occupation.as_ref()?;
+    let (idle, host) = (devices.idle_ns(), percent(summary.idle.before_launch_ns, summary.idle.total_ns()));
+    if percent(idle, devices.window_ns) < IDLE_PERCENT || host < HOST_PERCENT {
+        return None;
+    }
+    let share = percent(idle, devices.window_ns);
+    let gap = summary.gaps.first().map(|gap| {
+        let host = gap.host.as_ref().map(|host| format!(" while the CPU is in {}", cut(&host.name, NAME)));
+        let host = host.unwrap_or_default();
+        format!(" The longest gap, {}, follows {}{host}.", shown(gap.ns), cut(&gap.before, NAME))
+    });
+    Some(Finding {
+        title: format!("The CPU starves the GPU: it is idle for {share:.0} % of its time."),
+        evidence: format!(
+            "{host:.0} % of the idle time of streams passes before the next launch.{} Launch ahead: avoid \
+             synchronisation and host work between launches.",
+            gap.unwrap_or_default()
+        ),
+        gain_ns: idle,
+    })
+}
+
+/// Kernels run for less time than their launch takes.
+fn small_kernels(summary: &Summary) -> Option<Finding> {
+    const LEAST: u64 = 100;
+    const PERCENT: f64 = 25.0;
+
+    let launches = &summary.launches;
+    if launches.short_kernels < LEAST || percent(launches.short_kernels, launches.count) < PERCENT {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of durations")]
+    let call_ns = launches.mean_call_ns as u64;
+    Some(Finding {
+        title: format!(
+            "{} of {} kernels run for less time than their launch takes ({}).",
+            launches.short_kernels,
+            launches.count,
+            shown(call_ns)
+        ),
+        evidence: "Fuse operators, enlarge batches, or launch a graph.".to_owned(),
+        gain_ns: (launches.short_kernels * call_ns).min(summary.occupation.as_ref().map_or(0, |found| found.idle_ns())),
+    })
+}
+
+/// Communication runs while nothing is computed.
+fn exposed_communication(summary: &Summary) -> Option<Finding> {
+    const PERCENT: f64 = 3.0;
+
+    let devices = summary.occupation.as_ref()?;
+    let exposed = devices.exposed_communication_ns;
+    (percent(exposed, devices.window_ns) >= PERCENT).then(|| {
+        let kind = summary.collectives.first().map(|row| format!(" Most of it is {}.", row.kind)).unwrap_or_default();
+        Finding {
+            title: format!(
+                "Communication is exposed for {} ({:.0} % of it).",
+                shown(exposed),
+                percent(exposed, devices.communication_ns)
+            ),
+            evidence: format!(
+                "Only {} overlaps with computation.{kind} Start it earlier, or in smaller buckets.",
+                shown(devices.overlapped_communication_ns)
+            ),
+            gain_ns: exposed,
+        }
+    })
+}
+
+/// Copies go through memory that is not pinned.
+fn pageable_copies(summary: &Summary) -> Option<Finding> {
+    const PERCENT: f64 = 1.0;
+
+    let pageable = summary.kernels.iter().filter(|row| row.name.contains("Pageable"));
+    let (count, ns) = pageable.fold((0, 0), |sum, row| (sum.0 + row.durations.count, sum.1 + row.durations.sum_ns));
+    let window = summary.occupation.as_ref()?.window_ns;
+    (percent(ns, window) >= PERCENT).then(|| Finding {
+        title: format!("{count} copies use pageable memory: {}.", shown(ns)),
+        evidence: "Pin the buffers of the host: such copies are faster, and kernels run meanwhile.".to_owned(),
+        gain_ns: ns,
+    })
+}
+
+/// A step is much longer than the others.
+fn uneven_steps(summary: &Summary) -> Option<Finding> {
+    const LEAST: usize = 3;
+    const PERCENT_OVER: u64 = 50;
+
+    let mut steps: Vec<&StepFigures> = summary.steps.iter().collect();
+    steps.sort_by_key(|step| step.ns_with_device());
+    let median = steps.get(steps.len() / 2).filter(|_| steps.len() >= LEAST)?.ns_with_device();
+    let is_long = |step: &&&StepFigures| step.ns_with_device() > median + median * PERCENT_OVER / 100;
+    let long: Vec<_> = steps.iter().rev().filter(is_long).collect();
+    let longest = long.first()?;
+    Some(Finding {
+        title: format!(
+            "Step {} takes {}, the median of {} steps {}.",
+            longest.number,
+            shown(longest.ns_with_device()),
+            steps.len(),
+            shown(median)
+        ),
+        evidence: format!("{} take more than {PERCENT_OVER} % longer. Compare their operators.", counted(long.len())),
+        gain_ns: long.iter().map(|step| step.ns_with_device() - median).sum(),
+    })
+}
+
+fn counted(steps: usize) -> String {
+    if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") }
+}

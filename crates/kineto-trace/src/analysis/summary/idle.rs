@@ -1,0 +1,193 @@
+//! Why streams and devices were idle: gaps by cause, and the longest gaps of all.
+
+use super::intervals::Intervals;
+use super::work::{Devices, StreamId, Work};
+use crate::analysis::event::Event;
+use crate::analysis::events::Events;
+use crate::analysis::forest::Forest;
+use crate::analysis::nesting::Threads;
+use crate::time::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::AddAssign;
+
+/// Idle time of streams between two pieces of work, by cause, in nanoseconds.
+///
+/// The causes are HTA's: a gap is `host_wait` if the next work was launched in it, else `kernel_wait` if it is shorter
+/// than 30 µs, else `other`. The `split` fields divide the same gaps at the launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdleTime {
+    /// Gaps in which the next work was launched: the host was late.
+    pub host_wait_ns: u64,
+    /// Shorter gaps than 30 µs before work that was launched earlier.
+    pub kernel_wait_ns: u64,
+    /// All other gaps.
+    pub other_ns: u64,
+    /// The number of gaps of each cause, in the order of the fields above.
+    pub gaps: [u64; 3],
+    /// Time in gaps before the launch of the next work.
+    pub before_launch_ns: u64,
+    /// Time in gaps after the launch of the next work.
+    pub after_launch_ns: u64,
+    /// Time in gaps before work whose launch is unknown.
+    pub unlinked_ns: u64,
+}
+
+/// The idle time of one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamIdle {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its idle time by cause.
+    pub idle: IdleTime,
+}
+
+impl IdleTime {
+    /// Returns the idle time of a stream, whose work comes in order.
+    pub(super) fn of_stream(work: &[Work<'_>]) -> IdleTime {
+        /// HTA's `consecutive_kernel_delay`.
+        const KERNEL_WAIT_NS: u64 = 30_000;
+
+        let (mut idle, mut last): (IdleTime, Option<Timestamp>) = (IdleTime::default(), None);
+        for next in work {
+            if let Some(end) = last.filter(|end| next.start() > *end) {
+                let gap = next.start().since(end);
+                let (ns, number) = match next.launch {
+                    Some(launch) if launch.start() > end => (&mut idle.host_wait_ns, 0),
+                    _ if gap < KERNEL_WAIT_NS => (&mut idle.kernel_wait_ns, 1),
+                    _ => (&mut idle.other_ns, 2),
+                };
+                *ns += gap;
+                idle.gaps.iter_mut().skip(number).take(1).for_each(|count| *count += 1);
+                match next.launch {
+                    Some(launch) => {
+                        let before = launch.start().min(next.start()).max(end).since(end);
+                        idle.before_launch_ns += before;
+                        idle.after_launch_ns += gap - before;
+                    }
+                    None => idle.unlinked_ns += gap,
+                }
+            }
+            last = last.max(Some(next.end()));
+        }
+        idle
+    }
+
+    /// Returns the idle time of all causes.
+    pub fn total_ns(&self) -> u64 {
+        self.host_wait_ns + self.kernel_wait_ns + self.other_ns
+    }
+}
+
+impl AddAssign for IdleTime {
+    fn add_assign(&mut self, other: IdleTime) {
+        self.host_wait_ns += other.host_wait_ns;
+        self.kernel_wait_ns += other.kernel_wait_ns;
+        self.other_ns += other.other_ns;
+        self.gaps.iter_mut().zip(other.gaps).for_each(|(count, more)| *count += more);
+        self.before_launch_ns += other.before_launch_ns;
+        self.after_launch_ns += other.after_launch_ns;
+        self.unlinked_ns += other.unlinked_ns;
+    }
+}
+
+/// A time in which no device worked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// When it began.
+    pub start: Timestamp,
+    /// How long it lasted, in nanoseconds.
+    pub ns: u64,
+    /// The work that ended last before it.
+    pub before: String,
+    /// The work that ended it.
+    pub after: String,
+    /// When that work was launched; `None` if its launch is unknown.
+    pub launch: Option<Timestamp>,
+    /// What the thread of that launch did in the gap; `None` if nothing is known.
+    pub host: Option<GapHost>,
+}
+
+/// The operation in which a thread spent most of a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GapHost {
+    /// Its name.
+    pub name: String,
+    /// Its category.
+    pub category: String,
+    /// Its self time in the gap, in nanoseconds.
+    pub self_ns: u64,
+}
+
+/// Returns the longest gaps of all devices together, the longest first.
+pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Forest, limit: usize) -> Vec<Gap> {
+    let mut work: Vec<_> = devices.busy().copied().collect();
+    work.sort_by_key(Work::interval);
+    let (mut found, mut last): (Vec<_>, Option<Work<'_>>) = (Vec::new(), None);
+    for next in work {
+        found.extend(last.filter(|last| next.start() > last.end()).map(|last| (last, next)));
+        last = last.filter(|last| last.end() >= next.end()).or(Some(next));
+    }
+    found.sort_by_key(|(before, after)| (std::cmp::Reverse(after.start().since(before.end())), before.end()));
+    found.truncate(limit);
+    let hosts = HostTime::new(events, forest, found.iter().filter_map(|(_, after)| after.launch));
+    let gap = |(before, after): &(Work<'_>, Work<'_>)| Gap {
+        start: before.end(),
+        ns: after.start().since(before.end()),
+        before: before.event.name().to_owned(),
+        after: after.event.name().to_owned(),
+        launch: after.launch.map(|launch| launch.start()),
+        host: after.launch.and_then(|launch| hosts.longest(launch, before.end(), after.start())),
+    };
+    found.iter().map(gap).collect()
+}
+
+/// The operations of the threads that end gaps.
+struct HostTime<'e> {
+    threads: Threads<'e>,
+    /// By thread: the operations, each with those directly inside.
+    ops: HashMap<usize, Vec<(Event<'e>, Vec<Event<'e>>)>>,
+}
+
+impl<'e> HostTime<'e> {
+    fn new(events: &'e Events, forest: &Forest, launches: impl Iterator<Item = Event<'e>>) -> HostTime<'e> {
+        let threads = Threads::new(events);
+        let mut ops: HashMap<usize, Vec<_>> = launches.map(|launch| (threads.of(&launch), Vec::new())).collect();
+        // By node: where its operation is.
+        let mut places = HashMap::new();
+        for node in forest.counted() {
+            let Some(event) = forest.event(events, node) else { continue };
+            let thread = threads.of(&event);
+            let Some(on_thread) = ops.get_mut(&thread) else { continue };
+            places.insert(node, on_thread.len());
+            on_thread.push((event, Vec::new()));
+            let parent = forest.parent(node).and_then(|parent| places.get(&parent));
+            if let Some((_, children)) = parent.and_then(|place| on_thread.get_mut(*place)) {
+                children.push(event);
+            }
+        }
+        HostTime { threads, ops }
+    }
+
+    /// Returns the operation with the most self time between two points on the thread of a launch; of equal times, the first
+    /// by name.
+    fn longest(&self, launch: Event<'e>, start: Timestamp, end: Timestamp) -> Option<GapHost> {
+        let clipped = |event: &Event<'_>| (event.start().max(start), event.end().min(end));
+        let is_inside = |event: &Event<'_>| event.start() < end && event.end() > start;
+        let mut times: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for (op, children) in self.ops.get(&self.threads.of(&launch))? {
+            if is_inside(op) {
+                let (from, to) = clipped(op);
+                let inside = Intervals::union(children.iter().filter(|child| is_inside(child)).map(clipped));
+                let own = to.since(from) - inside.ns_within(from, to);
+                *times.entry((op.name(), op.category())).or_default() += own;
+            }
+        }
+        // The first of the largest.
+        let ((name, category), self_ns) = times.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
+        Some(GapHost { name: name.to_owned(), category: category.to_owned(), self_ns })
+    }
+}

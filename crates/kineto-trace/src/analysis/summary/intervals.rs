@@ -1,0 +1,82 @@
+//! Sets of time, as intervals that neither overlap nor touch.
+
+use crate::time::Timestamp;
+
+/// A set of time: intervals in order, with time between each two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Intervals(Vec<(Timestamp, Timestamp)>);
+
+impl Intervals {
+    /// Returns the union of intervals in any order.
+    pub(super) fn union(parts: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Intervals {
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_unstable();
+        let mut merged: Vec<(Timestamp, Timestamp)> = Vec::new();
+        for (start, end) in parts {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        Intervals(merged)
+    }
+
+    /// Returns the time that two sets share.
+    pub(super) fn intersection(&self, other: &Intervals) -> Intervals {
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut shared = Vec::new();
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            let (start, end) = (a.0.max(b.0), a.1.min(b.1));
+            if start < end {
+                shared.push((start, end));
+            }
+            if a.1 < b.1 {
+                left.next()
+            } else {
+                right.next()
+            };
+        }
+        Intervals(shared)
+    }
+
+    /// Returns the nanoseconds of the set that lie between two points in time.
+    pub(super) fn ns_within(&self, start: Timestamp, end: Timestamp) -> u64 {
+        let first = self.0.partition_point(|part| part.1 <= start);
+        let parts = self.0.get(first..).unwrap_or_default().iter().take_while(|part| part.0 < end);
+        parts.map(|part| part.1.min(end).since(part.0.max(start))).sum()
+    }
+
+    /// Returns the nanoseconds of the set.
+    pub(super) fn ns(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end.since(*start)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn set(parts: &[(u64, u64)]) -> Intervals {
+        Intervals::union(parts.iter().map(|part| (Timestamp::from_nanos(part.0), Timestamp::from_nanos(part.1))))
+    }
+
+    proptest! {
+        /// Compares with a set of single nanoseconds.
+        #[test]
+        fn sets_agree_with_single_nanoseconds(
+            a in prop::collection::vec((0u64..60, 0u64..9), 0..12),
+            b in prop::collection::vec((0u64..60, 0u64..9), 0..12),
+            window in (0u64..70, 0u64..70),
+        ) {
+            let ends = |parts: &[(u64, u64)]| parts.iter().map(|part| (part.0, part.0 + part.1)).collect::<Vec<_>>();
+            let (a, b) = (ends(&a), ends(&b));
+            let has = |parts: &[(u64, u64)], at: u64| parts.iter().any(|part| (part.0..part.1).contains(&at));
+            let count = |test: &dyn Fn(u64) -> bool| (0..100).filter(|at| test(*at)).count() as u64;
+            prop_assert_eq!(set(&a).ns(), count(&|at| has(&a, at)));
+            prop_assert_eq!(set(&a).intersection(&set(&b)).ns(), count(&|at| has(&a, at) && has(&b, at)));
+            let within = set(&a).ns_within(Timestamp::from_nanos(window.0), Timestamp::from_nanos(window.1));
+            prop_assert_eq!(within, count(&|at| has(&a, at) && (window.0..window.1).contains(&at)));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Where the time of a trace went: figures of devices, streams, launches, steps and operations.
+
+mod findings;
+mod groups;
+mod idle;
+mod intervals;
+mod json;
+mod launches;
+mod occupation;
+mod screen;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use findings::Finding;
+pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
+pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
+pub use launches::{LaunchFigures, QueueFigures};
+pub use occupation::{Exclusive, Occupation};
+pub use screen::Screen;
+pub use steps::StepFigures;
+pub use work::{StreamId, WorkClass};
+
+use super::attribution::{Attribution, AttributionCounts};
+use super::averages::KeyAverages;
+use super::event::Event;
+use super::events::{Events, FileFigures};
+use super::forest::Forest;
+use super::nesting::Nesting;
+use super::notes::Note;
+use super::read::{Json, Value};
+use crate::time::Timestamp;
+use intervals::Intervals;
+use std::collections::BTreeMap;
+use std::fmt;
+use work::Devices;
+
+/// Where the time of a trace went: made by [`Events::summary`].
+///
+/// It answers what HTA's breakdowns answer (temporal, idle time, kernels, launches, queues, bandwidth, overlap) and what
+/// torch's `key_averages` does. Where HTA differs, such as host operations that carry `stream`, two devices with one
+/// stream number, or work launched before the window, the trace's own categories and ids decide.
+///
+/// ```
+/// use kineto_trace::analysis::Events;
+///
+/// let trace = br#"{"traceEvents": [
+///     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 2,
+///      "args": {"correlation": 1}},
+///     {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 10,
+///      "args": {"correlation": 1, "device": 0, "stream": 7}}
+/// ]}"#;
+/// let summary = Events::from_reader(trace.as_slice())?.summary();
+/// assert_eq!(summary.occupation.as_ref().map(|devices| devices.busy_ns), Some(10_000));
+/// assert_eq!(summary.launches.mean_delay_ns, 3_000.0);
+/// println!("{}", summary.screen());
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The start of the first slice.
+    pub start: Timestamp,
+    /// The time from there to the end of the last slice, in nanoseconds.
+    pub span_ns: u64,
+    /// How many slices there are.
+    pub slices: u64,
+    /// How many slices each category has.
+    pub categories: BTreeMap<String, u64>,
+    /// The rank of the process in `distributedInfo`.
+    pub rank: Option<i64>,
+    /// The pieces of work on devices.
+    pub device_events: u64,
+    /// The number of devices with work.
+    pub devices: u64,
+    /// How devices spent their time; `None` if none worked.
+    pub occupation: Option<Occupation>,
+    /// Kernels, copies and fills by name, the greatest sum first.
+    pub kernels: Vec<KernelFigures>,
+    /// Communication on devices by kind.
+    pub collectives: Vec<CollectiveFigures>,
+    /// Copies and fills by direction.
+    pub copies: Vec<CopyFigures>,
+    /// The idle time of all streams.
+    pub idle: IdleTime,
+    /// The idle time of each stream.
+    pub stream_idle: Vec<StreamIdle>,
+    /// The longest gaps in which no device worked, at most five.
+    pub gaps: Vec<Gap>,
+    /// The calls that launched work.
+    pub launches: LaunchFigures,
+    /// The queues of streams with a known launch.
+    pub queues: Vec<QueueFigures>,
+    /// The steps of the program.
+    pub steps: Vec<StepFigures>,
+    /// Annotations on the host by name.
+    pub host_annotations: Vec<AnnotationFigures>,
+    /// Annotations on devices by name: from the first to the last work in each.
+    pub device_annotations: Vec<AnnotationFigures>,
+    /// Operations and kernels by name, as torch averages them.
+    pub averages: KeyAverages,
+    /// How device work was counted to operations.
+    pub attribution: AttributionCounts,
+    /// What the reader left out or repaired, by cause.
+    pub notes: Vec<(Note, u64)>,
+    file: FileFigures,
+}
+
+impl fmt::Debug for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summary")
+            .field("slices", &self.slices)
+            .field("span_ns", &self.span_ns)
+            .field("occupation", &self.occupation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    /// Returns where the time of the trace went.
+    pub fn summary(&self) -> Summary {
+        Summary::new(self)
+    }
+}
+
+impl Summary {
+    fn new(events: &Events) -> Summary {
+        const GAPS: usize = 5;
+
+        let nesting = Nesting::new(events);
+        let attribution = Attribution::new(events, &nesting);
+        let forest = Forest::new(events, &nesting).merge_namesakes(events);
+        let devices = Devices::new(events, &attribution);
+        let busy = Intervals::union(devices.busy().map(|work| work.interval()));
+        let streams = devices.by_stream();
+        let stream_idle: Vec<_> = streams
+            .iter()
+            .map(|(stream, work)| StreamIdle { stream: (*stream).clone(), idle: IdleTime::of_stream(work) })
+            .collect();
+        let mut idle = IdleTime::default();
+        stream_idle.iter().for_each(|stream| idle += stream.idle);
+        let slices = || events.iter().filter(Event::is_slice);
+        let start = slices().next().map_or(Timestamp::default(), |first| first.start());
+        let mut categories = BTreeMap::new();
+        slices().for_each(|slice| *categories.entry(slice.category()).or_default() += 1u64);
+        let annotations = |category| groups::annotations(slices().filter(move |event| event.category() == category));
+        let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        Summary {
+            start,
+            span_ns: slices().map(|slice| slice.end()).max().unwrap_or(start).since(start),
+            slices: slices().count() as u64,
+            categories: categories.into_iter().map(|(category, count)| (category.to_owned(), count)).collect(),
+            rank: rank(events),
+            device_events: devices.work.len() as u64,
+            devices: numbers.len() as u64,
+            occupation: Occupation::new(&devices, &busy),
+            kernels: groups::kernels(&devices.work),
+            collectives: groups::collectives(&devices.work),
+            copies: groups::copies(&devices.work),
+            idle,
+            stream_idle,
+            gaps: idle::longest_gaps(events, &devices, &forest, GAPS),
+            launches: LaunchFigures::new(&devices.work),
+            queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
+            steps: steps::steps(events, &devices, &busy),
+            host_annotations: annotations("user_annotation"),
+            device_annotations: annotations("gpu_user_annotation"),
+            averages: events.key_averages(),
+            attribution: attribution.counts(),
+            notes: events.notes().collect(),
+            file: events.file,
+        }
+    }
+
+    /// Returns all figures as one JSON object, times in microseconds with three decimals.
+    pub fn to_json(&self) -> String {
+        json::object(self).to_string()
+    }
+
+    /// Returns the figures as text: the answer first, the tables after it.
+    pub fn screen(&self) -> Screen<'_> {
+        Screen::new(self)
+    }
+
+    fn noted(&self, note: Note) -> u64 {
+        self.notes.iter().find(|(found, _)| *found == note).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// Returns the rank that `distributedInfo` states.
+fn rank(events: &Events) -> Option<i64> {
+    let (_, info) = events.metadata().find(|(key, _)| *key == "distributedInfo")?;
+    let mut rank = None;
+    let read = Json::new(info.as_bytes(), 0).object(|key, json| {
+        let value = json.value()?;
+        if let (Value::Number(number), Some("rank")) = (value, key.plain()) {
+            rank = number.parse().ok();
+        }
+        Ok(())
+    });
+    rank.filter(|_| read.is_ok())
+}

@@ -1,0 +1,87 @@
+//! How much of the time devices were busy, and with what.
+
+use super::intervals::Intervals;
+use super::work::{Devices, WorkClass};
+
+/// How devices spent the time from the start of their first work to the end of their last. Times are nanoseconds.
+///
+/// All devices and streams are taken together: an instant is busy if anything runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occupation {
+    /// From the start of the first work to the end of the last.
+    pub window_ns: u64,
+    /// Something ran.
+    pub busy_ns: u64,
+    /// A compute kernel ran.
+    pub compute_ns: u64,
+    /// Communication ran.
+    pub communication_ns: u64,
+    /// A copy or fill ran.
+    pub memory_ns: u64,
+    /// Communication ran, and no compute kernel.
+    pub exposed_communication_ns: u64,
+    /// Communication and a compute kernel ran.
+    pub overlapped_communication_ns: u64,
+    /// The parts of the busy time, by what ran alone or together; they add up to it.
+    pub exclusive: Exclusive,
+}
+
+/// Busy time by what ran alone or together, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exclusive {
+    /// Compute kernels alone.
+    pub compute_ns: u64,
+    /// Communication alone.
+    pub communication_ns: u64,
+    /// Copies and fills alone.
+    pub memory_ns: u64,
+    /// Compute kernels and communication.
+    pub compute_communication_ns: u64,
+    /// Compute kernels and copies.
+    pub compute_memory_ns: u64,
+    /// Communication and copies.
+    pub communication_memory_ns: u64,
+    /// All three.
+    pub all_ns: u64,
+}
+
+impl Occupation {
+    /// Returns `None` if no device worked.
+    pub(super) fn new(devices: &Devices<'_>, busy: &Intervals) -> Option<Occupation> {
+        let start = devices.busy().map(|work| work.start()).min()?;
+        let end = devices.busy().map(|work| work.end()).max()?;
+        let of =
+            |class| Intervals::union(devices.busy().filter(|work| work.class == class).map(|work| work.interval()));
+        let [compute, comm, memory] = [WorkClass::Compute, WorkClass::Communication, WorkClass::Memory].map(of);
+        let both = compute.intersection(&comm);
+        let all = both.intersection(&memory).ns();
+        let pairs = [both.ns(), compute.intersection(&memory).ns(), comm.intersection(&memory).ns()];
+        let [compute_comm, compute_memory, comm_memory] = pairs.map(|ns| ns - all);
+        let exclusive = Exclusive {
+            compute_ns: compute.ns() - compute_comm - compute_memory - all,
+            communication_ns: comm.ns() - compute_comm - comm_memory - all,
+            memory_ns: memory.ns() - compute_memory - comm_memory - all,
+            compute_communication_ns: compute_comm,
+            compute_memory_ns: compute_memory,
+            communication_memory_ns: comm_memory,
+            all_ns: all,
+        };
+        Some(Occupation {
+            window_ns: end.since(start),
+            busy_ns: busy.ns(),
+            compute_ns: compute.ns(),
+            communication_ns: comm.ns(),
+            memory_ns: memory.ns(),
+            exposed_communication_ns: comm.ns() - both.ns(),
+            overlapped_communication_ns: both.ns(),
+            exclusive,
+        })
+    }
+
+    /// Returns the nanoseconds of the window in which nothing ran.
+    pub fn idle_ns(&self) -> u64 {
+        self.window_ns - self.busy_ns
+    }
+}

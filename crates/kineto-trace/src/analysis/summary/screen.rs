@@ -1,0 +1,233 @@
+//! A summary as text: the answer first, the tables after it.
+
+use super::findings::{percent, shown};
+use super::{Occupation, Summary};
+use crate::analysis::averages::Average;
+use std::cmp::Reverse;
+use std::fmt::{self, Formatter};
+
+/// A summary as text: made by [`Summary::screen`], printed by its `Display`.
+///
+/// No line is longer than the width; times have their units.
+#[derive(Clone, Debug)]
+#[must_use = "print it"]
+pub struct Screen<'s> {
+    summary: &'s Summary,
+    width: usize,
+    rows: usize,
+    has_color: bool,
+}
+
+/// The widest column of a table's numbers.
+const NUMBER: usize = 12;
+
+impl<'s> Screen<'s> {
+    pub(super) fn new(summary: &'s Summary) -> Screen<'s> {
+        Screen { summary, width: 100, rows: 10, has_color: false }
+    }
+
+    /// Sets how many characters a line has. Default: 100; at least 80.
+    pub fn width(self, width: usize) -> Self {
+        Screen { width: width.max(80), ..self }
+    }
+
+    /// Sets how many operators and kernels are listed. Default: 10.
+    pub fn rows(self, rows: usize) -> Self {
+        Screen { rows, ..self }
+    }
+
+    /// Sets whether headings are bold, by ANSI escapes. Default: no.
+    pub fn color(self, has_color: bool) -> Self {
+        Screen { has_color, ..self }
+    }
+
+    fn heading(&self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+        if self.has_color { writeln!(f, "\n\x1b[1m{text}\x1b[0m") } else { writeln!(f, "\n{text}") }
+    }
+
+    fn overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let summary = self.summary;
+        let mut parts = vec![shown(summary.span_ns), format!("{} slices", summary.slices)];
+        parts.extend(summary.rank.map(|rank| format!("rank {rank}")));
+        if summary.devices > 0 {
+            parts.push(counted(summary.devices, "device"));
+            parts.push(counted(summary.stream_idle.len() as u64, "stream"));
+        }
+        if !summary.steps.is_empty() {
+            let mut times: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
+            times.sort_unstable();
+            let median = times.get(times.len() / 2).copied().unwrap_or(0);
+            parts.push(format!("{} of {}", counted(times.len() as u64, "step"), shown(median)));
+        }
+        filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        let losses: Vec<_> = summary.notes.iter().filter(|(note, _)| note.is_loss()).collect();
+        for (note, count) in losses {
+            writeln!(f, "incomplete: {note} ({count}); the figures below lack what was lost")?;
+        }
+        Ok(())
+    }
+
+    fn devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
+        /// The characters of a full bar.
+        const BAR: usize = 25;
+
+        let share = |ns| percent(ns, found.window_ns);
+        let subject = if self.summary.devices == 1 { "The device is" } else { "The devices are" };
+        let busy = share(found.busy_ns);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 25")]
+        let filled = ((busy * BAR as f64 / 100.0).round() as usize).min(BAR);
+        let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
+        self.heading(f, &format!("{subject} busy {busy:.0} % of {}   {bar}", shown(found.window_ns)))?;
+        let parts = [
+            format!("compute {:.1} %", share(found.compute_ns)),
+            format!(
+                "communication {:.1} % ({:.1} % exposed)",
+                share(found.communication_ns),
+                share(found.exposed_communication_ns)
+            ),
+            format!("copies {:.1} %", share(found.memory_ns)),
+            format!("idle {:.1} %", share(found.idle_ns())),
+        ];
+        filled_lines(&parts, "   ", self.width - 2).iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        let idle = &self.summary.idle;
+        if idle.total_ns() > 0 {
+            self.heading(f, "Where the idle time of streams comes from")?;
+            let line = |ns, what: &str| format!("  {:5.1} %  {what}", percent(ns, idle.total_ns()));
+            writeln!(f, "{}", line(idle.before_launch_ns, "before the launch: nothing was queued"))?;
+            writeln!(f, "{}", line(idle.after_launch_ns, "after the launch: work was queued and started late"))?;
+            if idle.unlinked_ns > 0 {
+                writeln!(f, "{}", line(idle.unlinked_ns, "before work whose launch is unknown"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.heading(f, "What to do next")?;
+        let findings = self.summary.findings();
+        if findings.is_empty() {
+            return writeln!(f, "  Nothing stands out.");
+        }
+        for (number, finding) in (1..).zip(&findings) {
+            let gain = format!("Worth up to {}.", shown(finding.gain_ns));
+            let text = format!("{} {} {gain}", finding.title, finding.evidence);
+            let lines = filled_lines(&text.split_whitespace().collect::<Vec<_>>(), " ", self.width - 5);
+            for (line, text) in lines.iter().enumerate() {
+                let mark = if line == 0 { number.to_string() } else { String::new() };
+                writeln!(f, "  {mark:1}  {text}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 6;
+
+        let steps = &self.summary.steps;
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.heading(f, "Steps")?;
+        for step in steps.iter().take(MOST) {
+            let busy = percent(step.device_busy_in_window_ns, step.ns);
+            let device = if self.summary.devices > 0 { format!("   devices busy {busy:.0} %") } else { String::new() };
+            writeln!(f, "  #{:<6} {:>NUMBER$}{device}", step.number, shown(step.ns))?;
+        }
+        match steps.len().checked_sub(MOST) {
+            Some(more @ 1..) => writeln!(f, "  … {}", counted(more as u64, "more step")),
+            _ => Ok(()),
+        }
+    }
+
+    fn operators(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let has_devices = self.summary.device_events > 0;
+        let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
+        let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
+        rows.sort_by_key(|row| (Reverse(key(row)), Reverse(row.self_cpu_ns()), row.name()));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.heading(f, if has_devices { "Operators, by device time" } else { "Operators, by self time" })?;
+        let third = if has_devices { "device" } else { "CPU mean" };
+        let cells = |row: &Average| {
+            let own = u64::try_from(row.self_cpu_ns()).unwrap_or(0);
+            let third = if has_devices { row.device_ns() } else { row.cpu_ns() / row.count().max(1) };
+            [shown(own), shown(row.cpu_ns()), shown(third), row.count().to_string()]
+        };
+        let rows = rows.into_iter().map(|row| (row.name(), cells(row)));
+        self.table(f, ["self CPU", "total CPU", third, "calls"], rows)
+    }
+
+    fn kernels(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let total: u64 = self.summary.kernels.iter().map(|row| row.durations.sum_ns).sum();
+        if self.summary.kernels.is_empty() {
+            return Ok(());
+        }
+        self.heading(f, "Kernels, copies and fills")?;
+        let rows = self.summary.kernels.iter().map(|row| {
+            let count = row.durations.count;
+            let mean = row.durations.sum_ns / count.max(1);
+            let share = format!("{:.1} %", percent(row.durations.sum_ns, total));
+            (row.name.as_str(), [shown(row.durations.sum_ns), shown(mean), share, count.to_string()])
+        });
+        self.table(f, ["total", "mean", "share", "calls"], rows)
+    }
+
+    fn table<'r>(
+        &self,
+        f: &mut Formatter<'_>,
+        titles: [&str; 4],
+        rows: impl ExactSizeIterator<Item = (&'r str, [String; 4])>,
+    ) -> fmt::Result {
+        let name = self.width - 2 - titles.len() * (NUMBER + 1);
+        let numbers = |cells: [&str; 4]| cells.map(|cell| format!(" {cell:>NUMBER$}")).concat();
+        writeln!(f, "  {:name$}{}", "", numbers(titles))?;
+        let more = rows.len().saturating_sub(self.rows);
+        for (text, cells) in rows.take(self.rows) {
+            writeln!(f, "  {:name$}{}", cut(text, name), numbers(cells.each_ref().map(String::as_str)))?;
+        }
+        if more > 0 { writeln!(f, "  … {}", counted(more as u64, "more row")) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Screen<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.overview(f)?;
+        if let Some(found) = &self.summary.occupation {
+            self.devices(f, found)?;
+        }
+        self.findings(f)?;
+        self.steps(f)?;
+        self.operators(f)?;
+        self.kernels(f)
+    }
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Returns a name without control characters that takes at most `width` characters.
+pub(super) fn cut(name: &str, width: usize) -> String {
+    let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if name.chars().count() <= width {
+        return name;
+    }
+    let kept: String = name.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// Joins parts to lines that are as full as the width allows. A longer part is cut.
+fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts.iter().map(T::as_ref) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + separator.len() + part.chars().count() <= width => {
+                line.push_str(separator);
+                line.push_str(part);
+            }
+            _ => lines.push(cut(part, width)),
+        }
+    }
+    lines
+}

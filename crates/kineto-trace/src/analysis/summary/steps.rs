@@ -1,0 +1,65 @@
+//! What devices did in each step of a program.
+
+use super::intervals::Intervals;
+use super::work::Devices;
+use crate::analysis::events::Events;
+use crate::time::Timestamp;
+
+/// One step of a program, `ProfilerStep#n`. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StepFigures {
+    /// Its number.
+    pub number: u64,
+    /// When it began on the host.
+    pub start: Timestamp,
+    /// How long it lasted on the host.
+    pub ns: u64,
+    /// The pieces of work that were launched in it.
+    pub device_events: u64,
+    /// Their durations together.
+    pub device_ns: u64,
+    /// The time in which at least one of them ran.
+    pub device_busy_ns: u64,
+    /// The time of the step in which any device worked, whatever was launched when.
+    pub device_busy_in_window_ns: u64,
+    /// When the last of them ended.
+    pub device_end: Option<Timestamp>,
+}
+
+impl StepFigures {
+    /// Returns the time from the start to the end of the step or of the last work launched in it.
+    pub fn ns_with_device(&self) -> u64 {
+        self.ns.max(self.device_end.map_or(0, |end| end.since(self.start)))
+    }
+}
+
+/// Returns the steps of the host, in order.
+pub(super) fn steps(events: &Events, devices: &Devices<'_>, busy: &Intervals) -> Vec<StepFigures> {
+    let mut launched: Vec<_> = devices.work.iter().filter_map(|work| Some((work.launch?.start(), work))).collect();
+    launched.sort_by_key(|(launch, _)| *launch);
+    let host = events.iter().filter(|event| event.is_slice() && event.category() != "gpu_user_annotation");
+    let numbered = host.filter_map(|event| Some((event, step_number(event.name())?)));
+    let figures = numbered.map(|(step, number)| {
+        let first = launched.partition_point(|(launch, _)| *launch < step.start());
+        let own = launched.get(first..).unwrap_or_default().iter().take_while(|(launch, _)| *launch < step.end());
+        let own = own.map(|(_, work)| *work);
+        StepFigures {
+            number,
+            start: step.start(),
+            ns: step.duration_ns(),
+            device_events: own.clone().count() as u64,
+            device_ns: own.clone().map(|work| work.ns()).sum(),
+            device_busy_ns: Intervals::union(own.clone().map(|work| work.interval())).ns(),
+            device_busy_in_window_ns: busy.ns_within(step.start(), step.end()),
+            device_end: own.map(|work| work.end()).max(),
+        }
+    });
+    figures.collect()
+}
+
+/// Returns `n` of "ProfilerStep#n".
+fn step_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("ProfilerStep#")?;
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}

@@ -1,0 +1,143 @@
+//! Figures, findings and text of small traces.
+
+use super::*;
+use crate::analysis::events::TrackId;
+use std::fmt::Write as _;
+
+/// The events of a trace, one after the other.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    /// Adds a slice; times are microseconds.
+    fn add(mut self, category: &str, name: &str, row: (u32, u32), (start, end): (u32, u32), args: &str) -> Lines {
+        let (pid, tid) = row;
+        let _ = write!(
+            self.0,
+            "{{\"ph\":\"X\",\"cat\":\"{category}\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{start},\
+             \"dur\":{},\"args\":{{{args}}}}},",
+            end - start
+        );
+        self
+    }
+
+    /// Adds a call and the kernel that it launches.
+    fn kernel(self, id: u32, name: &str, call: (u32, u32), work: (u32, u32)) -> Lines {
+        let correlation = format!("\"correlation\":{id}");
+        let work_args = format!("{correlation},\"device\":0,\"stream\":7");
+        self.add("cuda_runtime", "cudaLaunchKernel", (1, 1), call, &correlation).add(
+            "kernel",
+            name,
+            (0, 7),
+            work,
+            &work_args,
+        )
+    }
+
+    fn summary(&self) -> Summary {
+        let text = format!("{{\"traceEvents\": [{}]}}", self.0.trim_end_matches(','));
+        Events::from_reader(text.as_bytes()).unwrap().summary()
+    }
+
+    fn titles(&self) -> Vec<String> {
+        self.summary().findings().into_iter().map(|finding| finding.title).collect()
+    }
+}
+
+#[test]
+fn starved_device_is_found_with_its_gap() {
+    let late = Lines::default()
+        .kernel(1, "a", (0, 10), (20, 120))
+        .add("cpu_op", "load", (1, 1), (130, 500), "")
+        .kernel(2, "b", (510, 515), (520, 600));
+    let summary = late.summary();
+    let findings = summary.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].title, "The CPU starves the GPU: it is idle for 69 % of its time.");
+    assert!(findings[0].evidence.contains("400.000us, follows a while the CPU is in load"), "{findings:?}");
+    assert_eq!((findings[0].gain_ns, summary.gaps.len()), (400_000, 1));
+    let early = Lines::default().kernel(1, "a", (0, 5), (20, 120)).kernel(2, "b", (6, 9), (520, 600));
+    assert!(early.titles().is_empty());
+}
+
+#[test]
+fn small_kernels_are_found_where_there_are_many() {
+    let launches = |count: u32| {
+        (0..count).fold(Lines::default(), |lines, i| {
+            lines.kernel(i + 1, "tiny", (i * 10, i * 10 + 9), (i * 10 + 9, i * 10 + 14))
+        })
+    };
+    assert!(launches(200).titles()[0].starts_with("200 of 200 kernels run for less time than their launch takes (9."));
+    assert!(launches(20).titles().iter().all(|title| !title.contains("kernels run")));
+}
+
+#[test]
+fn exposed_communication_is_found() {
+    let train = |comm: (u32, u32)| {
+        Lines::default().kernel(1, "gemm", (0, 1), (2, 1000)).kernel(2, "ncclDevKernel_AllReduce", (1, 2), comm)
+    };
+    assert_eq!(train((900, 1500)).titles(), ["Communication is exposed for 500.000us (83 % of it)."]);
+    assert!(train((300, 900)).titles().is_empty());
+}
+
+#[test]
+fn pageable_copies_are_found() {
+    let copy = |name: &str| {
+        let args = "\"correlation\":1,\"device\":0,\"stream\":7,\"bytes\":4000";
+        Lines::default().add("gpu_memcpy", name, (0, 7), (0, 100), args).kernel(2, "gemm", (0, 1), (100, 200))
+    };
+    assert_eq!(copy("Memcpy HtoD (Pageable -> Device)").titles(), ["1 copies use pageable memory: 100.000us."]);
+    assert!(copy("Memcpy HtoD (Pinned -> Device)").titles().is_empty());
+    let copies = copy("Memcpy HtoD (Pinned -> Device)").summary().copies;
+    assert_eq!((copies[0].kind.as_str(), copies[0].bytes, copies[0].gb_per_s), ("Memcpy HtoD", 4000, Some(0.04)));
+}
+
+#[test]
+fn uneven_steps_are_found() {
+    let steps = |last: u32| {
+        let step = |lines: Lines, (n, start, end)| {
+            lines.add("user_annotation", &format!("ProfilerStep#{n}"), (1, 1), (start, end), "")
+        };
+        [(1, 0, 100), (2, 100, 200), (3, 200, 200 + last)].into_iter().fold(Lines::default(), step)
+    };
+    assert_eq!(steps(300).titles(), ["Step 3 takes 300.000us, the median of 3 steps 100.000us."]);
+    assert!(steps(110).titles().is_empty());
+}
+
+#[test]
+fn empty_trace_has_a_summary() {
+    let summary = Lines::default().summary();
+    assert_eq!((summary.slices, summary.occupation.clone(), summary.span_ns), (0, None, 0));
+    assert!(summary.screen().to_string().contains("Nothing stands out"));
+    let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
+    assert!(json["temporal"].is_null() && json["overlap_pct"].is_null());
+}
+
+#[test]
+fn streams_of_two_devices_stay_apart() {
+    let work = |lines: Lines, (device, start, end)| {
+        let args = format!("\"device\":{device},\"stream\":\"0x7\"");
+        lines.add("kernel", "gemm", (device, 7), (start, end), &args)
+    };
+    let summary = [(0, 0, 10), (1, 5, 50), (0, 60, 70)].into_iter().fold(Lines::default(), work).summary();
+    let idle: Vec<_> = summary.stream_idle.iter().map(|row| (row.stream.clone(), row.idle.unlinked_ns)).collect();
+    let stream = |device| StreamId { device: TrackId::Id(device), stream: TrackId::Id(7) };
+    assert_eq!(idle, [(stream(0), 50_000), (stream(1), 0)]);
+    assert_eq!(summary.occupation.unwrap().busy_ns, 60_000);
+}
+
+#[test]
+fn lines_fit_the_width_and_hide_control_characters() {
+    let name = format!("{}\\u001b[31m", "long_name_".repeat(30));
+    let lines = Lines::default()
+        .kernel(1, &name, (0, 10), (20, 120))
+        .add("cpu_op", &name, (1, 1), (130, 500), "")
+        .kernel(2, &name, (510, 515), (520, 600));
+    let summary = lines.summary();
+    for width in [80, 100, 200] {
+        let text = summary.screen().width(width).to_string();
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= width && !text.contains('\u{1b}'), "{longest} > {width}:\n{text}");
+    }
+    assert!(summary.screen().color(true).to_string().contains("\u{1b}[1mWhat to do next\u{1b}[0m"));
+}

@@ -1,0 +1,147 @@
+//! The work of devices: its class, its stream and the call that launched it.
+
+use crate::analysis::attribution::Attribution;
+use crate::analysis::event::Event;
+use crate::analysis::events::{Events, TrackId};
+use crate::analysis::values::signed;
+use crate::time::Timestamp;
+use std::collections::HashMap;
+
+/// What kind of work a device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkClass {
+    /// Communication between devices: NCCL, RCCL and the like, or work with a `Collective name`.
+    Communication,
+    /// Any other kernel.
+    Compute,
+    /// Copies and fills.
+    Memory,
+    /// A command of MTIA that waits for an event. It occupies a stream, and no time counts as busy.
+    Wait,
+}
+
+impl WorkClass {
+    /// Returns the name: "comm", "compute", "memory" or "wait".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            WorkClass::Communication => "comm",
+            WorkClass::Compute => "compute",
+            WorkClass::Memory => "memory",
+            WorkClass::Wait => "wait",
+        }
+    }
+
+    fn of(event: &Event<'_>) -> WorkClass {
+        const MEMORY: [&str; 5] = ["Memcpy", "hipMemcpy", "Memset", "hipMemset", "dma"];
+        const WAIT: [&str; 4] = ["event_wait", "event_record", "wait", "signal"];
+
+        let (name, category) = (event.name(), event.category());
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if is_copy(event) || starts(&MEMORY) {
+            WorkClass::Memory
+        } else if is_communication(name) || event.written("Collective name").is_some() {
+            WorkClass::Communication
+        } else if category == "mtia_ccp_events" && starts(&WAIT) {
+            WorkClass::Wait
+        } else {
+            WorkClass::Compute
+        }
+    }
+}
+
+fn is_communication(name: &str) -> bool {
+    const PREFIXES: [&str; 6] = ["nccl", "rccl", "oneccl", "hccl", "msccl", "nvshmem"];
+
+    let has_prefix = |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    PREFIXES.iter().any(has_prefix) || {
+        let name = name.to_ascii_lowercase();
+        name.contains("nccldevkernel") || name.contains("ncclkernel")
+    }
+}
+
+/// Returns whether it is a copy or a fill by its category.
+pub(super) fn is_copy(event: &Event<'_>) -> bool {
+    matches!(event.category(), "gpu_memcpy" | "gpu_memset")
+}
+
+/// A piece of a device's work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work<'e> {
+    pub(super) event: Event<'e>,
+    pub(super) class: WorkClass,
+    pub(super) launch: Option<Event<'e>>,
+    /// Among [`Devices::streams`].
+    stream: usize,
+}
+
+impl Work<'_> {
+    pub(super) fn start(&self) -> Timestamp {
+        self.event.start()
+    }
+
+    pub(super) fn end(&self) -> Timestamp {
+        self.event.end()
+    }
+
+    pub(super) fn ns(&self) -> u64 {
+        self.event.duration_ns()
+    }
+
+    pub(super) fn interval(&self) -> (Timestamp, Timestamp) {
+        (self.start(), self.end())
+    }
+}
+
+/// A stream of a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub struct StreamId {
+    /// The argument `device` of its work, else the process that it is drawn in.
+    pub device: TrackId,
+    /// The argument `stream`, else the row that it is drawn on.
+    pub stream: TrackId,
+}
+
+/// All work of devices, in order of its start.
+#[derive(Debug)]
+pub(super) struct Devices<'e> {
+    pub(super) work: Vec<Work<'e>>,
+    pub(super) streams: Vec<StreamId>,
+}
+
+impl<'e> Devices<'e> {
+    pub(super) fn new(events: &'e Events, attribution: &Attribution) -> Devices<'e> {
+        let mut numbers: HashMap<StreamId, usize> = HashMap::new();
+        let (mut work, mut streams) = (Vec::new(), Vec::new());
+        for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
+            let track = event.track();
+            let id =
+                |key: &str, drawn: &TrackId| event.written(key).and_then(signed).map_or(drawn.clone(), TrackId::Id);
+            let stream = StreamId { device: id("device", &track.process), stream: id("stream", &track.thread) };
+            let stream = *numbers.entry(stream).or_insert_with_key(|stream| {
+                streams.push(stream.clone());
+                streams.len() - 1
+            });
+            work.push(Work { event, class: WorkClass::of(&event), launch: attribution.launch(event), stream });
+        }
+        Devices { work, streams }
+    }
+
+    /// Returns the work of each stream, by start and then by end; streams by device and number.
+    pub(super) fn by_stream(&self) -> Vec<(&StreamId, Vec<Work<'e>>)> {
+        let mut streams: Vec<_> = self.streams.iter().map(|stream| (stream, Vec::new())).collect();
+        for work in &self.work {
+            if let Some((_, all)) = streams.get_mut(work.stream) {
+                all.push(*work);
+            }
+        }
+        streams.iter_mut().for_each(|(_, all)| all.sort_by_key(Work::interval));
+        streams.sort_by_key(|(stream, _)| *stream);
+        streams
+    }
+
+    /// Returns the work that counts as busy time.
+    pub(super) fn busy(&self) -> impl Iterator<Item = &Work<'e>> {
+        self.work.iter().filter(|work| work.class != WorkClass::Wait)
+    }
+}

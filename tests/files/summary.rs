@@ -1,0 +1,69 @@
+//! Summaries of real traces against figures made independently of this crate.
+#![cfg(feature = "gzip")]
+
+use serde_json::Value;
+use support::traces::{are_there, folder};
+use tracing_kineto::analysis::Events;
+
+/// Adds a line for each place where `got` differs from `expected`: times by more than 0.001 µs, percentages by 0.01.
+fn compare(path: &str, got: &Value, expected: &Value, differences: &mut Vec<String>) {
+    /// What only the expected file has: other programs' figures, and the file's own name.
+    const OTHERS: [&str; 7] = ["schema", "trace", "unit", "hta", "torch", "checks", "file_sha256"];
+
+    match (got, expected) {
+        (_, Value::Object(expected)) => {
+            for (key, value) in expected.iter().filter(|(key, _)| !OTHERS.contains(&key.as_str())) {
+                compare(&format!("{path}.{key}"), &got[key], value, differences);
+            }
+        }
+        (Value::Array(got), Value::Array(expected)) if got.len() == expected.len() => {
+            for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+                compare(&format!("{path}[{at}]"), got, expected, differences);
+            }
+        }
+        (Value::Number(got), Value::Number(expected)) if expected.is_f64() => {
+            let tolerance = match path {
+                _ if path.ends_with("pct") => 0.0101,
+                _ if path.ends_with("mean_of_points") || path.ends_with("time_mean") => 1e-6,
+                _ => 0.001,
+            };
+            let difference = (got.as_f64().unwrap() - expected.as_f64().unwrap()).abs();
+            if difference > tolerance + 1e-9 {
+                differences.push(format!("{path}: {got}, expected {expected}"));
+            }
+        }
+        _ if got == expected => {}
+        _ => differences.push(format!("{path}: {got}, expected {expected}")),
+    }
+}
+
+#[track_caller]
+fn check(name: &str, events: &Events, expected: &Value) {
+    let (got, mut differences) = (serde_json::from_str(&events.summary().to_json()).unwrap(), Vec::new());
+    compare("", &got, expected, &mut differences);
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn summaries_of_real_traces_have_the_known_figures() {
+    if !are_there() {
+        return;
+    }
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder().join("../analysis/expected")).unwrap() {
+        let expected: Value = serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
+        let trace = expected["trace"].as_str().unwrap();
+        check(trace, &Events::read(folder().join("..").join(trace)).unwrap(), &expected);
+        checked += 1;
+    }
+    assert!(checked >= 12, "{checked} traces");
+}
+
+#[test]
+fn summary_of_the_edge_trace_has_its_figures() {
+    if are_there() {
+        let edge = folder().join("../analysis/edge");
+        let expected: Value = serde_json::from_slice(&std::fs::read(edge.join("edge.expected.json")).unwrap()).unwrap();
+        check("edge", &Events::read(edge.join("edge.pt.trace.json")).unwrap(), &expected["figures"]);
+    }
+}
