@@ -212,6 +212,27 @@ fn names_that_found_no_room_are_not_given_back() {
     assert_eq!(budget.left.load(Ordering::Relaxed), 10);
 }
 
+#[test]
+fn discard_gives_back_all_memory_but_that_of_names() {
+    let ((sink, budget), (named, name_budget)) = (sink(1 << 20), sink(1 << 20));
+    named.record(|batch| drop(batch.name("kernel")));
+    sink.record(|batch| work(batch, 1, &[1; 100]));
+    let [with_names, with_records] = [&name_budget, &budget].map(|budget| budget.left.load(Ordering::Relaxed));
+    assert!(with_records < with_names && with_names < 1 << 20, "{with_records} {with_names}");
+    sink.discard();
+    assert_eq!(budget.left.load(Ordering::Relaxed), with_names);
+    sink.discard();
+    assert_eq!(budget.left.load(Ordering::Relaxed), with_names);
+}
+
+#[test]
+fn greatest_clock_error_counts() {
+    let (sink, _) = sink(1 << 20);
+    assert_eq!(sink.collect(false).clock_error_ns, 0);
+    [5, 9, 3].into_iter().for_each(|ns| sink.clock_error(ns));
+    assert_eq!(sink.collect(true).clock_error_ns, 9);
+}
+
 proptest! {
     #[test]
     fn records_of_any_length_are_found_by_their_place(lengths in prop::collection::vec(0usize..300, 1..400)) {
