@@ -3,11 +3,12 @@
 //! The rules have tests of their own, with sources that break them.
 
 mod keys;
+mod language;
 mod lexer;
 mod paths;
 mod rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,16 +119,80 @@ fn every_file_begins_with_its_purpose() {
 
 #[test]
 fn every_file_keeps_the_rules() {
-    let rules = [
-        rules::statics_survive_forks,
-        rules::debug_is_short,
-        rules::no_formats,
-        rules::no_tracing_macros,
-        rules::shape,
-    ];
+    let rules = [rules::statics_survive_forks, rules::debug_is_short, rules::no_formats, rules::no_tracing_macros];
     let sources = sources().unwrap();
     assert!(sources.len() > 50, "the sources were not found");
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
+}
+
+/// Returns all files below the root's folders that end with one of the `endings`, by their path from the root.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    fn collect(folder: &Path, endings: &[&str], found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    collect(&path, endings, found);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                let shown = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((shown, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    collect(&root(), endings, &mut found);
+    assert!(found.len() > 50, "the files were not found");
+    found
+}
+
+#[test]
+fn banned_expressions_do_not_occur() {
+    let banned = language::Banned::parse(include_str!("banned-words.txt"));
+    let mut found = BTreeMap::new();
+    for (file, text) in files(&[".rs", ".md"]).iter().filter(|(file, _)| !file.starts_with("tests/architecture/")) {
+        banned.find(file, text, &mut found);
+    }
+    assert_none(&banned.faults(&found));
+}
+
+#[test]
+fn function_names_are_short() {
+    /// How many are longer; this number only shrinks.
+    const LONG: usize = 241;
+    let files = files(&[".rs"]);
+    let long =
+        files.iter().flat_map(|(file, text)| language::long_names(text).into_iter().map(move |name| (file, name)));
+    let long: Vec<_> = long.map(|(file, (line, name))| format!("{file}:{line}: {name} is too long")).collect();
+    assert!(long.len() >= LONG, "lower LONG to {}", long.len());
+    assert!(long.len() == LONG, "{} names are too long, {LONG} allowed:\n{}", long.len(), long.join("\n"));
+}
+
+/// `repeated-types.txt` lists the exceptions; it only shrinks.
+#[test]
+fn type_names_are_unique_in_a_package() {
+    let found = language::repeated_types(sources().unwrap().iter());
+    let listed: BTreeSet<_> = include_str!("repeated-types.txt").lines().map(str::to_owned).collect();
+    let new = found.difference(&listed).map(|name| format!("several types are called {name}: rename one"));
+    let gone = listed.difference(&found).map(|name| format!("{name} is unique now: remove it from repeated-types.txt"));
+    assert_none(&new.chain(gone).collect::<Vec<_>>());
+}
+
+#[test]
+fn warnings_and_errors_say_what_to_do() {
+    /// How many do not; this number only shrinks.
+    const WITHOUT_REMEDY: usize = 0;
+    assert_none(&language::remedy_faults(&sources().unwrap(), WITHOUT_REMEDY));
+}
+
+#[test]
+fn messages_page_lists_all_messages() {
+    let (path, page) = (root().join("docs/dev/messages.md"), language::messages_page(&sources().unwrap()));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    let hint = "the page is outdated: UPDATE_DOCS=1 cargo test --test architecture messages";
+    assert!(fs::read_to_string(path).unwrap_or_default() == page, "{hint}");
 }
 
 /// Returns the page of the book with that name.

@@ -12,7 +12,6 @@ pub(crate) struct Source {
     tokens: Vec<Token>,
     /// The same without what is compiled for tests alone.
     shipped: Vec<Token>,
-    test_lines: usize,
 }
 
 /// For each top-level module what it may import: others, or modules below them.
@@ -36,16 +35,27 @@ const JSON_READERS: [&str; 6] = [
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
 /// have spans that a program asks for: those of collective operations, of the steps of a schedule, and of its C half.
 const TRACING_MACROS: [&str; 4] = ["macros.rs", "collective.rs", "session/annotation.rs", "capi/ranges.rs"];
-/// The longest file, without its tests.
-pub(crate) const LINES_MAX: usize = 600;
 
 impl Source {
     pub(crate) fn new(file: &str, text: &str) -> Source {
         let tokens = tokens(text);
         // A `tests.rs` is what its neighbour declares for tests alone.
         let all_tests = file.ends_with("/tests.rs");
-        let (shipped, test_lines) = if all_tests { (Vec::new(), text.lines().count()) } else { without_tests(&tokens) };
-        Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped, test_lines }
+        let shipped = if all_tests { Vec::new() } else { without_tests(&tokens) };
+        Source { file: file.to_owned(), text: text.to_owned(), tokens, shipped }
+    }
+
+    /// Returns the tokens without items for tests alone.
+    pub(crate) fn shipped(&self) -> &[Token] {
+        &self.shipped
+    }
+
+    /// Returns the names of the types that its shipped part defines.
+    pub(crate) fn types(&self) -> impl Iterator<Item = &str> {
+        const KEYWORDS: [&str; 4] = ["struct", "enum", "trait", "union"];
+        let pairs = self.shipped.iter().zip(self.shipped.iter().skip(1));
+        let defined = pairs.filter(|(first, _)| KEYWORDS.iter().any(|keyword| first.is_word(keyword)));
+        defined.filter_map(|(_, name)| name.word()).filter(|name| name.starts_with(char::is_uppercase))
     }
 
     /// Whether what is shipped of it has that name in it.
@@ -218,36 +228,19 @@ pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
     faults.map(|path| source.fault(path.line, "names `tracing`: the types are in tracing_core")).collect()
 }
 
-/// A file begins with what it is for, and can be read in one go.
-pub(crate) fn shape(source: &Source) -> Vec<String> {
-    let mut faults = Vec::new();
-    if !source.text.starts_with("//! ") {
-        faults.push(source.fault(1, "does not begin with a sentence on what it is for (`//! `)"));
-    }
-    let lines = source.text.lines().count().saturating_sub(source.test_lines);
-    if lines > LINES_MAX {
-        faults.push(source.fault(lines, &format!("has {lines} lines without tests, more than {LINES_MAX}")));
-    }
-    faults
-}
-
-/// The tokens without items under `#[cfg(test)]` and the like, and how many lines those items take.
-fn without_tests(tokens: &[Token]) -> (Vec<Token>, usize) {
-    let (mut kept, mut lines, mut at) = (Vec::new(), 0, 0);
+/// Returns the tokens without items under `#[cfg(test)]` and the like.
+fn without_tests(tokens: &[Token]) -> Vec<Token> {
+    let (mut kept, mut at) = (Vec::new(), 0);
     while let Some(token) = tokens.get(at) {
         match test_item(tokens, at) {
-            Some(behind) => {
-                let last = tokens.get(behind - 1).map_or(token.line, |token| token.line);
-                lines += last + 1 - token.line;
-                at = behind;
-            }
+            Some(behind) => at = behind,
             None => {
                 kept.push(token.clone());
                 at += 1;
             }
         }
     }
-    (kept, lines)
+    kept
 }
 
 /// If an item for tests alone begins at `at` with its attribute: what is behind it.
@@ -385,24 +378,16 @@ mod tests {
                         fn f() { \"tracing::info!\" }\n\
                         #[cfg(test)] mod tests { fn g() { serde_json::from_str(a); tracing::info!() } }";
         let source = Source::new("guard.rs", harmless);
-        for rule in [no_formats, no_tracing_macros, shape] {
+        for rule in [no_formats, no_tracing_macros] {
             assert_eq!(rule(&source), [""; 0]);
         }
     }
 
     #[test]
-    fn tests_do_not_count_as_lines_and_everything_else_does() {
-        let long = format!("//! A.\n{}", "fn f() {}\n".repeat(LINES_MAX));
-        assert_eq!(shape(&Source::new("a.rs", &long)).len(), 1);
-        let tested = format!(
-            "//! A.\n{}#[cfg(all(test, not(loom)))]\nmod tests {{\n{}}}\n",
-            "fn f() {}\n".repeat(LINES_MAX - 1),
-            "fn g() {}\n".repeat(50)
-        );
-        assert_eq!(shape(&Source::new("a.rs", &tested)), [""; 0]);
-        let shipped = tested.replace("all(test, not(loom))", "not(test)");
-        assert_eq!(shape(&Source::new("a.rs", &shipped)).len(), 1);
-        assert_eq!(shape(&Source::new("a/tests.rs", &long)), [""; 0]);
-        assert_eq!(shape(&Source::new("a.rs", "use std::io;\n")).len(), 1, "no sentence");
+    fn items_for_tests_are_not_shipped() {
+        let types = |text: &str| Source::new("a.rs", text).types().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(types("struct A; #[cfg(all(test, not(loom)))] mod tests { struct B; } enum C {}"), ["A", "C"]);
+        assert_eq!(types("#[cfg(not(test))] struct A; #[cfg(test)] union B {}"), ["A"]);
+        assert_eq!(Source::new("a/tests.rs", "struct A;").types().count(), 0);
     }
 }
